@@ -1,8 +1,8 @@
-"""Which of the repository's cases are checked by day, and which by night only.
+"""Splits the repository's cases into those checked every day and those checked only in the nightly run.
 
-By day: of each file one case of each kind. The others differ from these in a size, in a sum, in a type or in a way to cure
-the program, and cost three fifths of what all cost. docs/measurements/2026-11-24-tests.md says which mutations of ligerdiag
-only these others notice.
+Every day: one case of each kind from each file. The others differ from these in a size, a sum, a type or a remedy, and
+take three fifths of the total time. docs/measurements/2026-11-24-tests.md lists the mutations of ligerdiag that only
+they notice.
 """
 
 import importlib
@@ -14,8 +14,8 @@ import cases
 SMALL, LARGE = "1-4-32-16", "4-2048-50304-1024"
 """Shapes of a fused linear cross entropy: microbatches, tokens, vocabulary and embedding."""
 
-_BY_NIGHT = (
-    "*-False-1-4-32-16]",  # without bias: the same program less one sum
+_NIGHTLY = (
+    "*-False-1-4-32-16]",  # without bias: the same program minus one sum
     f"*-{LARGE}]",
     "flce_modes[*-bfloat16-*",
     "seed_flce[True-bfloat16-*",
@@ -42,7 +42,7 @@ _BY_NIGHT = (
     "*[out_of_place*",
     "*-out_of_place*",
 )
-_BY_DAY = (
+_DAILY = (
     f"seed_flce[False-float32-True-{LARGE}]",
     f"flce_modes[hidden-float32-True-{LARGE}]",
     f"flce_modes[out_of_place-float32-True-{LARGE}]",
@@ -63,18 +63,18 @@ _BY_DAY = (
     "saved_residual[softmax-perplexity-hidden]",
     "pallas_cross_entropy[gradient-hidden]",
 )
-"""Of those the ones that are checked by day nevertheless."""
+"""Exceptions from `_NIGHTLY`."""
 
 
 def list_case_ids() -> tuple[str, ...]:
-    """The ids of all cases, file by file."""
+    """Returns the ids of all cases, file by file."""
     modules = sorted(module.name for module in pkgutil.iter_modules(cases.__path__, "cases."))
     return tuple(case.id for name in modules for case in importlib.import_module(name).CASES)
 
 
-def is_by_day(case_id: str) -> bool:
-    """Whether the case is checked by day, too."""
-    return _meets(case_id, _BY_DAY) or not _meets(case_id, _BY_NIGHT)
+def runs_daily(case_id: str) -> bool:
+    """Returns whether the case is also checked every day."""
+    return _meets(case_id, _DAILY) or not _meets(case_id, _NIGHTLY)
 
 
 def _meets(case_id: str, patterns: tuple[str, ...]) -> bool:

@@ -1,10 +1,10 @@
-"""Tests run in several processes, which share what was compiled, and the templates of workers."""
+"""Runs the tests in several processes that share compiled programs and worker templates."""
 
 from typing import Any
 
 import pytest
 
-from tests.by_night import is_by_night
+from tests.nightly import is_nightly
 from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
 from tests.shared_run import SharedRun, own_templates, shared_cache
 
@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if is_by_night(item.nodeid):
+    if is_nightly(item.nodeid):
         item.add_marker(pytest.mark.nightly)
 
 
@@ -34,11 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto`."""
+    """Answers `-n auto`."""
     return count_processes()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files are handed out by their cost (pytest 9.2 does not look where xdist 3.8 writes groups)."""
+    """Distributes files by cost (pytest 9.2 ignores the place where xdist 3.8 writes groups)."""
     return make_scheduler(config, log)

@@ -1,4 +1,4 @@
-"""What a plain `pip install 'ligerdiag[jax-triton]'` gets: newer versions than those that are pinned here."""
+"""An environment made by a plain `pip install 'ligerdiag[jax-triton]'`, with newer versions than those pinned here."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ import pytest
 from tools.documents import ROOT
 
 UV = os.environ.get("UV", "uv")
-"""`uv run` says which one it is."""
+"""`uv run` sets it to its own path."""
 OFFLINE = (
     "error sending request",
     "failed to lookup address",
@@ -22,7 +22,9 @@ OFFLINE = (
 
 @pytest.fixture(scope="session")
 def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of one environment for all tests, also of several workers; it holds the wheel, pytest and a newcomer's optax."""
+    """Returns the Python of one environment that all tests and workers share; it holds the wheel, pytest and a
+    newcomer's optax.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "plain"
     folder.mkdir(exist_ok=True)

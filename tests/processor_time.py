@@ -1,7 +1,7 @@
-"""Notes in the JUnit file what each test cost: `pytest -n 0 -p tests.processor_time --junitxml=report/junit.xml`.
+"""Records each test's cost in the JUnit file: `pytest -n 0 -p tests.processor_time --junitxml=report/junit.xml`.
 
-The cost is the processor time of the test's process and of all that it started, also of the workers that go on. Several
-processes of tests share such workers, so that only a run in one process can tell the tests apart.
+The cost is the processor time of the test process and everything it started, including workers that keep running.
+Parallel test processes share such workers, so only a run in one process can separate the tests.
 """
 
 import os
@@ -15,7 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def read_processor_seconds() -> float:
-    """Returns the seconds of this process, its descendants, and those of them that have ended."""
+    """Returns the processor seconds of this process and its descendants, including the ones that have ended."""
     return sum(_read_ticks(pid) for pid in walk_processes(os.getpid())) / _TICKS
 
 
@@ -24,7 +24,7 @@ def walk_processes(pid: int) -> Iterator[int]:
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             numbers = children.read_text().split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         for number in numbers:
             yield from walk_processes(int(number))

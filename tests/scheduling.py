@@ -1,6 +1,6 @@
-"""Hands the files of tests to the processes of a run: one file at a time, the longest first, see `costs.json`.
+"""Distributes test files to the processes of a run, one at a time, the longest first; `costs.json` holds their seconds.
 
-`make costs` measures them anew. A file that is not there yet counts as one of average length.
+`make costs` measures them again. A file without a cost counts as average.
 """
 
 import json
@@ -22,48 +22,51 @@ TOGETHER = {
         "tests/hazards/test_examples.py",
     ),
 }
-"""Files that stay with another one: all check all of cases/, which takes half a minute with everything in the cache, or
-all examples of the rules."""
+"""Files that run in the same process as another one: each of them checks all of cases/, which takes half a minute even
+with a full cache, or all rule examples.
+"""
 
 
 PROCESSES_PER_CORE = 2
-"""A test that has a worker compile or a command run waits; two processes on two cores leave 40 percent of them idle."""
+"""A test waits while a worker compiles or a command runs: with two processes, two cores are idle for 40 percent of the
+time.
+"""
 MAX_PROCESSES = 16
-"""Each imports jax and collects all tests, and has some 400 MB."""
+"""Each process imports jax, collects all tests and takes about 400 MB."""
 
 
 def count_processes() -> int:
-    """In how many processes a run's tests are run on this machine."""
+    """Returns how many processes run the tests on this machine."""
     return min(PROCESSES_PER_CORE * len(os.sched_getaffinity(0)), MAX_PROCESSES)
 
 
 def load_costs(path: Path = COSTS) -> dict[str, float]:
-    """Seconds by file, such as `tests/api/test_run.py`; none where the file is not there."""
+    """Returns the seconds of each file, such as `tests/api/test_run.py`; empty if there is no file of costs."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-ROOMS = ("tests/bisect/", "tests/dumps/", "tests/security/")
-"""Whose files stay together: what they share is made by a fixture, and is in no cache."""
+FOLDERS = ("tests/bisect/", "tests/dumps/", "tests/security/")
+"""Folders whose files run in one process: they share the result of a fixture, which no cache holds."""
 ALONE = ("tests/gpu/",)
-"""Whose tests share nothing, and take up to minutes each: they are handed out one by one."""
+"""Folders whose tests share nothing and take up to minutes each: distributed one by one."""
 VARIANTS = {"tests/newcomer/test_newcomer.py": ("plain", "pinned")}
-"""Whose tests are handed out by a word of their parameters: what they share, they share with those of the same word."""
+"""Files whose tests are grouped by a word in their parameters: only tests with the same word share something."""
 
 
 def find_group(nodeid: str) -> str:
-    """What a test is handed out with, mostly its file."""
+    """Returns the group that a test is distributed with, usually its file."""
     file, _, name = nodeid.partition("::")
     if file.startswith(ALONE):
         return nodeid
-    room = next((room for room in ROOMS if file.startswith(room)), "")
-    if room:
-        return room
+    folder = next((folder for folder in FOLDERS if file.startswith(folder)), "")
+    if folder:
+        return folder
     words = [word for word in VARIANTS.get(file, ()) if word in re.split(r"[\[\]-]", name)]
     return f"{file}[{words[0]}]" if words else TOGETHER.get(file, file)
 
 
 def sort_by_cost(nodeids: Sequence[str], costs: dict[str, float]) -> list[str]:
-    """The tests by group, the longest group first; within a group, and among equals, in the given order."""
+    """Returns the tests by group, the longest group first; the given order holds within a group and among equals."""
     average = mean(costs.values()) if costs else 0.0
     groups: dict[str, list[str]] = {}
     for nodeid in nodeids:
@@ -77,7 +80,7 @@ def sort_by_cost(nodeids: Sequence[str], costs: dict[str, float]) -> list[str]:
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A scheduler of xdist's that keeps to the order of the tests."""
+    """Returns a scheduler of xdist that keeps the order of the tests."""
     from xdist.scheduler import LoadScopeScheduling
 
     class CostScheduling(LoadScopeScheduling):

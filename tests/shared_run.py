@@ -1,14 +1,16 @@
-"""What all processes of a run of tests share: one cache of what was compiled and computed, and templates of workers.
+"""State that all processes of a test run share: one cache of compiled and computed results, and worker templates.
 
-1. The cache outlives the run, and serves the next fresh clone: what is in it is found by content, so a change of a program
-   or of ligerdiag is a miss. Of kernels' effects, whose keys hold a version that people raise, none is kept after a change.
-   It lies in the user's cache, or where LIGERDIAG_TEST_CACHE says; when it is a week old, it is made anew. While a run of
-   other code uses it, a run takes the clone's own, in .ligerdiag/.
-2. A test that is about the cache, or about what happens where it is empty, has one of its own. So has a test of a file that
-   lies somewhere else in each run.
-3. A test that is about how workers begin and end takes `own_templates`.
-4. Python writes its bytecode, also where PYTHONDONTWRITEBYTECODE is set: a run starts hundreds of processes, and of each one
-   that imports jax two thirds of the time would go to compiling its sources once more.
+The cache outlives the run and also serves the next fresh clone. Entries are found by content, so that a change to a
+program or to ligerdiag is a miss. Effects of kernels are the exception: their keys hold a version that people raise by
+hand, so they are deleted after every change. The cache lies in the user's cache folder or where LIGERDIAG_TEST_CACHE
+says. When it is a week old, it is rebuilt. While a run of other code uses it, a run takes the clone's own, in
+.ligerdiag/.
+
+A test of the cache, or of an empty cache, has its own cache. So does a test of a file whose path differs in each run. A
+test of the start and end of workers takes `own_templates`.
+
+Python writes its bytecode even if PYTHONDONTWRITEBYTECODE is set: a run starts hundreds of processes, and each one that
+imports jax would otherwise spend two thirds of its time compiling the same sources.
 """
 
 import fcntl
@@ -33,15 +35,19 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 START_SECONDS = 600.0
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 SET_BY_JAX = {"TPU_SKIP_MDS_QUERY": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
-"""What an import of jax puts into the environment: set from the start, all processes of the run share their templates."""
+"""Environment variables that `import jax` sets. If they are set from the start, all processes of the run share their
+templates.
+"""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""Threads of OpenBLAS wait for one another in a loop: where other processes have the cores, a product of 2 ms takes 200."""
+"""Threads of OpenBLAS wait for one another in a loop: if others hold the cores, a 2 ms product takes 200 ms."""
 TEMPLATES = 12
-"""That are kept: three kinds of workers, for what is pinned here, for a plain install, and for tests with variables."""
+"""How many templates are kept: three kinds of workers, each for the pinned versions, for a plain install, and for tests
+that set variables.
+"""
 
 
 class SharedRun:
-    """A plugin of the process that the run begins with; those that it starts inherit the variables."""
+    """A plugin of the process that starts the run; its child processes inherit the variables."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ligerdiag-tests-"))
@@ -50,7 +56,7 @@ class SharedRun:
         """Held while the run uses the user's cache."""
 
     def start(self) -> None:
-        """Makes room for the cache and starts the server of templates."""
+        """Chooses the cache and starts the template server."""
         os.environ.pop(NO_BYTECODE, None)
         sys.dont_write_bytecode = False
         for name, value in (SET_BY_JAX | ONE_THREAD).items():
@@ -68,7 +74,7 @@ class SharedRun:
             time.sleep(0.02)
 
     def _choose_cache(self) -> Path:
-        """Returns the folder that the run uses, by 1, and keeps others from emptying it meanwhile."""
+        """Returns the run's cache folder, and locks it so that no other run empties it meanwhile."""
         folder = platformdirs.user_cache_path("ligerdiag") / "tests"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = (folder / "lock").open("a+")
@@ -84,7 +90,7 @@ class SharedRun:
                 shutil.rmtree(cache / "effects", ignore_errors=True)
                 code.write_text(digest, encoding="ascii")
             fcntl.flock(self._lock, fcntl.LOCK_SH)
-        except BlockingIOError:  # another run has it
+        except BlockingIOError:  # another run holds the lock
             fcntl.flock(self._lock, fcntl.LOCK_SH)
             if not code.exists() or code.read_text(encoding="ascii") != digest:
                 self._lock.close()
@@ -103,7 +109,7 @@ class SharedRun:
 
 
 def _compute_digest() -> str:
-    """sha256 of ligerdiag."""
+    """Returns the sha256 of ligerdiag's sources."""
     digest = sha256()
     for path in sorted((ROOT / "ligerdiag").rglob("*.py")):
         digest.update(path.read_bytes())
@@ -112,11 +118,11 @@ def _compute_digest() -> str:
 
 @pytest.fixture(scope="session")
 def shared_cache() -> Path:
-    """The cache of all tests and runs; see 1."""
+    """Returns the cache of all tests and runs."""
     return Path(os.environ[CACHE_VARIABLE])
 
 
 @pytest.fixture
 def own_templates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the workers of a test come from templates of their own pool."""
+    """Starts the test's workers from templates of its own pool."""
     monkeypatch.delenv(templates.VARIABLE, raising=False)

@@ -1,11 +1,12 @@
 """Measures the default run, cold and warm, and the analysis' cost per instruction: `python tools/bench.py`.
 
-A printed benchmark, not a test: figures depend on the machine. Selectors given as arguments replace the default.
+It is a benchmark that prints, not a test: figures depend on the machine. Selectors given as arguments replace the
+default.
 
-Three tables: wall seconds of the whole command; the cost of one artifact, by step (reading is from bytes to the HLO
-view; the kernels' effects are read from the cache; the limit of 20 us an instruction is for the analysis itself); and
-the same steps for a program of N, 2N and 4N layers around one kernel, which should cost the same per instruction each
-time.
+It prints three tables: the wall seconds of the whole command; the cost of one artifact, by step (reading is from bytes
+to the HLO view; the kernels' effects come from the cache; the limit of 20 us an instruction is for the analysis
+itself); and the same steps for a program of N, 2N and 4N layers around one kernel, whose cost per instruction should
+stay the same.
 """
 
 import json
@@ -23,10 +24,10 @@ from ligerdiag.artifacts.artifact import load_artifact
 from ligerdiag.inspection import compilation as inspection
 
 LIMIT = 20.0
-"""Microseconds an instruction that the analysis itself may take."""
+"""The most microseconds that the analysis itself may take per instruction."""
 LAYERS = (100, 200, 400)
 REPEATS = 3
-"""The fastest of so many runs counts."""
+"""Number of runs; the fastest one counts."""
 
 CHAIN = """\
 import jax
@@ -65,10 +66,10 @@ CASES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds that judging took, by step."""
+    """Seconds of judging, by step."""
 
     instructions: int
-    """Of the program as written and of the scheduled module."""
+    """Number in the program as written and in the scheduled module together."""
     reading: float
     effects: float
     analysis: float
@@ -83,7 +84,7 @@ class Cost:
 
 
 def run(selectors: list[str], cache: Path) -> tuple[float, list[dict[str, Any]]]:
-    """Wall seconds of the whole process, and the cases of its JSON report."""
+    """Returns the wall seconds of the whole process, and the cases of its JSON report."""
     words = ["check", *selectors, "--format", "json", "--cache-dir", str(cache)]
     start = time.perf_counter()
     result = subprocess.run([sys.executable, "-m", "ligerdiag", *words], check=False, capture_output=True, text=True)
@@ -127,13 +128,13 @@ def _measure_once(directory: Path, cache: Path) -> Cost:
 
 
 def render_run(name: str, seconds: float, cases: list[dict[str, Any]]) -> str:
-    """Returns one line: wall seconds, cases, how many came from the cache."""
+    """Returns one line: wall seconds, number of cases, number of cases from the cache."""
     cached = sum(bool(case["cached"]) for case in cases)
     return f"{name:<5} {seconds:8.2f} s  {len(cases)} cases, {cached} from the cache\n"
 
 
 def render_cost(name: str, cost: Cost) -> str:
-    """Returns one line: microseconds an instruction for each step."""
+    """Returns one line: microseconds per instruction for each step."""
     each = [1e6 * seconds / cost.instructions for seconds in (cost.reading, cost.effects, cost.analysis)]
     verdict = "within" if each[-1] <= LIMIT else "OVER"
     columns = "".join(f"{figure:10.1f}" for figure in each)
@@ -141,14 +142,14 @@ def render_cost(name: str, cost: Cost) -> str:
 
 
 def write_costs(title: str, costs: list[tuple[str, Cost]]) -> None:
-    """A table on standard output."""
+    """Writes a table to standard output."""
     head = f"{title:<12}{'instructions':>13}{'reading':>10}{'kernels':>10}{'analysis':>10}  us an instruction\n"
     sys.stdout.write("\n" + head)
     sys.stdout.writelines(render_cost(name, cost) for name, cost in costs)
 
 
 def measure_cases(cases: list[dict[str, Any]], cache: Path) -> list[tuple[str, Cost]]:
-    """Cost of each case's artifact, by the case's id; those that could not be analysed are left out."""
+    """Returns the cost of each case's artifact, by the case's id; omits cases that could not be analysed."""
     return [(case["id"], measure(Path(case["artifact"]), cache)) for case in cases if case["outputs"]]
 
 

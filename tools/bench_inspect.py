@@ -1,10 +1,11 @@
-"""Measures `inspect` on large modules, and whether it grows linearly: `python tools/bench_inspect.py [INSTRUCTIONS]`.
+"""Measures `inspect` on large modules, and whether its cost grows linearly: `python tools/bench_inspect.py
+[INSTRUCTIONS]`.
 
-A printed benchmark, not a test: figures depend on the machine. Each row is a process of its own. Modules are blocks of
-real compiled ones (repeat_module), with XLA's buffer assignment; without tags, as a user's own dump, and in rows that
-say so with tags and the program as written, as our own artifacts. `read` is from the files to the views of both
-modules, `judge` everything after it, with the kernels' effects read from the cache, both in seconds of processor time;
-`peak` is the largest resident memory.
+It is a benchmark that prints, not a test: figures depend on the machine. Each row is a process of its own. Modules are
+blocks of real compiled ones (`repeat_module`) with XLA's buffer assignment: without tags, as in a user's own dump, or,
+in rows that say so, with tags and the program as written, as in our own artifacts. `read` is from the files to the
+views of both modules, `judge` everything after it, with the kernels' effects read from the cache, both in processor
+seconds; `peak` is the largest resident memory.
 """
 
 import os
@@ -33,14 +34,14 @@ LIMIT_SECONDS, LIMIT_BYTES = 3.0, 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The modules that a row's blocks are made of."""
+    """The modules that a row repeats as blocks."""
 
     label: str
     selector: str
     every_kernel: bool = False
-    """Every block keeps its kernel, not only the first."""
+    """Whether every block keeps its kernel, not only the first."""
     tags: bool = False
-    """As the compile worker leaves it: with tags, and the program as written."""
+    """Whether the modules are those of the compile worker: with tags, and with the program as written."""
 
 
 _IN_PLACE = "cases/seed_flce.py::seed_flce[False-float32-True-1-4-32-16]"
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def compile_sources() -> list[Artifact]:
-    """Artifacts of the sources, in their order."""
+    """Returns the artifacts of the sources, in order."""
     with Pool(cache=Cache(), jobs=1) as pool:
         found: list[Artifact] = []
         for source in SOURCES:
@@ -81,7 +82,7 @@ def compile_sources() -> list[Artifact]:
 
 
 def write_modules(artifact: Artifact, folder: Path, instructions: int, source: Source) -> None:
-    """Both modules, of as many blocks as make that many instructions of the optimized one."""
+    """Writes both modules, with as many blocks as give the optimized one that many instructions."""
     optimized, program = HloProto(), HloProto()
     optimized.ParseFromString(artifact.optimized.read_bytes())
     program.ParseFromString((artifact.as_written if source.tags else artifact.unoptimized).read_bytes())
@@ -95,7 +96,7 @@ def write_modules(artifact: Artifact, folder: Path, instructions: int, source: S
 
 
 def run_row(source: Source, folder: Path) -> None:
-    """Measures in another process and writes the row."""
+    """Measures one row in another process and writes it."""
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
     command = [sys.executable, __file__, "--measure", str(folder), *(["--as-written"] if source.tags else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
@@ -114,10 +115,10 @@ def write_row(*cells: str) -> None:
 
 
 def measure(folder: Path, *, as_written: bool) -> None:
-    """One row, in a process of its own: prints instructions, seconds, seconds, MiB and the verdicts."""
+    """Measures one row in its own process: prints instructions, seconds, seconds, MiB and the verdicts."""
     from ligerdiag.dumps.find import find_modules
     from ligerdiag.dumps.load import load_module, may_hold_kernels
-    from ligerdiag.inspection.compilation import inspect_compilation
+    from ligerdiag.inspection.compilation import analyse_compilation
     from ligerdiag.inspection.coverage import Compilation
 
     def refuse(data: bytes, name: str) -> bytes:
@@ -140,7 +141,7 @@ def measure(folder: Path, *, as_written: bool) -> None:
     effects = Cache().root / "effects"
     started, verdicts = process_time(), "nothing to check"
     if may_hold:
-        inspection = inspect_compilation(compilation, effects_cache=effects)
+        inspection = analyse_compilation(compilation, effects_cache=effects).inspection
         verdicts = (
             " ".join(verdict.value for verdict in inspection.outputs.values()) + f" {len(inspection.findings)} findings"
         )

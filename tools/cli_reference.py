@@ -1,4 +1,4 @@
-"""docs/cli.md, from the application itself: `python -m tools.cli_reference docs/cli.md [--check]`."""
+"""Generates docs/cli.md from the application itself: `python -m tools.cli_reference docs/cli.md [--check]`."""
 
 import sys
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         path.write_text(text, encoding="utf-8")
         return 0
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{path} is not what the application says: run `make docs`\n")
+        sys.stderr.write(f"{path} is stale: run `make docs`\n")
         return 1
     return 0
 

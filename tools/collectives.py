@@ -1,4 +1,4 @@
-"""The collectives of a scheduled module, how often they run, and the bytes that each device gives or gets."""
+"""Lists the collectives of a scheduled module, how often each runs, and how many bytes each device sends or receives."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,15 +13,17 @@ KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """runs: of the collectives of one kind in one execution of the program; size: bytes of all these on one device, the
-    larger one of operands and results each time."""
+    """The collectives of one kind in one execution of the program.
+
+    runs: how often they run. size: their bytes on one device; of each, the larger of operands and results.
+    """
 
     runs: int
     size: int
 
 
 def sum_collectives(module: HloModule) -> Mapping[str, Traffic]:
-    """Returns the traffic by kind; a loop whose iterations are not known counts once."""
+    """Returns the traffic by kind; a loop with an unknown number of iterations counts once."""
     runs: defaultdict[str, int] = defaultdict(int)
     sizes: defaultdict[str, int] = defaultdict(int)
 
@@ -43,7 +45,7 @@ def sum_collectives(module: HloModule) -> Mapping[str, Traffic]:
 def _measure(instruction: HloInstruction, *, is_start: bool) -> int:
     given = sum(_sum_bytes(operand) for operand in instruction.operands)
     shown = _sum_bytes(instruction)
-    both = is_start and instruction.opcode != "all-reduce-start"  # of those, the shape holds the operands, too
+    both = is_start and instruction.opcode != "all-reduce-start"  # the shape of these includes the operands
     return max(given, shown - given if both else shown)
 
 

@@ -1,4 +1,4 @@
-"""Imports what commands of ligerdiag import, also what they import late; see `warm_commands`."""
+"""Imports all that commands of ligerdiag import, including late imports; see `warm_commands`."""
 
 from contextlib import suppress
 from importlib import import_module

@@ -1,12 +1,11 @@
-"""The commands in README.md and docs/, run as a reader would run them.
+"""Runs the commands of README.md and docs/ as a reader would run them.
 
 A page is run from top to bottom in a folder of its own, which has only the clone's `cases/` and `kernels/`:
 
-- A Python block whose first line is `# name.py` becomes that file; a TOML block in the same way.
-- A block in `sh`, or one of text that begins with `$ `, holds commands; the lines after a `$ ` command are its output,
-  where `…` matches any omitted text. Only standard output is shown.
-- A word after the block's language gives further settings: `exit=1` (default 0), or `not-run=REASON`, one of
-  `REASONS`.
+- A Python block whose first line is `# name.py` becomes that file; so does a TOML block.
+- A block in `sh`, or a text block that begins with `$ `, has commands; the lines after a `$ ` command are its output,
+  in which `…` matches any omitted text. Only standard output is shown.
+- A word after the block's language is a setting: `exit=1` (default 0), or `not-run=REASON`, one of `REASONS`.
 """
 
 import os
@@ -37,14 +36,16 @@ REASONS = {
     "server": "for somebody else's service",
     "tool": "needs a program that is not everywhere",
 }
-"""The reasons why a block is not run."""
+"""The allowed reasons for not running a block."""
 
 _SHELLS = frozenset({"", "sh", "bash", "console"})
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(?:py|toml))$")
 _SHELL_SIGNS = frozenset("|&;<>$`*?{}~!()\\")
-"""In a command that a shell has to run."""
+"""Characters of commands that need a shell."""
 _NOT_A_READERS = ("CI", "BUILD_NUMBER", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
-"""Variables that change the output and are unset for a reader: pytest writes whole messages into its summary in CI."""
+"""Variables that change the output and that a reader does not have: in CI pytest writes whole messages into its
+summary.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class Block:
 
     page: Path
     line: int
-    """1-based, of the first line inside."""
+    """1-based; the first line inside."""
     language: str
     words: tuple[str, ...]
     """The words after the language."""
@@ -61,21 +62,21 @@ class Block:
 
     @property
     def place(self) -> str:
-        """`docs/page.md:12`."""
+        """Returns `docs/page.md:12`."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def find_word(self, name: str) -> str:
-        """Returns the value of `name=value`, empty where there is none."""
+        """Returns the value of `name=value`, empty if there is none."""
         return next((word.partition("=")[2] for word in self.words if word.startswith(f"{name}=")), "")
 
     @property
     def is_shell(self) -> bool:
-        """It holds commands."""
+        """Returns whether it contains commands."""
         return self.language in _SHELLS or (self.language == "text" and self.text.startswith("$ "))
 
     @property
     def file_name(self) -> str:
-        """Returns the name of the file that it holds, by its first line; empty if it holds none."""
+        """Returns the name of the file that it defines, from its first line; empty if it defines none."""
         match = _FILE.match(self.text.partition("\n")[0]) if self.language in {"python", "toml"} else None
         return match["name"] if match else ""
 
@@ -86,11 +87,11 @@ class Command:
 
     words: str
     expected: str | None
-    """None where the page shows nothing of it."""
+    """None if the page shows no output."""
 
 
 def list_pages() -> tuple[Path, ...]:
-    """README.md and the pages of docs/ that people write; what is generated or a record is not run."""
+    """Returns README.md and the pages of docs/ that people write, without generated pages and records."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     return tuple(page for page in pages if page.name != "cli.md")
 
@@ -128,7 +129,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def run_command(words: str, folder: Path, cache: Path, python: Path = Path(sys.executable)) -> Outcome:
-    """Runs it in a shell, with this interpreter's ligerdiag, or that of `python`."""
+    """Runs the command in a shell with the ligerdiag of this interpreter, or of `python`."""
     own = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
     environment = own | {
         "LIGERDIAG_CACHE_DIR": str(cache),
@@ -146,7 +147,7 @@ def run_command(words: str, folder: Path, cache: Path, python: Path = Path(sys.e
 def iterate_runs(
     page: Path, folder: Path, cache: Path, *, python: Path = Path(sys.executable), of_its_files: bool = False
 ) -> Iterator[tuple[Block, Command, Outcome]]:
-    """Runs the page's blocks in order, writing its files as they come.
+    """Runs the page's blocks in order, and writes its files as they come.
 
     python: the interpreter of the environment to use. of_its_files: only the commands that name one of these files.
     """
@@ -164,14 +165,15 @@ def iterate_runs(
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Returns whether the page shows the printed text, blanks aside; `…` matches anything, also nothing, and one rounding
-    error another one: a processor of another kind adds in another order."""
+    """Returns whether the page shows the printed text, blanks aside. `…` matches any text, or none. Two rounding errors
+    match: processors of different kinds add in different orders.
+    """
     parts = [re.escape(_squeeze(part)) for part in _squeeze(expected).split("…")]
     return re.fullmatch(".*".join(part.strip() for part in parts), _squeeze(printed), flags=re.DOTALL) is not None
 
 
 _ROUNDING = re.compile(r"\b\d(?:\.\d+)?e-(?:0[6-9]|[1-9]\d)\b(?: \w+(?=  ))?")
-"""With the output that has it, where it stands in the same cell of a table: of rounding errors, any may be the largest."""
+"""A rounding error, and the output that has it if the same table cell names it: any output may have the largest one."""
 
 
 def _squeeze(text: str) -> str:

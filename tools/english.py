@@ -1,6 +1,6 @@
 """Finds wording that readers stumble over: `python -m tools.english [FOLDER...]`.
 
-Prints how many there are in each folder, and with FOLDER each place with the remedy. tests/docs/test_english.py uses it.
+Prints the number of hits in each folder, and for FOLDER each place with the remedy. tests/docs/test_english.py uses it.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tools.texts import Kind, Text, iterate_texts
 
 NUMBERED_DEFINITIONS = "ligerdiag/analysis/verdict/comparison.py"
-"""The one file whose docstring is a numbered list: it defines the verdict."""
+"""The only file whose docstring is a numbered list: it defines the verdict."""
 
 _SELF = frozenset({"tools/english.py", "tests/docs/test_english.py", "CONTRIBUTING.md"})
 """Files that have to quote the patterns."""
@@ -24,7 +24,7 @@ class Pattern:
 
     name: str
     regex: re.Pattern[str]
-    """Searched in the text with every run of blanks as one space, and without the words of code."""
+    """Searched in the text with each run of blanks as one space, and without the code in backticks."""
     remedy: str
     kinds: frozenset[Kind] = frozenset(Kind)
 
@@ -41,7 +41,7 @@ class Hit:
 
     @property
     def folder(self) -> str:
-        """`ligerdiag/hlo`, `tests/cli`, `docs`: what one person mends at a time."""
+        """Returns `ligerdiag/hlo`, `tests/cli` or `docs`: the unit in which wording is mended."""
         parts = self.path.split("/")
         depth = 2 if parts[0] in {"ligerdiag", "tests"} and len(parts) > 2 else 1
         return "/".join(parts[:depth]) if len(parts) > 1 else self.path
@@ -131,7 +131,7 @@ NUMBERED = _make(
     "write the invariants as sentences",
     Kind.DOCSTRING,
 )
-"""Searched in the text with its lines."""
+"""Searched in the text with its line breaks."""
 
 _ANY = re.compile("|".join(f"(?:{pattern.regex.pattern})" for pattern in PATTERNS))
 _BLANKS = re.compile(r"\s+")
@@ -139,7 +139,7 @@ _CODE = re.compile(r"`[^`\n]*`")
 
 
 def find_hits(texts: Iterable[Text] | None = None) -> Iterator[Hit]:
-    """Yields each wording to avoid in these texts, or in all of the repository."""
+    """Yields each wording to avoid in these texts, or in the whole repository."""
     for text in iterate_texts() if texts is None else texts:
         if text.path in _SELF:
             continue
@@ -159,7 +159,7 @@ def _make_hit(text: Text, line: int, pattern: Pattern, quote: str) -> Hit:
 
 
 def _hide_code(text: str) -> str:
-    """Code in backticks keeps its place and length, and loses its words."""
+    """Blanks out code in backticks, so that all positions stay the same."""
     return _CODE.sub(lambda match: "`" + "_" * (len(match[0]) - 2) + "`", text)
 
 

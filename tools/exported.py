@@ -1,15 +1,16 @@
 """Runs cases on a GPU whose machine lacks the toolchain that lowers them.
 
-    python -m tools.exported make FOLDER CASES      where that toolchain is, without a GPU
+    python -m tools.exported make FOLDER CASES      on a machine with that toolchain, without a GPU
     python -m tools.exported run FOLDER             on the GPU, with JAX and NumPy alone
 
-A Triton call's payload holds the compiled kernel, so a module that one jax-triton and Triton lowered runs under plain JAX
-with neither. `make` lowers each case with `jax.export` (which needs the package `flatbuffers`), draws its arguments and
-computes its reference on the CPU. `run` executes each module several times. For each output it prints the relative error in
-norm against the reference (`-` where the case has none) and the largest relative difference between two executions.
+A Triton call's payload contains the compiled kernel, so plain JAX runs a module that jax-triton and Triton lowered,
+with neither of them installed. `make` lowers each case with `jax.export` (which needs the package `flatbuffers`), draws
+its arguments and computes its reference on the CPU. `run` executes each module several times. For each output it prints
+the relative error in norm against the reference (`-` if the case has none) and the largest relative difference between
+two executions.
 
-A driver older than Triton's `ptxas` refuses newer PTX ("Unsupported .version"). `make --ptxas PATH`, with the `ptxas` of
-that driver's CUDA release, writes PTX that it takes.
+A driver older than Triton's `ptxas` refuses newer PTX ("Unsupported .version"). `make --ptxas PATH`, with the `ptxas`
+of that driver's CUDA release, writes PTX that the driver accepts.
 """
 
 import argparse
@@ -65,12 +66,12 @@ _TARGETS = ("triton_kernel_call", "triton_kernel_call_ffi", "__gpu$xla.gpu.trito
 
 
 def run_exports(folder: Path) -> Iterator[str]:
-    """Yields a line for each output of each case; a case that does not run has one line, with the error."""
+    """Yields a line for each output of each case, or one line with the error for a case that does not run."""
     yield f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {RUNS} executions"
     for entry in json.loads((folder / INDEX).read_text(encoding="utf-8")):
         try:
             yield from _run(folder, entry)
-        except Exception as fault:  # one module must not cost the others their run
+        except Exception as fault:  # an error in one module must not end the run of the others
             yield f"{entry['id']}: {type(fault).__name__}: {str(fault).splitlines()[0][:160]}"
 
 
@@ -95,7 +96,9 @@ def _run(folder: Path, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _relate(found: Any, wanted: Any) -> float:
-    """The norm of the difference in units of the norm of `wanted`; NaN where a number is not finite in `found` alone."""
+    """Returns the norm of the difference relative to the norm of `wanted`; NaN if only `found` has a number that is not
+    finite.
+    """
     wanted = np.asarray(wanted, np.float64)
     return float(np.linalg.norm(found - wanted) / (np.linalg.norm(wanted) or 1.0))
 

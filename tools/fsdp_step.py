@@ -1,5 +1,5 @@
-"""A train step of some 54,000 instructions, to time a check: 24 layers of a Llama, not in a loop, all parameters split
-over eight devices (FSDP), the head's loss by the kernel, the gradient clipped, momentum.
+"""Defines a train step of some 54,000 instructions, to time a check: 24 unrolled layers of a Llama, all parameters
+split over eight devices (FSDP), the head's loss computed by the kernel, a clipped gradient, momentum.
 
     ligerdiag check 'tools/fsdp_step.py::fsdp_step[hidden]' --no-replay --refresh
 """
@@ -75,7 +75,7 @@ def _build_step() -> Callable[..., Any]:
 
 
 def fsdp_step(mode: str, *arrays: Any) -> dict[str, Any]:
-    """arrays: the parameters, their momenta, then tokens and targets, int32 [batch, tokens]."""
+    """Returns the step. arrays: the parameters, their momenta, then tokens and targets, int32 [batch, tokens]."""
     count = len(_SHAPES)
     params, momentum = (dict(zip(_SHAPES, part, strict=True)) for part in (arrays[:count], arrays[count : 2 * count]))
     return _build_step()(mode, params, momentum, *arrays[2 * count :])

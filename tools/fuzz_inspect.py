@@ -1,9 +1,9 @@
-"""Hostile input for `inspect`: `python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...`.
+"""Gives `inspect` hostile input: `python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...`.
 
-The folders hold dumps of real compilations, as protobuf and as text (tests/dumps/make_dumps.py makes such), that are
-mutated. Each input has to end in a report or in a LigerdiagError, within `SECONDS` of a processor and `MEMORY` of a process.
-Everything else is kept in `fuzz-inspect-SEED/` and makes the exit code 1. The inputs are done in batches, each in a process
-of its own: what one input leaves of fragmented memory would count against the thousandth behind it.
+The folders have dumps of real compilations, as protobuf and as text (tests/dumps/make_dumps.py makes such dumps), which
+are mutated. Each input has to end in a report or in a LigerdiagError, within `SECONDS` of processor time and `MEMORY`
+of a process. Any other input is kept in `fuzz-inspect-SEED/` and makes the exit code 1. Inputs run in batches, each
+batch in a process of its own: otherwise the memory that one input fragments would count against a later one.
 """
 
 import gc
@@ -39,11 +39,11 @@ from ligerdiag.report.terminal.full_report import render_terminal
 from tools.mutations import make_bomb, make_structure, mutate_bytes, mutate_fields, mutate_text, pack
 
 SECONDS = 10
-"""Of a processor: how busy the machine is does not count."""
+"""Processor seconds, so that other load on the machine does not count."""
 ASLEEP = 600
-"""Seconds by the clock after which an input hangs that takes no processor."""
+"""Wall seconds after which an input that uses no processor time counts as hanging."""
 BATCH = 100
-"""Inputs of one process."""
+"""Inputs per process."""
 MEMORY = 2 << 30
 OPTIMIZED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
 PROGRAM = "module_0001.jit_f.before_optimizations"
@@ -79,7 +79,7 @@ class Tally:
     failures: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
 
     def add(self, other: "Tally") -> None:
-        """Counts another batch in."""
+        """Adds another batch."""
         self.outcomes += other.outcomes
         self.kinds += other.kinds
         self.failures += other.failures
@@ -172,7 +172,7 @@ def _structure(folder: Path, seed: Seed, random: Random) -> None:
 
 
 def _mixed(folder: Path, seed: Seed, random: Random) -> None:
-    """Files of other kinds under names that promise a module."""
+    """Returns files of other kinds under names that promise a module."""
     contents = (b"", b"HloModule", b"module @x {}", b"\x7fELF", b"BufferAssignment:\n", seed.optimized_text, seed.program,
                 make_bomb(random), random.randbytes(1000), b"HloModule m\n" + b"(" * 100_000)  # fmt: skip
     endings = (".hlo.pb", ".txt", ".hlo.pb.gz", ".txt.gz")
@@ -196,7 +196,7 @@ _KINDS: dict[str, tuple[float, Callable[[Path, Seed, Random], None]]] = {
 
 
 def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
-    """Runs all of `inspect`, with a text worker that exists already; returns one word for how it ended."""
+    """Runs all of `inspect`, with a text worker that exists already; returns one word for the outcome."""
     try:
         inspected = InspectedModules(select_modules((folder,)))
         inspector = ModuleInspector(
@@ -211,14 +211,15 @@ def inspect_input(folder: Path, translator: Translator, cache: Cache) -> str:
     report = CheckReport(cases=cases, targets=targets, toolchain="", notes=inspected.list_notes(), noun=Noun.MODULE)
     render_terminal(report, width=100, colour=True, verbose=True)
     render_json(report)
-    return cases[0].status.value if cases else "not looked at"
+    return cases[0].status.value if cases else "not inspected"
 
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """The process may not grow by more than MEMORY; `watched` ends what takes longer than SECONDS.
+    """Lets the process grow by at most MEMORY; `watched` ends an input that takes longer than SECONDS.
 
-    A process that has no room left for a thread's first step waits for it without end, hence no bound below what it has.
+    A process without memory for a thread's first step would wait for it forever, so the bound is never below its
+    current size.
     """
 
     def ring(number: int, frame: object) -> None:
@@ -239,7 +240,9 @@ def limits() -> Iterator[None]:
 
 @contextmanager
 def watched(asleep: float = ASLEEP) -> Iterator[None]:
-    """Raises Hang in this thread after SECONDS of a processor, or asleep: not by the alarm that `inspect` sets."""
+    """Raises Hang in this thread after SECONDS of processor time, or ASLEEP; does not use the alarm that `inspect`
+    sets.
+    """
     watch = threading.Timer(asleep, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
     watch.start()
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
@@ -252,7 +255,7 @@ def watched(asleep: float = ASLEEP) -> Iterator[None]:
 
 
 def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | None = None) -> Tally:
-    """Inputs `first` to `first + count - 1`; after Ctrl-C what there is so far."""
+    """Runs the inputs `first` to `first + count - 1`; after Ctrl-C returns the results so far."""
     tally = Tally()
     with suppress(KeyboardInterrupt), Translator(cache=cache, timeout=SECONDS / 2) as translator, limits():
         for number in range(first, first + count):
@@ -271,7 +274,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
                     if keep is not None:
                         shutil.copytree(folder, keep / str(number), symlinks=True, dirs_exist_ok=True)
                 seconds = process_time() - started
-                gc.collect()  # an analysis that was broken off leaves cycles, which would count against all that follows
+                gc.collect()  # an aborted analysis leaves reference cycles, whose memory would count against later inputs
             tally.outcomes[outcome] += 1
             tally.kinds[kind] += 1
             if seconds > tally.slowest:
@@ -285,7 +288,7 @@ def run(seeds: list[Seed], first: int, count: int, cache: Cache, keep: Path | No
 def run_batches(
     folders: list[Path], first: int, count: int, jobs: int, keep: Path, *, cache: Path | None = None
 ) -> Tally:
-    """Inputs `first` to `first + count - 1`; a batch whose process dies is a failure."""
+    """Runs the inputs `first` to `first + count - 1`; a batch whose process dies is a failure."""
     total = Tally()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         batches = {

@@ -1,8 +1,10 @@
-"""HLO texts of others through `inspect`: `python tools/inspect_texts.py LIST JOBS FOLDER...`; each `.hlo` below is one.
+"""Runs `inspect` on HLO texts of others: `python tools/inspect_texts.py LIST JOBS FOLDER...`; each `.hlo` in a folder
+is one.
 
-Each is inspected as a file that a user names, up to the reports. Printed is how the texts ended, how often, and an example;
-then those that took more than `SECONDS` of a processor or `MEMORY` of a process. These, and bugs of ours, make the exit code
-1. The file LIST gets a line for each text. The texts are done in batches, each in a process of its own.
+Each text is inspected as a file that a user names, including the reports. The tool prints each outcome with its number
+of texts and an example, then the texts that took more than `SECONDS` of processor time or `MEMORY` of a process. These
+texts, and bugs of ours, make the exit code 1. The file LIST gets one line for each text. Texts run in batches, each
+batch in a process of its own.
 """
 
 import os
@@ -33,19 +35,19 @@ SECONDS = 2.0
 MEMORY = 500
 BATCH = 40
 BUG = "bug: "
-_OF_BUGS = ("which is a bug", "do not hang together")
-"""Words of refusals whose reason is an exception that nobody meant."""
+_OF_BUGS = ("which is a bug", "are inconsistent")
+"""Parts of messages whose cause is an unintended exception."""
 
 
 @dataclass
 class Tally:
-    """How texts ended."""
+    """The outcomes of the texts."""
 
     endings: Counter[str] = field(default_factory=Counter[str])
     examples: dict[str, Path] = field(default_factory=dict[str, Path])
-    """The first text that ended so."""
+    """Outcome to the first text that had it."""
     costs: list[tuple[float, int, Path, str]] = field(default_factory=list[tuple[float, int, Path, str]])
-    """Of each text the seconds of a processor, the MiB of the largest process so far, and how it ended."""
+    """For each text: processor seconds, MiB of the largest process so far, the text, and its outcome."""
 
     def count(self, ending: str, path: Path) -> None:
         self.endings[ending] += 1
@@ -58,7 +60,7 @@ class Tally:
 
 
 def inspect_text(path: Path, translator: Translator, cache: Cache) -> list[str]:
-    """Returns how each module of the text ended."""
+    """Returns the outcome of each module of the text."""
     inspected = InspectedModules(select_modules((path,)))
     inspector = ModuleInspector(
         request=InspectionRequest(), translate=translator.translate, effects_cache=cache.root / "effects"
@@ -80,7 +82,7 @@ def inspect_text(path: Path, translator: Translator, cache: Cache) -> list[str]:
 
 
 def run_batch(paths: Sequence[Path], cache: Path | None) -> Tally:
-    """Inspects the texts in this process and one that parses."""
+    """Inspects the texts in this process, with one more process for the parser."""
     tally = Tally()
     store = Cache(cache)
     with Translator(cache=store) as translator:
@@ -99,7 +101,7 @@ def run_batch(paths: Sequence[Path], cache: Path | None) -> Tally:
 
 
 def _read_peak() -> int:
-    """Returns the most MiB that this process, or one that it started and that still runs, has had."""
+    """Returns the peak MiB of this process, or of a process that it started and that still runs; the larger one."""
     return max(map(_read_high_water, walk_processes(os.getpid()))) >> 10
 
 

@@ -1,16 +1,16 @@
-"""A kernel put into HLO texts of others: `python tools/kernel_in_texts.py FOLDER...`; each `.hlo` below is one.
+"""Adds a kernel to HLO texts of others: `python tools/kernel_in_texts.py FOLDER...`; each `.hlo` in a folder is one.
 
 A kernel that overwrites an entry parameter is added to the program, before its first operation, in the middle, or after
-the last, and likewise to a schedule that is the program's own order. Which verdicts may come of it is known without any
-analysis.
-An operation that is handed the parameter's own bytes is a *reader* of them:
-  - An output that depends on a reader which the program has after the kernel and the schedule before it is stale.
-  - An output that depends on a reader which the program has before the kernel and the schedule after it is clobbered.
-  - Any other output is neither; one that depends on no reader, and is not the parameter, is fresh.
-  - `unknown` is never wrong. If an operation may leave an operand unread, stale and clobbered are possible, not certain.
-Left out are parameters whose bytes a value that is made of them may share, and unscheduled texts with any values that
-share bytes: XLA would put copies before them, and here nothing does. Printed are the verdicts, counted, and each text that
-breaks a rule; these make the exit code 1.
+the last, and likewise to a schedule that is the program's own order. The possible verdicts are known without any
+analysis. An operation that takes the parameter's own bytes is a *reader* of them:
+- An output that depends on a reader which the program has after the kernel and the schedule before it is stale.
+- An output that depends on a reader which the program has before the kernel and the schedule after it is clobbered.
+- Any other output is neither; one that depends on no reader, and is not the parameter, is fresh.
+- `unknown` is never wrong. If an operation may leave an operand unread, stale and clobbered are possible, not certain.
+
+The tool omits parameters whose bytes a value computed from them may share, and unscheduled texts with any values that
+share bytes: XLA would insert copies before those, and this tool does not. It prints the number of each verdict, and
+each text that breaks a rule; these make the exit code 1.
 """
 
 import re
@@ -35,14 +35,14 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloM
 from ligerdiag.inspection.compilation import InspectionWords, analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
-from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_given, list_operations
+from tools.parameter_reads import Reads, ReadsFinder, find_entry, list_operations, list_parameters
 
 TARGET = "touch"
 BUG, REFUSED = "bug", "refused"
 _SHARES = re.compile("dynamic-update-slice|scatter|while|conditional|call|send|recv|.+-(start|update)")
-"""Opcodes of which a result may have the bytes of an operand that others read."""
+"""Opcodes whose result may have the bytes of an operand that others read."""
 _HANDS_ON = frozenset({"bitcast", "opt-barrier", "domain", "add-dependency"})
-"""Opcodes that read their operand in the program, and in a schedule when the result is read."""
+"""Opcodes that, in the program, read their operand at once; in a schedule, only when the result is read."""
 _NO_ARRAYS = frozenset({TUPLE, TOKEN, 14, 0})
 """Element types of a tuple, a token, an opaque value, and none."""
 
@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def expected(self) -> Verdict | None:
-        """Stale or clobbered by the rules above; None if the output is neither."""
+        """Returns stale or clobbered by the rules above; None if the output is neither."""
         between = range(*sorted((self.program, self.schedule)))
         if not any(reader in between for reader in self.reads.readers):
             return None
@@ -75,7 +75,7 @@ class Answer:
         return self.verdict not in (Verdict.FRESH, Verdict.LATENT, self.expected)
 
     def describe(self) -> str:
-        """Returns what must come of it, and what came."""
+        """Returns the allowed verdicts and the actual one."""
         if self.verdict in (BUG, REFUSED):
             return self.verdict
         if not self.reads.readers:
@@ -96,7 +96,7 @@ def main() -> int:
                 left["no HLO text that jaxlib parses"] += 1
                 continue
             answers = list(judge(module, Path(folder)))
-            left["a kernel put into it" if answers else "no parameter to overwrite"] += 1
+            left["with a kernel added" if answers else "no parameter to overwrite"] += 1
             for answer in answers:
                 counts[answer.describe()] += 1
                 if answer.is_wrong():
@@ -108,7 +108,7 @@ def main() -> int:
 
 
 def judge(module: HloModuleProto, effects: Path) -> Iterator[Answer]:
-    """Yields what is said of each output under each pair of places; nothing where there is no parameter to overwrite."""
+    """Yields the verdict on each output for each pair of places; nothing if there is no parameter to overwrite."""
     ordered = order_module(module)
     entry = find_entry(ordered)
     chosen = choose_parameter(ordered)
@@ -133,7 +133,7 @@ def judge(module: HloModuleProto, effects: Path) -> Iterator[Answer]:
             )  # fmt: skip
             verdicts = [one.value for one in analyse_compilation(compilation, **words).inspection.outputs.values()]
         except LigerdiagError as error:
-            verdicts = [BUG if "do not hang together" in str(error) else REFUSED] * len(reads)
+            verdicts = [BUG if "are inconsistent" in str(error) else REFUSED] * len(reads)
         for each, verdict in zip(reads, verdicts, strict=True):
             yield Answer(place, turn, each, verdict)
 
@@ -146,7 +146,7 @@ def order_module(module: HloModuleProto) -> HloModuleProto:
             turns = {number: turn for turn, number in enumerate(module.schedule.sequences[one.id].instruction_ids)}
             _put(one, sorted(one.instructions, key=lambda each: turns[each.id]))
     entry = find_entry(changed)
-    _put(entry, list_given(entry) + list_operations(entry))
+    _put(entry, list_parameters(entry) + list_operations(entry))
     return changed
 
 
@@ -167,7 +167,7 @@ def choose_parameter(module: HloModuleProto) -> HloInstructionProto | None:
         for one in entry.instructions
         if one.opcode in _HANDS_ON or _is_sharing(one) or not sharing.isdisjoint(one.called_computation_ids)
     ]
-    for one in list_given(entry):
+    for one in list_parameters(entry):
         if one.shape.element_type not in _NO_ARRAYS:
             reads = ReadsFinder(module, one.id).found
             taken = [leaf for other in taking for operand in other.operand_ids for leaf in reads[operand]]
@@ -190,7 +190,7 @@ def add_kernel(module: HloModuleProto, parameter: HloInstructionProto, place: in
         name=f"{TARGET}.0", opcode="custom-call", custom_call_target=TARGET, id=largest + 1, operand_ids=[parameter.id],
         shape=ShapeProto(element_type=TUPLE), custom_call_has_side_effect=True,
     )  # fmt: skip
-    place += len(list_given(entry))
+    place += len(list_parameters(entry))
     _put(entry, [*entry.instructions[:place], kernel, *entry.instructions[place:]])
     ids = [one.id for computation in changed.computations for one in computation.instructions]
     numbers = {number: position for position, number in enumerate(ids, start=1)}

@@ -1,13 +1,13 @@
-"""Ends runs at random moments and looks at the next one: `python -m tools.kill_runs [FILES] --moments 50`.
+"""Ends runs at random moments and checks the next run: `python -m tools.kill_runs [FILES] --moments 50`.
 
-- Each moment, on a cache and a folder for temporary files of its own: a check is started, and after a random time the
-  process itself or one of its workers is killed by SIGKILL, or both folders lie on a disk of a random size, which fills.
-- The interrupted check prints no traceback. The next one, with enough space, gives the same report as an undisturbed one.
-  After it there may be no process, no temporary folder and nothing half written in the cache.
-- The disk is a tmpfs in a mount namespace of this process. An ordinary user begins with `unshare -rm`; where there is none,
-  no file may grow beyond the size instead (RLIMIT_FSIZE), and that is said.
+- At each moment, with its own cache and folder for temporary files: a check starts, and after a random time SIGKILL
+  ends the process itself or one of its workers, or both folders are on a disk of a random size that fills up.
+- The interrupted check prints no traceback. The next one, with enough space, gives the same report as an undisturbed
+  one. After it there is no process, no temporary folder and no incomplete entry in the cache.
+- The disk is a tmpfs in a mount namespace of this process. An ordinary user starts with `unshare -rm`; without a
+  namespace, RLIMIT_FSIZE limits the size of each file instead, and the output says so.
 
-Prints a row for each moment and a table; exits with 1 where a moment did not go well.
+Prints a row for each moment and a table; exits with 1 if a moment failed.
 """
 
 import argparse
@@ -33,10 +33,10 @@ from ligerdiag.workers import templates
 MARK = "LIGERDIAG_KILL_RUNS"
 KINDS = ("parent", "worker", "full")
 ROOM = "1g"
-"""Of a disk that does not fill."""
+"""Size of a disk that does not fill up."""
 PAGE = 4096
 _SETTLE_SECONDS = 600.0
-"""Longest that workers may take to notice that their parent is gone, while they import."""
+"""The longest time in which workers that are importing notice that their parent has died."""
 
 type Answer = Mapping[str, Any]
 
@@ -44,9 +44,9 @@ type Answer = Mapping[str, Any]
 def interrupt(
     files: Sequence[str], kind: str, moment: float, size: int, home: Path, *, is_limited: bool = True
 ) -> tuple[int, str]:
-    """Runs a check that does not end well, and returns its exit code and what it wrote to stderr.
+    """Runs a check that is interrupted, and returns its exit code and its stderr.
 
-    moment: seconds from its start. size: bytes that a file may have at most, where the size of the disk does not limit it.
+    moment: seconds from its start. size: the most bytes of a file, if the size of the disk does not limit it.
     """
     process = _start(files, home)
     if kind == "full":
@@ -62,7 +62,7 @@ def interrupt(
 
 
 def check(files: Sequence[str], home: Path) -> Answer:
-    """Returns what an undisturbed run says of each case: its status, verdicts and findings."""
+    """Returns the status, verdicts and findings of each case in an undisturbed run."""
     output, errors = _start(files, home).communicate()
     if not output:
         return {"error": errors[-2000:]}
@@ -70,8 +70,8 @@ def check(files: Sequence[str], home: Path) -> Answer:
     return {case["id"]: [case["status"], case["outputs"], case["error"], case["findings"]] for case in cases}
 
 
-def list_left(home: Path) -> tuple[str, ...]:
-    """Returns what a run has left: processes, temporary files, locks of runs, entries of the cache that are not whole."""
+def list_leftovers(home: Path) -> tuple[str, ...]:
+    """Returns what a run has left: processes, temporary files, locks of runs, incomplete entries of the cache."""
     end = time.monotonic() + _SETTLE_SECONDS
     while find_processes(home) and time.monotonic() < end:
         time.sleep(0.2)
@@ -85,7 +85,7 @@ def list_left(home: Path) -> tuple[str, ...]:
 
 
 def find_processes(home: Path) -> list[int]:
-    """Of the runs whose folders lie there."""
+    """Returns the processes of runs that use these folders."""
     mark, found = f"{MARK}={home}".encode(), list[int]()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -95,7 +95,7 @@ def find_processes(home: Path) -> list[int]:
 
 
 def enter_namespace() -> str:
-    """From now on what this process mounts is its own; returns why it cannot mount, or ""."""
+    """Makes later mounts of this process private; returns the reason if it cannot mount, else an empty string."""
     try:
         os.unshare(os.CLONE_NEWNS)
         subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True, text=True)
@@ -108,7 +108,7 @@ def enter_namespace() -> str:
 
 @contextmanager
 def mount_disk(home: Path, size: int) -> Generator[None]:
-    """A disk of so many bytes at `home`, an empty folder."""
+    """Mounts a disk of that many bytes at `home`, an empty folder."""
     _mount(home, f"size={size}")
     try:
         yield
@@ -116,8 +116,8 @@ def mount_disk(home: Path, size: int) -> Generator[None]:
         subprocess.run(["umount", "--lazy", str(home)], check=True)
 
 
-def make_room(home: Path) -> None:
-    """The disk there is no longer full."""
+def free_disk(home: Path) -> None:
+    """Enlarges the disk, so that it is no longer full."""
     _mount(home, f"remount,size={ROOM}")
 
 
@@ -159,23 +159,23 @@ def _is_json(path: Path) -> bool:
 
 
 def _count_bytes(home: Path) -> int:
-    """In whole pages, as a tmpfs counts."""
+    """Returns the bytes in whole pages, as a tmpfs counts."""
     return sum(-(-path.lstat().st_size // PAGE) * PAGE for path in home.rglob("*") if path.is_file())
 
 
 def _try_moment(
     files: Sequence[str], kind: str, moment: float, size: int, expected: Answer, *, has_disk: bool
 ) -> tuple[int, list[str]]:
-    """How the interrupted check ended, and what did not go well."""
+    """Returns the outcome of the interrupted check, and everything that went wrong."""
     with tempfile.TemporaryDirectory(prefix="kill-runs-", ignore_cleanup_errors=True) as name:
         home = Path(name)
         with mount_disk(home, size) if kind == "full" and has_disk else nullcontext():
             code, errors = interrupt(files, kind, moment, size, home, is_limited=not has_disk)
             if kind == "full" and has_disk:
-                make_room(home)
+                free_disk(home)
             answer = check(files, home)
-            wrong = [] if answer == expected else [f"the next run says {answer}"]
-            wrong += [f"left: {one}" for one in list_left(home)]
+            wrong = [] if answer == expected else [f"the next run reports {answer}"]
+            wrong += [f"left: {one}" for one in list_leftovers(home)]
             if "Traceback" in errors and kind != "worker":
                 wrong.append(errors[-2000:])
     return code, wrong
@@ -191,7 +191,7 @@ def main() -> int:
     options = parser.parse_args()
     refused = enter_namespace()
     if refused:
-        sys.stdout.write(f"{refused}: files are limited by RLIMIT_FSIZE instead of a full disk\n")
+        sys.stdout.write(f"{refused}: RLIMIT_FSIZE limits files, instead of a full disk\n")
     numbers = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="kill-runs-") as name:
         started = time.monotonic()
@@ -201,21 +201,21 @@ def main() -> int:
         sys.stdout.write(f"an undisturbed run fails: {expected['error']}\n")
         return 1
     sys.stdout.write(f"an undisturbed run: {whole:.1f} s, {used} bytes left in the cache\n")
-    well, all_moments = Counter[str](), Counter[str]()
+    passed, all_moments = Counter[str](), Counter[str]()
     for count in range(options.moments):
         kind, moment = options.kinds[count % len(options.kinds)], numbers.uniform(0, whole)
         size = int(PAGE * (used / PAGE) ** numbers.uniform(0, 1)) // PAGE * PAGE
         code, wrong = _try_moment(options.files, kind, moment, size, expected, has_disk=not refused)
         what = f"{size:10} bytes" if kind == "full" else f"{moment:12.2f} s  "
-        verdict = "not well" if wrong else "well"
+        verdict = "failed" if wrong else "passed"
         sys.stdout.write(f"{count + 1:3}/{options.moments} {kind:6} {what} ended with {code:3}, then {verdict}\n")
         sys.stdout.writelines(f"    {line}\n" for line in wrong)
         sys.stdout.flush()
         all_moments[kind] += 1
-        well[kind] += not wrong
-    sys.stdout.write("| kind | moments | well |\n|---|---|---|\n")
-    sys.stdout.writelines(f"| {kind} | {all_moments[kind]} | {well[kind]} |\n" for kind in options.kinds)
-    return int(well != all_moments)
+        passed[kind] += not wrong
+    sys.stdout.write("| kind | moments | passed |\n|---|---|---|\n")
+    sys.stdout.writelines(f"| {kind} | {all_moments[kind]} | {passed[kind]} |\n" for kind in options.kinds)
+    return int(passed != all_moments)
 
 
 if __name__ == "__main__":

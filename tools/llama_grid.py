@@ -1,9 +1,10 @@
-"""Judges the train step of a Llama from one GPU to 512: `python -m tools.llama_grid [PATTERN...]`, as `make llama-grid`.
+"""Judges the train step of a Llama from one GPU to 512: `python -m tools.llama_grid [PATTERN...]`, as `make
+llama-grid`.
 
-Prints a row for each case of kernels/llama/grid.py whose params match a glob pattern, such as `fsdp-*-64-*`: the verdict,
-what XLA reserves on one GPU, the collectives of a step and their bytes on one GPU, and what the judgement itself took from
-nothing: seconds, processor seconds, the peak memory of all its processes. No GPU is needed, nothing is replayed. Each case
-has a process and a cache of its own.
+Prints a row for each case of kernels/llama/grid.py whose params match a glob pattern, such as `fsdp-*-64-*`: the
+verdict, the bytes that XLA reserves on one GPU, the collectives of a step and their bytes on one GPU, and the cost of
+the judgement itself from an empty cache: seconds, processor seconds, the peak memory of all its processes. It needs no
+GPU and replays nothing. Each case has a process and a cache of its own.
 """
 
 import json
@@ -28,11 +29,11 @@ from tools.collectives import sum_collectives
 FILE = "kernels/llama/grid.py"
 COLUMNS = ("case", "verdict", "rules", "GiB a GPU", "collectives a step", "s", "CPU s", "GiB here", "instructions")
 INTERVAL = 1.0
-"""Seconds between two looks at the memory of the processes."""
+"""Seconds between two measurements of the processes' memory."""
 
 
 def judge(id: str, cache: str) -> dict[str, Any]:
-    """Returns the figures of one case that its own process can tell."""
+    """Returns the figures of one case that its own process can measure."""
     options = CheckOptions(selectors=(f"{FILE}::{id}",), replay=False, cache_directory=Path(cache), jobs=1, timeout=600)
     (case,) = check(options).cases
     figures: dict[str, Any] = {
@@ -81,7 +82,7 @@ def judge_alone(id: str) -> dict[str, Any]:
 
 
 def measure_memory(pid: int) -> int:
-    """Returns the bytes of a process and all below it, pages that several share counted once; 0 for one that is gone."""
+    """Returns the bytes of a process and its descendants, with shared pages counted once; 0 if it has ended."""
     total = 0
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():

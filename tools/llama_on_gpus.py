@@ -1,10 +1,11 @@
-"""A Llama's gradients on the GPUs of this machine, in every mode of the loss, against plain JAX on the same GPUs:
+"""Compares a Llama's gradients on the GPUs of this machine, in every mode of the loss, with plain JAX on the same GPUs:
 
     uv run --extra gpu python -m tools.llama_on_gpus --size 100M --layouts dp fsdp tp
 
-Prints a row for each mode: what the schedule of the very artifact that ran says of each output, and how far the output is
-from plain JAX's, relative error in norm. Returns 1 where the two disagree: an output is wrong on the device, or not, and its
-verdict says otherwise. tests/gpu/test_llama_on_two.py has the small ones, which are replayed, too.
+Prints a row for each mode: the verdict on each output by the schedule of the same artifact that ran, and how far the
+output is from that of plain JAX, as relative error in norm. Returns 1 if the two disagree: an output is wrong on the
+device and not by its verdict, or the other way round. tests/gpu/test_llama_on_two.py has small sizes, which are also
+replayed.
 """
 
 import argparse
@@ -44,7 +45,7 @@ COLUMNS = ("size", "layout", "GPUs", "mode", "verdict", "wrong on the device", "
 
 
 def judge_layout(size: str, layout: str, devices: int, modes: list[str]) -> bool:
-    """Prints the rows of one layout; returns whether all agree."""
+    """Prints the rows of one layout; returns whether verdicts and numbers agree in all of them."""
     config, chosen = CONFIGS[size], LAYOUTS[layout]
     mesh_axes = chosen.split_devices(devices)
     state, *ids = make_args(config, chosen, mesh_axes)
@@ -87,7 +88,7 @@ def judge_layout(size: str, layout: str, devices: int, modes: list[str]) -> bool
 
 
 def run(case: Case, mesh: Any, arguments: Any) -> tuple[Mapping[str, Verdict], list[Any]]:
-    """Compiles the case for the mesh, judges what XLA made of it, and runs it; returns verdicts by output, and outputs."""
+    """Compiles the case for the mesh, judges the artifact, and runs it; returns verdicts by output, and outputs."""
     capability = int(str(mesh.devices.flat[0].compute_capability).replace(".", ""))
     toolchain = current_toolchain()
     with tempfile.TemporaryDirectory() as directory:
@@ -133,7 +134,7 @@ def measure_errors(results: Any, intended: Any, mesh: Any) -> list[float]:
 
 
 def _keep(arg: Any) -> Any:
-    """Returns the same argument, not donated: every mode gets it."""
+    """Returns the same argument, not donated, because every mode takes it."""
     return replace(arg, donate=False)
 
 
@@ -147,7 +148,7 @@ def _print_row(cells: Any) -> None:
 
 
 def main() -> int:
-    """Returns the exit code: 0 where all agree."""
+    """Returns the exit code: 0 if all agree."""
     parser = argparse.ArgumentParser(prog="python -m tools.llama_on_gpus", description=str(__doc__).splitlines()[0])
     parser.add_argument("--size", choices=CONFIGS, default="100M")
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, metavar="LAYOUT", default=["dp", "fsdp", "tp"])

@@ -1,8 +1,8 @@
 """Pins every package of every group and extra in `[tool.uv] constraint-dependencies`: `python tools/lock.py`.
 
-The list in pyproject.toml has two parts. What stands above the line `# resolved` was chosen by people and is kept. What
-stands below is replaced by what uv resolves anew from the dependencies and the choices. uv.lock is not kept: it names
-the index it was made with. The resolution runs in a temporary directory, so a failing one changes nothing.
+The list in pyproject.toml has two parts. People choose the entries above the line `# resolved`, and they stay. uv's new
+resolution of the dependencies and these choices replaces the entries below. uv.lock is not kept, because it names the
+index that it was made with. The resolution runs in a temporary directory, so that a failing one changes nothing.
 """
 
 import re
@@ -17,7 +17,7 @@ REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+?)(?:\s*;\
 
 
 def parse_choices(pyproject: str) -> str:
-    """The chosen part of the constraint list, as it stands."""
+    """Returns the chosen part of the constraint list, unchanged."""
     found = LIST.search(pyproject)
     if found is None:
         raise SystemExit("expected `constraint-dependencies = [` in pyproject.toml")
@@ -25,7 +25,7 @@ def parse_choices(pyproject: str) -> str:
 
 
 def parse_export(text: str) -> list[str]:
-    """Exact requirements of `uv export`, sorted; a marker is kept only where versions differ by it."""
+    """Returns the exact requirements of `uv export`, sorted; keeps a marker only if versions differ by it."""
     found = [match for line in text.splitlines() if (match := REQUIREMENT.match(line.strip()))]
     versions: dict[str, set[str]] = {}
     for match in found:

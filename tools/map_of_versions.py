@@ -1,11 +1,12 @@
-"""Writes docs/versions.md and docs/versions.csv from sweeps: `python -m tools.map_of_versions FOLDER... docs/versions.md`.
+"""Writes docs/versions.md and docs/versions.csv from sweeps: `python -m tools.map_of_versions FOLDER...
+docs/versions.md`.
 
-`make versions` runs the sweep of docs/versions.toml first. Its environments take a gigabyte or more each; a folder that is
-named later says more of the cells that it has, so that a sweep of some versions alone may follow.
+`make versions` runs the sweep of docs/versions.toml first. Its environments take a gigabyte or more each. Cells of
+later folders replace those of earlier ones, so a second sweep may have only some versions.
 
-A release says nothing of a cell that could not be analysed: the page names the reason, and no change.
-Releases that follow each other and say the same for all GPUs are one line; a release that says nothing at all is in
-none. ≠ marks a cell that differs from the nearest one above it that says anything.
+A cell that could not be analysed says nothing about its release: the page names the reason, and no change. Consecutive
+releases with the same result on all GPUs are one line; a release without any result is in no line. ≠ marks a cell that
+differs from the nearest cell above it with a result.
 """
 
 import csv
@@ -26,8 +27,8 @@ from ligerdiag.toolchains.toolchain_table import find_spec
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 HEAD = """# The map of versions
 
-What does each release of JAX since 0.4.31 make of the same programs? A sweep ([sweep.md](sweep.md)) wrote this page, and
-[versions.csv](versions.csv), which has every cell. It took no GPU, and nothing was replayed.
+How does each release of JAX since 0.4.31 compile the same programs? A sweep ([sweep.md](sweep.md)) wrote this page, and
+[versions.csv](versions.csv), which has every cell. It used no GPU and replayed nothing.
 
 ```sh not-run=toolchain
 make versions      # runs the sweep of docs/versions.toml, and writes both
@@ -35,23 +36,23 @@ make versions      # runs the sweep of docs/versions.toml, and writes both
 
 ## Where verdicts change
 
-Releases that follow each other and say the same are one line. Outputs that are not `fresh` are named, with their verdict;
+Consecutive releases with the same verdicts are one line. Outputs that are not `fresh` are named, with their verdict;
 `fresh` alone means that every output of the cell is fresh. `≠` marks a cell that differs from the nearest cell
 above with a verdict, and `—` a cell that could not be analysed. Releases without any verdict are in no line.
-`unknown` from 0.4.38 to 0.6.1 is JAX's own doing: it has put readers of what the kernel overwrites on the other side of
-the call than where their author has them ([internals-runs.md](internals-runs.md#toolchains)).
+JAX itself causes the `unknown` from 0.4.38 to 0.6.1: it moved readers of the overwritten value to the other side of
+the call ([internals-runs.md](internals-runs.md#toolchains)).
 """
 ABOUT = {
-    "seed_flce[False": "It overwrites the logits and tells nobody.",
+    "seed_flce[False": "It overwrites the logits without declaring it.",
     "seed_flce[True": "The same with the workaround of 2024, trivial operations.",
-    "bf16_flce[False": "It overwrites the logits and tells nobody, on inputs that are really in bf16.",
+    "bf16_flce[False": "It overwrites the logits without declaring it, on inputs that are really in bf16.",
     "bf16_flce[True": "The same with the workaround of 2024.",
-    "sharded_flce[vocabulary-hidden": "It overwrites the logits and tells nobody, on eight devices.",
+    "sharded_flce[vocabulary-hidden": "It overwrites the logits without declaring it, on eight devices.",
     "sharded_flce[vocabulary-trivial": "The same with the workaround of 2024.",
     "sharded_flce[vocabulary-aliased": "The same with the write declared.",
-    "saved_residual": "The kernel overwrites what JAX saved for the backward pass.",
+    "saved_residual": "The kernel overwrites a value that JAX saved for the backward pass.",
 }
-"""Beginning of an id to a sentence."""
+"""Beginning of a case id to a sentence."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 type Cells = Mapping[tuple[str, str, str], SweepRow]
@@ -59,7 +60,7 @@ type Cells = Mapping[tuple[str, str, str], SweepRow]
 
 
 def main() -> None:
-    """Reads the folders of sweeps, and writes the page that the last word names, with its CSV beside it."""
+    """Reads the folders of sweeps; writes the page that the last argument names, and its CSV beside it."""
     *folders, page = map(Path, sys.argv[1:])
     cells: dict[tuple[str, str, str], SweepRow] = {}
     said: dict[tuple[str, str, str], str] = {}
@@ -84,10 +85,10 @@ def list_lines(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> Iterat
         yield ""
     yield "## The releases\n"
     yield (
-        "What each was tried with, and why it says nothing of a GPU or of all. From line to line jax, jaxlib and its plugin"
-        " change; the other packages do where jax-triton does. Each is a toolchain: `--toolchain jax-0.7.2`.\n"
+        "The packages of each release, and why it has no result for a GPU or for all. From line to line jax, jaxlib and its"
+        " plugin change; the other packages change with jax-triton. Each is a toolchain: `--toolchain jax-0.7.2`.\n"
     )
-    yield f"| {' | '.join(PACKAGES)} | says nothing |"
+    yield f"| {' | '.join(PACKAGES)} | no result |"
     yield "|---|---|---|---|---|"
     for name in toolchains:
         versions = find_spec(name).packages
@@ -96,7 +97,7 @@ def list_lines(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> Iterat
 
 
 def list_periods(cells: Cells, case: str, targets: Sequence[str], toolchains: Sequence[str]) -> Iterator[str]:
-    """Yields a line for each period in which a case's verdicts stay the same, see 2."""
+    """Yields a line for each period in which a case's verdicts stay the same."""
     lines = [(name, [render(cells.get((case, target, name))) for target in targets]) for name in toolchains]
     known = [(name, texts) for name, texts in lines if set(texts) != {"—"}]
     before = ["—"] * len(targets)
@@ -113,7 +114,7 @@ def list_periods(cells: Cells, case: str, targets: Sequence[str], toolchains: Se
 def list_reasons(
     cells: Cells, said: Mapping[tuple[str, str, str], str], toolchain: str, targets: Sequence[str]
 ) -> Iterator[str]:
-    """Yields each reason why cells of the toolchain say nothing, with how many of which GPUs' cells it holds for."""
+    """Yields each reason why cells of the toolchain have no result, with the GPUs and the number of cells."""
     reasons: dict[str, dict[str, int]] = {}
     for (_, target, name), row in cells.items():
         if name == toolchain and not says(row):
@@ -130,12 +131,12 @@ def list_reasons(
 
 
 def says(row: SweepRow) -> bool:
-    """Returns whether the cell says anything of the program."""
+    """Returns whether the cell has a result for the program."""
     return row.status not in {Status.ERROR, Status.NOT_CHECKED}
 
 
 def render(row: SweepRow | None) -> str:
-    """Returns what the cell says: the outputs that are not fresh, or a dash."""
+    """Returns the result of the cell: the outputs that are not fresh, or a dash."""
     if row is None or not says(row):
         return "—"
     wrong = [f"{name} {verdict}" for name, verdict in row.outputs.items() if verdict != "fresh"]
@@ -143,7 +144,7 @@ def render(row: SweepRow | None) -> str:
 
 
 def explain(row: SweepRow, last: str) -> str:
-    """Returns the error in words that are the same for all cases. last: what the worker said last."""
+    """Returns the error in words that are the same for all cases. last: the last line that the worker wrote."""
     text = row.error.replace(f"the worker for case `{row.case}`", "the compilation")
     text = text.replace(f"case `{row.case}`", "the case")
     text = f"{text}: {last}" if last and last.rpartition(": ")[2] not in text else text
@@ -151,7 +152,7 @@ def explain(row: SweepRow, last: str) -> str:
 
 
 def read_last_words(folder: Path, row: SweepRow) -> str:
-    """Returns the last line that the worker of the cell wrote; empty where no report has one."""
+    """Returns the last line that the worker of the cell wrote; empty if no report has one."""
     cases = read_cases(folder / "reports" / f"{name_column(row.column)}.json")
     logs = [case["log_tail"] for case in cases if case["id"] == row.case]
     return next((lines[-1] for log in logs if (lines := log.strip().splitlines())), "")
@@ -164,7 +165,7 @@ def read_cases(report: Path) -> list[dict[str, str]]:
 
 
 def render_csv(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> str:
-    """Returns every cell: versions, case, GPU, verdicts, and the reason where there are none."""
+    """Returns every cell: versions, case, GPU, verdicts, and the reason if there are none."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*PACKAGES, "case", "GPU", "verdict", "outputs", "rules", "why nothing is known"])
@@ -178,7 +179,7 @@ def render_csv(cells: Cells, said: Mapping[tuple[str, str, str], str]) -> str:
 
 
 def read_version(toolchain: str) -> tuple[int, ...]:
-    """Returns the release of jax as numbers, for its order."""
+    """Returns the release of jax as numbers, for sorting."""
     return tuple(map(int, find_spec(toolchain).packages["jax"].split(".")))
 
 

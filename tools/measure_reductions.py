@@ -1,7 +1,7 @@
-"""Verdicts on every case with less than a full artifact: `python tools/measure_reductions.py [SELECTOR…]`.
+"""Judges every case with less than a full artifact: `python tools/measure_reductions.py [SELECTOR…]`.
 
-Compiles each case with tags and without, and prints a line per form of `reductions.FORMS`. Exit code 1 where an output
-contradicts the full artifact's. `-v` lists the outputs that are not equal.
+Compiles each case with and without tags, and prints a line for each form of `reductions.FORMS`. The exit code is 1 if
+an output contradicts that of the full artifact. `-v` lists the outputs that are not equal.
 """
 
 import os
@@ -24,7 +24,7 @@ ROW = "{:<32}" + " {:>11}" * len(Change) + "\n"
 
 
 def compile_all(selectors: list[str], *, tagged: bool) -> Mapping[str, Artifact]:
-    """Artifacts by case id, each compiled for an H100."""
+    """Returns the artifacts by case id, each compiled for an H100."""
     cache = Cache() if tagged else Cache(Cache().root / "untagged")
     worker = {} if tagged else {"module": "tools.untagged_worker", "environment": {"PYTHONPATH": str(ROOT)}}
     found: dict[str, Artifact] = {}

@@ -1,8 +1,10 @@
-"""Does a GPU run twins that XLA merged in an order that clobbers one? `python -m tools.merged_on_gpu`, on one GPU.
+"""Tests whether a GPU runs twins that XLA merged in an order that clobbers one: `python -m tools.merged_on_gpu`, on one
+GPU.
 
-Needs jax, jax-triton and triton, and nothing else of the project. Each program computes a product twice and has a kernel
-halve the first; `other` means the second as it was. Prints a line for each program, size, precision and compiler option: how
-far each output is from the formulas, and whether the compiled schedule reads the product before the kernel or behind it.
+Needs jax, jax-triton and triton, and nothing else of the project. Each program computes a product twice and lets a
+kernel halve the first; `other` means the second as it was. Prints a line for each program, size, precision and compiler
+option: how far each output is from the formulas, and whether the compiled schedule reads the product before or after
+the kernel.
 """
 
 import argparse
@@ -71,7 +73,7 @@ def gradient(x: Any, w: Any, plain: bool) -> Mapping[str, Any]:
 
 
 def handed_on(x: Any, w: Any, plain: bool) -> Mapping[str, Any]:
-    """A loop that hands its state on: its result is what it was given, to XLA."""
+    """A loop that passes its state on unchanged: to XLA, its result is its initial state."""
 
     def step(state: Any, _: Any) -> Any:
         sums, state = halve(state, plain)
@@ -93,7 +95,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def find_order(text: str) -> str:
-    """Says of each reader of the kernel's operand on which side of it the entry's schedule has it."""
+    """Returns for each reader of the kernel's operand whether the entry's schedule has it before or after the kernel."""
     entry = text[text.index("ENTRY") :].splitlines()
     at = next((n for n, line in enumerate(entry) if "custom-call(" in line and "triton_kernel_call" in line), None)
     if at is None:
@@ -102,7 +104,7 @@ def find_order(text: str) -> str:
     readers = [
         n for n, line in enumerate(entry) if found and n != at and re.search(rf"\([^)]*{re.escape(found[1])}\b", line)
     ]
-    return " ".join("before" if n < at else "behind" for n in readers) or "no other reader"
+    return " ".join("before" if n < at else "after" for n in readers) or "no other reader"
 
 
 def compute_error(found: Any, wanted: Any) -> float:

@@ -1,5 +1,4 @@
-"""The mutations that `fuzz_inspect` makes to good input: bytes, fields, tokens, packing and structure. `random` alone
-decides."""
+"""Mutates good input for `fuzz_inspect`: bytes, fields, tokens, packing and structure. `random` alone decides."""
 
 import gzip
 import re
@@ -20,12 +19,12 @@ OPCODES = (
     "map", "slice", "pad", "select", "convert", "iota", "after-all", "partition-id", "rng", "", "no-such-opcode",
 )  # fmt: skip
 _BOUNDS = {4: (0, (1 << 64) - 1), 5: (-(1 << 31), (1 << 31) - 1), 13: (0, (1 << 32) - 1)}
-"""By the number of a field's type: uint64, int32, uint32; all others here are int64."""
+"""By the number of a field's type: uint64, int32, uint32; all others in these protobufs are int64."""
 _TOKEN = re.compile(rb"[A-Za-z_][\w.-]*|\d+|\s+|.", re.DOTALL)
 
 
 def mutate_bytes(data: bytes, random: Random) -> bytes:
-    """Some bytes changed, inserted, removed, copied or cut off, mostly at the edges of fields."""
+    """Changes, inserts, removes, copies or cuts off some bytes, mostly at the edges of fields."""
     found = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 4, 16))):
         at, size = random.randrange(len(found) + 1), random.choice((1, 1, 2, 8, 100))
@@ -49,7 +48,7 @@ def mutate_bytes(data: bytes, random: Random) -> bytes:
 
 
 def mutate_fields(proto: HloProto, random: Random) -> bytes:
-    """Some fields of some messages set to what they should not be; payloads of kernels only now and then."""
+    """Sets some fields of some messages to illegal values; changes payloads of kernels only now and then."""
     for _ in range(random.choice((1, 1, 2, 3, 8))):
         message = _choose_message(proto, random)
         fields = [f for f in message.DESCRIPTOR.fields if f.name != "backend_config" or random.random() < 0.1]
@@ -59,7 +58,7 @@ def mutate_fields(proto: HloProto, random: Random) -> bytes:
 
 
 def _choose_message(proto: HloProto, random: Random) -> Any:
-    """Returns an instruction three times out of four, else any."""
+    """Returns an instruction three times out of four, else any message."""
     computations = proto.hlo_module.computations
     chosen: Any = proto
     if computations and random.random() < 0.75:
@@ -144,7 +143,7 @@ def _make_value(value: Any, field: Any, random: Random) -> Any:
 
 
 def mutate_text(data: bytes, random: Random) -> bytes:
-    """Some tokens removed, doubled, exchanged for others or for numbers."""
+    """Removes or doubles some tokens, or replaces them by others or by numbers."""
     tokens = _TOKEN.findall(data)
     for _ in range(random.choice((1, 1, 2, 4))):
         at = random.randrange(len(tokens))
@@ -168,8 +167,9 @@ def mutate_text(data: bytes, random: Random) -> bytes:
 
 
 def pack(data: bytes, random: Random) -> bytes:
-    """Returns a gzip file of the bytes, or one that is cut off, damaged, packed twice, a bomb, or longer than it
-    says."""
+    """Returns a gzip file of the bytes, or one that is cut off, damaged, packed twice, a bomb, or longer than its
+    header says.
+    """
     packed = gzip.compress(data, 1)
     match random.randrange(7):
         case 0:
@@ -189,14 +189,14 @@ def pack(data: bytes, random: Random) -> bytes:
 
 
 def make_bomb(random: Random) -> bytes:
-    """Some kilobytes that unpack to very much: of nothing, of empty messages, of text."""
+    """Returns some kilobytes that unpack to very many: zeros, empty messages, or text."""
     unit = random.choice((b"\x00", b"\x1a\x00", b"\x0a\x02\x1a\x00", b"HloModule m\n\nENTRY e {\n", b"\x1f\x8b", b"a"))
     block = gzip.compress(unit * ((1 << 22) // len(unit)), 9)
     return block * random.choice((1, 8, 64))
 
 
 def make_structure(random: Random) -> HloProto:
-    """Returns a module of its own, whose form is extreme: deep, wide, doubled or in circles."""
+    """Returns a new module of an extreme form: deep, wide, doubled or circular."""
     make: Callable[[HloModuleProto, int, Random], None] = random.choice(_STRUCTURES)
     proto = HloProto()
     proto.hlo_module.name = "extreme"
@@ -221,14 +221,14 @@ def _add_instruction(
 
 
 def _schedule(module: HloModuleProto) -> None:
-    """Everything in the order that it has; the last computation is the entry."""
+    """Schedules everything in its own order; the last computation is the entry."""
     for computation in module.computations:
         module.schedule.sequences[computation.id].instruction_ids.extend(i.id for i in computation.instructions)
     module.entry_computation_id = module.computations[-1].id
 
 
 def _nest_calls(module: HloModuleProto, depth: int, random: Random) -> None:
-    """Each computation calls the one before once, twice or more: the calls double with every level."""
+    """Makes each computation call the one before once, twice or more: the calls double with every level."""
     times, opcode = random.choice((1, 1, 2, 3)), random.choice(("call", "call", "fusion", "async-start"))
     number = 0
     for level in range(depth):
@@ -248,7 +248,7 @@ def _nest_calls(module: HloModuleProto, depth: int, random: Random) -> None:
 
 
 def _nest_loops(module: HloModuleProto, depth: int, random: Random) -> None:
-    """Loops in loops in loops, each twice."""
+    """Nests loops in loops, two in each."""
     number = 0
     times = random.choice((1, 2))
     for level in range(min(depth, 2000)):
@@ -268,7 +268,7 @@ def _nest_loops(module: HloModuleProto, depth: int, random: Random) -> None:
 
 
 def _nest_tuples(module: HloModuleProto, depth: int, random: Random) -> None:
-    """A shape that is a tuple of a tuple of a tuple."""
+    """Makes a shape that is a tuple of a tuple of a tuple."""
     computation = module.computations.add(name="c", id=1)
     instruction = _add_instruction(computation, 1, random.choice(("parameter", "custom-call", "constant")))
     shape = ShapeProto(element_type=11)
@@ -282,7 +282,7 @@ def _nest_tuples(module: HloModuleProto, depth: int, random: Random) -> None:
 
 
 def _widen_tuples(module: HloModuleProto, width: int, random: Random) -> None:
-    """Tuples of very many elements, handed on many times."""
+    """Makes tuples of very many elements, and passes them on many times."""
     computation = module.computations.add(name="c", id=1)
     first = _add_instruction(computation, 1, "custom-call")
     first.custom_call_target = "triton_kernel_call"
@@ -296,7 +296,7 @@ def _widen_tuples(module: HloModuleProto, width: int, random: Random) -> None:
 
 
 def _turn_in_circles(module: HloModuleProto, size: int, random: Random) -> None:
-    """Operands that come later, computations that call themselves, control that goes round."""
+    """Makes operands that come later, computations that call themselves, and circular control dependencies."""
     computation = module.computations.add(name="c", id=1)
     for number in range(1, size + 1):
         instruction = _add_instruction(
@@ -311,7 +311,7 @@ def _turn_in_circles(module: HloModuleProto, size: int, random: Random) -> None:
 
 
 def _chain(module: HloModuleProto, length: int, random: Random) -> None:
-    """One operation after the other, with a custom call among them; names and ids all alike now and then."""
+    """Makes a chain of operations with a custom call in it; now and then all names and ids are the same."""
     computation = module.computations.add(name="c", id=1)
     _add_instruction(computation, 1, "parameter")
     opcode = random.choice(OPCODES)

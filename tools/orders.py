@@ -1,11 +1,12 @@
-"""Random programs in other legal orders: `python -m tools.orders run DIR --count 2000 --orders 20`, then `show DIR`.
+"""Replays random programs in other legal orders: `python -m tools.orders run DIR --count 2000 --orders 20`, then `show
+DIR`.
 
-Each program is compiled, judged, and replayed in so many orders that XLA may choose (`ligerdiag.hlo.legal_orders`). An
-output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is called so
-without need, as far as these orders and arguments tell. DIR/orders.jsonl has a line a program, written as soon as it is
-known; a run continues after the existing lines. Programs are those of `python -m tools.fuzz`, by seed; `--corpus` takes
-those of tests/fuzz/corpus.txt. With `--twins` each program is computed once more beside itself, by formulas and without a
-kernel: XLA merges what is the same in both, and the kernels overwrite it.
+Each program is compiled, judged, and replayed in that many orders that XLA may choose (`ligerdiag.hlo.legal_orders`).
+An output that is called fresh and changes is missed. One that is called latent, is right, and changes in no order is
+called so without need, as far as these orders and arguments show. DIR/orders.jsonl gets a line for each program as soon
+as it is judged; a run continues after the existing lines. Programs are those of `python -m tools.fuzz`, by seed;
+`--corpus` takes those of tests/fuzz/corpus.txt. With `--twins` each program also computes its formulas without a
+kernel: XLA merges what is the same in both, and the kernels overwrite the merged value.
 """
 
 import os
@@ -34,7 +35,7 @@ from tools.fuzz.source import render_case_file
 
 BATCH = 24
 TWINS = "twins"
-"""Name of the empty file that says so in a folder of programs with twins."""
+"""Name of the empty file that marks a folder of programs with twins."""
 _TWINNED = """
 
 def beside_formulas(function, formulas):
@@ -60,19 +61,19 @@ class OrdersRow:
 
     seed: int
     outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Output name to its verdict, and what its numbers are in the schedule's own order."""
+    """Output name to its verdict, and the attribution of its numbers in the schedule's own order."""
     tried: int = 0
-    """Distinct orders."""
+    """Number of distinct orders."""
     changed: Mapping[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
-    """Output name to the order that changes it most, and by how much."""
+    """Output name to the order that changes it most, and the relative change."""
     unjudged: str = ""
 
     def list_missed(self) -> list[str]:
-        """Lists the outputs that are called fresh and change."""
+        """Returns the outputs that are called fresh and change."""
         return [name for name in self.changed if self.outputs[name][0] == Verdict.FRESH]
 
     def list_cautious(self) -> list[str]:
-        """Lists the outputs that are called latent, and that nothing changes."""
+        """Returns the outputs that are called latent and that no order changes."""
         if not self.tried:
             return []
         return [
@@ -137,7 +138,7 @@ def make_row(case: CaseReport) -> OrdersRow:
 
 
 def load_rows(folder: Path) -> dict[int, OrdersRow]:
-    """Returns the rows that are written to their end, by seed."""
+    """Returns the complete rows, by seed."""
     path = folder / "orders.jsonl"
     rows: dict[int, OrdersRow] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -180,21 +181,23 @@ app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 
 @app.command("run")
 def run(  # noqa: PLR0917 - typer reads the options from the signature
-    folder: Annotated[Path, typer.Argument(help="Where the rows are kept.")],
-    count: Annotated[int, typer.Option(min=1, help="Programs.")] = 100,
-    orders: Annotated[int, typer.Option(min=1, help="Orders of each.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="The first program.")] = 0,
+    folder: Annotated[Path, typer.Argument(help="Folder for the rows.")],
+    count: Annotated[int, typer.Option(min=1, help="Number of programs.")] = 100,
+    orders: Annotated[int, typer.Option(min=1, help="Number of orders for each program.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores by default.")] = None,
-    minutes: Annotated[float, typer.Option(help="Begin nothing after that.")] = 8.0,
-    corpus: Annotated[bool, typer.Option("--corpus", help="Programs of the corpus, from that rank on.")] = False,
-    twins: Annotated[bool, typer.Option("--twins", help="Each program beside itself, without kernels.")] = False,
+    minutes: Annotated[float, typer.Option(help="Begin no program after that many minutes.")] = 8.0,
+    corpus: Annotated[
+        bool, typer.Option("--corpus", help="Take programs of the corpus; --seed is then a position in it.")
+    ] = False,
+    twins: Annotated[bool, typer.Option("--twins", help="Add to each program its formulas without kernels.")] = False,
     target: Annotated[str, typer.Option(help="The GPU to compile for.")] = "h100",
 ) -> None:
-    """Run what is missing; exit code 1 where a fresh output changes, 2 where something is left."""
+    """Run the missing programs; exit code 1 if a fresh output changes, 2 if programs are left."""
     folder.mkdir(parents=True, exist_ok=True)
     known = load_rows(folder)
     if known and (folder / TWINS).exists() != twins:
-        raise typer.BadParameter("expected a folder of its own for programs with twins")
+        raise typer.BadParameter("expected another folder: programs with twins need their own")
     if twins:
         (folder / TWINS).touch()
     chosen = sorted(read_corpus(CORPUS))[seed : seed + count] if corpus else range(seed, seed + count)
@@ -213,10 +216,10 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
         for number in range(processes)
     ]
 
-    def tell(progress: Progress) -> None:
+    def report_progress(progress: Progress) -> None:
         typer.echo(f"{progress.done}/{progress.total}", err=True)
 
-    faults = run_workloads("tools.orders", workloads, folder / "orders.jsonl", tell)
+    faults = run_workloads("tools.orders", workloads, folder / "orders.jsonl", report_progress)
     for fault in faults:
         typer.echo(fault, err=True)
     for cache in folder.glob("cache-*"):
@@ -225,8 +228,8 @@ def run(  # noqa: PLR0917 - typer reads the options from the signature
 
 
 @app.command("show")
-def show(folder: Annotated[Path, typer.Argument(help="Of an earlier run.")]) -> None:
-    """Say what is known."""
+def show(folder: Annotated[Path, typer.Argument(help="Folder of an earlier run.")]) -> None:
+    """Show the results so far."""
     _finish(folder, set())
 
 
@@ -237,7 +240,7 @@ def _finish(folder: Path, wanted: set[int]) -> None:
         typer.echo(line)
     left = len(wanted - rows.keys())
     if left:
-        typer.echo(f"{left} programs are left: the same command continues")
+        typer.echo(f"{left} programs are left; the same command continues")
     raise typer.Exit(1 if any(row.list_missed() for row in shown) else 2 if left else 0)
 
 

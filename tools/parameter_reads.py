@@ -1,7 +1,7 @@
-"""How the values of an HLO module depend on one of its parameters, by the definition of each operation alone.
+"""Finds how the values of an HLO module depend on one of its parameters, from the definition of each operation alone.
 
-An operation that is handed the parameter's own bytes is a *reader* of them. Fusions are looked into: all that is fused reads
-at once. What an operation may leave unread makes a dependence possible, not certain.
+An operation that takes the parameter's own bytes is a *reader* of them. A fusion reads once: all its operations read at
+the same time. If an operation may leave an operand unread, a dependence is possible, not certain.
 """
 
 import re
@@ -14,7 +14,7 @@ _MAY_LEAVE = re.compile(
     "call|while|conditional|custom-call|map|reduce|reduce-window|sort|scatter|select-and-scatter|get-dimension-size"
     "|concatenate|async-done|after-all"
 )
-"""Opcodes of which a result, or a slice of it, may not depend on an operand; so may each of several results."""
+"""Opcodes of which a result, or a part of it, may not depend on an operand; so may each of several results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Reads:
     """How a value depends on the parameter."""
 
     own: bool = False
-    """It is the parameter."""
+    """Whether it is the parameter itself."""
     readers: frozenset[int] = frozenset()
-    """Places of readers among the operations that are no parameters."""
+    """Places of readers among the operations that are not parameters."""
     certain: bool = True
 
     def read_at(self, place: int) -> "Reads":
-        """Returns what an operation at that place makes of it."""
+        """Returns the dependence of a result of an operation at that place."""
         return replace(self, own=False, readers=self.readers | {place}) if self.own else self
 
 
@@ -40,14 +40,15 @@ class ReadsFinder:
         self._computations = {one.id: one for one in module.computations}
         self._places = {one.id: place for place, one in enumerate(list_operations(entry))}
         given = {
-            one.parameter_number: [Reads(own=one.id == parameter)] * _count_leaves(one) for one in list_given(entry)
+            one.parameter_number: [Reads(own=one.id == parameter)] * _count_leaves(one)
+            for one in list_parameters(entry)
         }
         self.found = self._follow(entry, given)
 
     def _follow(
         self, computation: HloComputationProto, given: dict[int, list[Reads]], place: int | None = None
     ) -> dict[int, list[Reads]]:
-        """Returns the leaves of each value. given: those of the parameters. place: of the fusion that this is inside."""
+        """Returns the leaves of each value. given: those of the parameters. place: that of the surrounding fusion."""
         found: dict[int, list[Reads]] = {}
         shapes = {one.id: one.shape for one in computation.instructions}
         for one in computation.instructions:
@@ -64,10 +65,10 @@ class ReadsFinder:
         return found
 
     def _read(self, one: HloInstructionProto, operands: list[list[Reads]], place: int) -> list[Reads]:
-        """Returns the leaves of what an operation computes, which reads all of its operands at once."""
+        """Returns the leaves of the result of an operation that reads all of its operands at once."""
         read = [[leaf.read_at(place) for leaf in operand] for operand in operands]
         called = self._computations[one.called_computation_ids[0]] if one.opcode == "fusion" else None
-        if called is not None and len(list_given(called)) == len(read):
+        if called is not None and len(list_parameters(called)) == len(read):
             return self._follow(called, dict(enumerate(read)), place)[called.root_id]
         leaves = [leaf for operand in read for leaf in operand]
         readers = frozenset[int]().union(*(leaf.readers for leaf in leaves))
@@ -88,5 +89,5 @@ def list_operations(entry: HloComputationProto) -> list[HloInstructionProto]:
     return [one for one in entry.instructions if one.opcode != "parameter"]
 
 
-def list_given(computation: HloComputationProto) -> list[HloInstructionProto]:
+def list_parameters(computation: HloComputationProto) -> list[HloInstructionProto]:
     return [one for one in computation.instructions if one.opcode == "parameter"]

@@ -27,19 +27,19 @@ _OF_READERS = re.compile(
     r"(^|/)(mine|small|page|file|model|mymodel|train|train_step|step|test_model|test_step|test_run|my_\w+|name)\.\w+$"
     r"|NNN|NAME"
 )
-"""Files of the reader's, or of an example's."""
+"""Files of the reader, or of an example."""
 _ELSEWHERE = re.compile(
     r"^(jax|jaxlib|xla|triton|jax_triton|third_party|python|openxla|stablehlo|returnn|src|report|pages|sweep|FOLDER)/"
 )
 """Paths in other projects, and files that commands write."""
 _RECORDS = ("docs/measurements/", "docs/reports/", "docs/adr/0011-one-table-of-opcodes.md")
-"""They name files of their date, or of other projects."""
+"""Pages that name files of their date, or of other projects."""
 _SUFFIXES = frozenset({"py", "toml", "txt", "json", "jsonl", "xml", "csv", "parquet", "sarif"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dangling:
-    """A pointer to nothing."""
+    """A pointer to something that does not exist."""
 
     path: str
     line: int
@@ -57,18 +57,18 @@ class Module:
     top: frozenset[str]
     """Functions, classes, variables and imports."""
     inner: frozenset[str]
-    """Attributes and methods of its classes, arguments and local functions as well."""
+    """Attributes and methods of its classes, and arguments and local functions."""
 
 
 def find_dangling() -> Iterator[Dangling]:
-    """Yields every pointer to nothing, in pages, docstrings and comments."""
+    """Yields every dangling pointer in pages, docstrings and comments."""
     for text in iterate_texts(archive=True):
         if text.kind is not Kind.MESSAGE:
             yield from check_text(text)
 
 
 def check_text(text: Text) -> Iterator[Dangling]:
-    """Yields the text's pointers to nothing."""
+    """Yields the text's dangling pointers."""
     found: list[tuple[int, str]] = []
     if text.kind is Kind.PAGE:
         found += [
@@ -88,7 +88,7 @@ def check_text(text: Text) -> Iterator[Dangling]:
 
 
 def _has_target(text: Text, match: re.Match[str]) -> bool:
-    """Returns whether a link leads to a file and heading that are there; one to the web counts as there."""
+    """Returns whether a link leads to an existing file and heading; a link to the web counts as existing."""
     target, _, anchor = match["target"].partition("#")
     if re.match(r"[a-z]+:", target):
         return True
@@ -124,7 +124,9 @@ def _list_endings() -> frozenset[str]:
 
 
 def _has_name(name: str) -> bool:
-    """Returns whether a dotted name is a module, or is defined in one; a name outside of the packages counts."""
+    """Returns whether a dotted name is a module, or is defined in one; a name outside of the packages counts as
+    defined.
+    """
     parts = name.split(".")
     if parts[0] != "ligerdiag" and parts[0] not in _list_packages():
         return True
@@ -148,7 +150,7 @@ def _list_packages() -> frozenset[str]:
 
 @cache
 def _index_modules() -> dict[str, tuple[str, ...]]:
-    """Dotted endings to the files of the modules and packages with that name."""
+    """Maps dotted endings to the files of the modules and packages with that name."""
     index: dict[str, tuple[str, ...]] = {}
     for path in list_files():
         if path.endswith((".py", ".pyi")):
@@ -200,7 +202,7 @@ def _list_names(node: ast.AST) -> set[str]:
 
 
 def _is_defined(path: str, name: str) -> bool:
-    """Returns whether a name after "see" is one of the file's own, a module, or a definition of ligerdiag or the kernels."""
+    """Returns whether a name after "see" is defined in the file, in ligerdiag or the kernels, or is a module."""
     return name in _read_module(path).inner or name in _index_modules() or name in _list_definitions()
 
 

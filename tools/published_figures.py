@@ -2,9 +2,9 @@
 
     uv run python tools/published_figures.py
 
-The README of phlippe/liger_kernels shows the first lines of two failed comparisons. This file computes a gradient that
-reads the logits where it should read their gradient, on the arguments of their test, in float64. It uses no kernel and
-no scheduler: if the figures are the same, their GPU computed that gradient. jax 0.4.34 drew with
+The README of phlippe/liger_kernels shows the first lines of two failed comparisons. This file computes in float64, on
+the arguments of their test, a gradient that reads the logits instead of their gradient. It uses no kernel and no
+scheduler: if the figures are the same, their GPU computed that gradient. jax 0.4.34 drew with
 `jax_threefry_partitionable` off.
 """
 
@@ -27,7 +27,7 @@ class Arguments(NamedTuple):
 
 
 def draw_arguments(batch: int, context: int, vocabulary: int, embedding: int) -> Arguments:
-    """Returns what the test draws."""
+    """Returns the arguments that the test draws."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 

@@ -1,9 +1,9 @@
-"""Measures what `inspect` loses if an XLA dump lacks something: one compilation, reduced, against the full artifact's
-verdicts.
+"""Measures what `inspect` loses if an XLA dump lacks something: compares one compilation, reduced, with the full
+artifact.
 
-Each form of a compilation is judged by the same function as the full one. An output is equal, or unknown; right both
-times, but lucky in one of them; wrong both times, but with another verdict; or it contradicts, right in one and wrong
-in the other, which is a bug.
+The same function judges each form of a compilation and the full one. The two verdicts on an output are equal; or the
+reduced one is unknown; or both are right, and one by luck; or both are wrong in different ways; or they contradict each
+other, right in one and wrong in the other, which is a bug.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ from pathlib import Path
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.compilation import inspect_artifact, inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation, inspect_artifact
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection
 
 
 class Change(StrEnum):
-    """The change of one output's verdict."""
+    """How the verdict on one output changes."""
 
     EQUAL = "equal"
     UNKNOWN = "unknown"
     LUCKY = "lucky"
-    """Fresh and latent: right both times, and not agreed on whether anything forces it."""
+    """Fresh and latent: right both times, but only one of them says that something forces it."""
     OTHERWISE = "otherwise"
     """Stale and clobbered: wrong both times."""
     CONTRADICTS = "contradicts"
@@ -33,11 +33,11 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One form of a compilation: the files that it consists of."""
+    """One form of a compilation, given by its files."""
 
     name: str
     tags: bool = False
-    """From the compile worker; else the modules are those of a compilation without tags."""
+    """Whether the modules are those of the compile worker; else those of a compilation without tags."""
     program: bool = True
     as_written: bool = False
     buffers: bool = True
@@ -52,22 +52,22 @@ FORMS = (
     Form(name="a dump, no program, no buffers", program=False, buffers=False),
     Form(name="as written, no tags", as_written=True),
 )
-"""`a dump` is what XLA writes of a program that ligerdiag never saw."""
+"""`a dump` is XLA's dump of a program that ligerdiag never saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One form of one case beside the full artifact."""
+    """One form of one case, compared with the full artifact."""
 
     form: Form
     case: str
     changes: Mapping[str, Change]
-    """By output."""
+    """By output name."""
     full: Inspection
     reduced: Inspection
 
     def find(self, change: Change) -> Iterator[str]:
-        """Outputs of this change, with case and both verdicts."""
+        """Returns the outputs with this change, with case and both verdicts."""
         for name, one in self.changes.items():
             if one is change:
                 yield f"{self.case} {name}: {self.full.outputs[name].value} -> {self.reduced.outputs[name].value}"
@@ -91,10 +91,10 @@ def reduce_artifact(form: Form, tagged: Artifact, untagged: Artifact) -> Compila
 def compare_forms(
     tagged: Artifact, untagged: Artifact, effects: Path, forms: tuple[Form, ...] = FORMS
 ) -> Iterator[Comparison]:
-    """Yields every form of one case beside the full artifact. effects: cache directory for what kernels do."""
+    """Yields the comparison of every form of one case. effects: cache directory for the effects of kernels."""
     full = inspect_artifact(tagged, effects_cache=effects)
     for form in forms:
-        reduced = inspect_compilation(reduce_artifact(form, tagged, untagged), effects_cache=effects)
+        reduced = analyse_compilation(reduce_artifact(form, tagged, untagged), effects_cache=effects).inspection
         changes = {name: _compare(verdict, reduced.outputs[name]) for name, verdict in full.outputs.items()}
         yield Comparison(form=form, case=tagged.provenance.case_id, changes=changes, full=full, reduced=reduced)
 

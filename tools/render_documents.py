@@ -1,9 +1,8 @@
 """Writes the output of the commands of README.md and docs/ into these pages: `python -m tools.render_documents
 [PAGE…]`.
 
-A page's text is kept if it still matches the output, including all text that `…` leaves out; otherwise the whole output
-replaces it, without its durations, to be shortened again by hand. An exit code other than the page's is reported and
-changes nothing.
+A page's text stays if it still matches the output, with any text that `…` omits; otherwise the whole output replaces
+it, without its durations, to be shortened again by hand. An unexpected exit code is reported and changes nothing.
 """
 
 import re
@@ -15,7 +14,7 @@ from tools.documents import ROOT, iterate_runs, list_pages, matches, prepare_fol
 
 
 def render_page(page: Path, cache: Path) -> int:
-    """Runs the page and rewrites it; returns how many exit codes are not what the page says."""
+    """Runs the page and rewrites it; returns the number of unexpected exit codes."""
     wrong = 0
     text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""Makes large modules of small real ones: the blocks of a compiled program, one behind the other.
+"""Makes large modules of small real ones: copies of a compiled program, one after the other.
 
-Each block is the whole program with names, ids and tags of its own; its parameters are the outputs of the block before
-that have the same shape. Values stand in the same bytes in every block, as XLA reuses memory.
+Each block is the whole program with its own names, ids and tags; its parameters are those outputs of the block before
+that have the same shape. Values have the same bytes in every block, as XLA reuses memory.
 """
 
 import re
@@ -18,13 +18,13 @@ _TAGS = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One block, and how far its ids are from those of the source."""
+    """One block, and the offset of its ids from those of the source."""
 
     number: int
     computations: int
-    """The step of computation ids from block to block."""
+    """The distance between computation ids of consecutive blocks."""
     instructions: int
-    """The step of instruction ids from block to block."""
+    """The distance between instruction ids of consecutive blocks."""
 
     def computation(self, source: int) -> int:
         return source + self.number * self.computations
@@ -34,9 +34,9 @@ class _Block:
 
 
 def repeat_module(source: HloProto, blocks: int, *, every_kernel: bool) -> HloProto:
-    """`blocks` times the module; with every_kernel=False only the first block keeps its custom calls.
+    """Returns the module `blocks` times; with every_kernel=False only the first block keeps its custom calls.
 
-    source: of a module whose entry computation has a root tuple.
+    source: a module whose entry computation has a tuple as root.
     """
     out = HloProto()
     module, target = source.hlo_module, out.hlo_module
@@ -101,7 +101,7 @@ def _shift(instruction: HloInstructionProto, block: _Block) -> None:
 
 
 def _replace_calls(instructions: Iterable[HloInstructionProto]) -> None:
-    """Replaces the surplus kernel of a block by something else of the same shape."""
+    """Replaces the surplus kernels of a block by other instructions of the same shape."""
     for instruction in instructions:
         if instruction.opcode == "custom-call":
             instruction.opcode, instruction.custom_call_target, instruction.backend_config = _OTHER
@@ -128,7 +128,7 @@ def _add_block(
 
 
 def _match_results(entry: HloComputationProto, root: HloInstructionProto) -> dict[int, int]:
-    """Returns parameter number to the instruction of this block that the next one takes for it."""
+    """Returns parameter number to the instruction of this block that replaces it in the next one."""
     free = list(zip(root.shape.tuple_shapes, root.operand_ids, strict=True))
     found: dict[int, int] = {}
     for parameter in (i for i in entry.instructions if i.opcode == "parameter"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The output and exit code of a run of the command line."""
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -16,7 +16,7 @@ class Outcome:
 
 
 def run_process(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 1200) -> Outcome:
-    """Runs it until it ends, in any way."""
+    """Runs the command until it ends, in whatever way."""
     done = subprocess.run(
         command,
         cwd=cwd,

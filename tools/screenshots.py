@@ -1,7 +1,7 @@
-"""The pictures of docs/html-report.md: `python -m tools.screenshots [DIR]`, from real cases in headless Chromium.
+"""Takes the pictures of docs/html-report.md: `python -m tools.screenshots [DIR]`, from real cases in headless Chromium.
 
-`ligerdiag check --html` makes the pages, Chromium shows their first screen, wide and narrow, light and dark. Look at every
-picture before it is committed.
+`ligerdiag check --html` writes the pages, and Chromium shows their first screen, wide and narrow, light and dark. Look
+at every picture before you commit it.
 """
 
 import shutil
@@ -22,7 +22,7 @@ CASES = {
     "llama-trivial": "llama_step[fsdp-trivial]",
 }
 OTHERS = ("saved_residual*", "in_flight*", "flce_modes[aliased-float32-True-1-4-32-16]", "loop_carry*")
-"""Cases that stand in the index beside these."""
+"""Further cases in the index."""
 SIZES = {1280: 800, 390: 844}
 """Width to height of the first screen."""
 ARGUMENTS = (
@@ -35,17 +35,17 @@ ARGUMENTS = (
 )
 BROWSER = "/usr/bin/chromium"
 COLOURS = 256
-"""A palette makes a picture a third of its size, and its text stays as sharp as it was."""
+"""A palette makes a picture three times smaller, and its text stays sharp."""
 
 
 def write_pages(directory: Path) -> None:
-    """All of `CASES` and `OTHERS`, with numbers."""
+    """Writes the pages of all of `CASES` and `OTHERS`, with numbers."""
     words = ["check", *CASES.values(), *OTHERS, "--html", str(directory)]
     subprocess.run([sys.executable, "-m", "ligerdiag", *words], check=False, stdout=subprocess.DEVNULL)
 
 
 def find_page(directory: Path, case_id: str) -> Path:
-    """Returns the page that says that it is the case's."""
+    """Returns the page of the case."""
     found = [path for path in sorted(directory.glob("*.html")) if f"<h1>{case_id}</h1>" in path.read_text("utf-8")]
     if len(found) != 1:
         raise SystemExit(f"expected one page of `{case_id}` in `{directory}` but got {len(found)}")
@@ -53,7 +53,7 @@ def find_page(directory: Path, case_id: str) -> Path:
 
 
 def write_screenshots(pages: Path, directory: Path) -> None:
-    """`<name>-<light|dark>-<width>.png` of each."""
+    """Writes `<name>-<light|dark>-<width>.png` of each page."""
     shown = {name: find_page(pages, case_id) for name, case_id in CASES.items()} | {"index": pages / "index.html"}
     directory.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
@@ -69,7 +69,7 @@ def write_screenshots(pages: Path, directory: Path) -> None:
 
 
 def write_screenshot(page: Page, file: Path, target: Path) -> None:
-    """The first screen, without a cursor or a scroll bar."""
+    """Writes a picture of the first screen, without a cursor or a scroll bar."""
     page.goto(file.as_uri())
     with Image.open(BytesIO(page.screenshot(animations="disabled", caret="hide"))) as picture:
         picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)

@@ -1,13 +1,12 @@
 """Checks that case files compile to the same bytes in any order: `python -m tools.shuffle_orders [FILES] --orders 200`.
 
-Expected is every file compiled alone, by a worker of its own on an empty cache, when an order has it first.
-An order is a few of the files in a random sequence, a few random cases of each, with a random number of workers, cold
-or on a cache that an earlier run has filled in part. Every file of every artifact has to be as expected, but for the
-seconds that were measured.
-Orders share what a worker is forked from, for each number of workers, and the workers that an earlier one has left:
-one more way in which something may reach another file, and what makes an order cheap.
+The expected result is every file compiled alone, by a worker of its own on an empty cache, as soon as an order needs
+it. An order is a few of the files in a random sequence, a few random cases of each, with a random number of workers,
+and an empty cache or one that an earlier run has filled in part. Every file of every artifact must be as expected,
+except for measured seconds. For each number of workers, orders share the process that workers are forked from, and the
+workers that an earlier order left: that is one more way in which one file may affect another, and makes an order cheap.
 
-Prints a line for each order; exits with 1 after the first that differs, and says in what.
+Prints a line for each order; exits with 1 after the first one that differs, and names the difference.
 """
 
 import argparse
@@ -35,14 +34,14 @@ from ligerdiag.workers.pool import Pool
 MOST_WORKERS = 3
 FEWEST_FILES, MOST_FILES = 2, 4
 MOST_CASES = 2
-"""Of one file, in an order that is drawn."""
+"""The most cases of one file in a random order."""
 RARE = 0.1
-"""How often an order may have a file that takes long."""
+"""The fraction of orders that may have a slow file."""
 
 type Digests = Mapping[str, str]
-"""A file's path in its artifact to the sha256 of what does not depend on the clock; "" to what went wrong."""
+"""Path of a file in its artifact to the sha256 of its content without measured times; "" to an error."""
 type Artifacts = Mapping[str, Digests]
-"""`file:case` to what it was compiled to."""
+"""`file:case` to its compilation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +53,9 @@ class Order:
     warm: int
     """How many of the files, from the front, an earlier run has compiled."""
     cases: int = 0
-    """How many of a file's cases, at most; 0 for all."""
+    """The most cases of one file; 0 for all."""
     seed: int = 0
-    """Of the choice of the cases and of the order in which the warm ones were compiled."""
+    """Seed of the choice of the cases, and of the order in which the earlier run compiled its files."""
 
     def __str__(self) -> str:
         names = " ".join(Path(file).stem for file in self.files)
@@ -64,7 +63,7 @@ class Order:
 
 
 def draw_order(files: Sequence[str], random_numbers: random.Random, rarely: Set[str] = frozenset()) -> Order:
-    """A random order of a few of the files. rarely: names of files that few orders may have, as they take long."""
+    """Draws an order of a few of the files. rarely: names of slow files, which few orders may have."""
     allowed = [file for file in files if Path(file).stem not in rarely or random_numbers.random() < RARE]
     most = min(MOST_FILES, len(allowed))
     drawn = random_numbers.sample(allowed, random_numbers.randint(min(FEWEST_FILES, most), most))
@@ -81,7 +80,7 @@ class OrderCompiler:
     """Compiles orders one after the other, each on an empty cache; a context manager."""
 
     def __init__(self, target: Target, folder: Path, of_each: int = 0) -> None:
-        """folder: for the caches; it is there and empty. of_each: how many of each file's cases count; 0 for all."""
+        """folder: an existing empty folder for the caches. of_each: how many cases of each file count; 0 for all."""
         self._of_each = of_each
         self._target = target
         self._folder = folder
@@ -100,7 +99,7 @@ class OrderCompiler:
         self._stack.close()
 
     def compile_alone(self, file: str) -> Artifacts:
-        """All cases of the file, compiled by one worker that is no other's copy, on a cache of its own, once."""
+        """Returns all cases of the file, compiled once by a fresh worker on a cache of its own."""
         if file not in self._expected:
             with (
                 tempfile.TemporaryDirectory(dir=self._folder) as cache,
@@ -110,7 +109,7 @@ class OrderCompiler:
         return self._expected[file]
 
     def compile(self, order: Order) -> Artifacts:
-        """The chosen cases of the order's files."""
+        """Returns the chosen cases of the order's files."""
         _empty(self.cache)
         pool = self._provide_pool(order.jobs)
         warmed = list(order.files[: order.warm])
@@ -140,7 +139,7 @@ class OrderCompiler:
 
 
 def compute_digests(artifact: Artifact) -> Digests:
-    """Of each file but the manifest, which has the same sums of the files as they are."""
+    """Returns a digest of each file except the manifest, which has the sums of the same files."""
     digests: dict[str, str] = {}
     for path in sorted(artifact.directory.rglob("*")):
         if path.is_file() and path.name != MANIFEST:
@@ -153,7 +152,7 @@ def compute_digests(artifact: Artifact) -> Digests:
 
 
 def find_difference(expected: Artifacts, found: Artifacts) -> tuple[str, ...]:
-    """Returns how a found case differs from the expected one."""
+    """Returns how a compiled case differs from the expected one."""
     return tuple(
         f"{case}/{name}"
         for case, digests in sorted(found.items())
@@ -163,7 +162,7 @@ def find_difference(expected: Artifacts, found: Artifacts) -> tuple[str, ...]:
 
 
 def _choose_cases(cases: Sequence[CaseSpec], order: Order) -> list[CaseSpec]:
-    """Random cases of each file, the same in each run of an order."""
+    """Returns random cases of each file, the same in each run of an order."""
     chosen: list[CaseSpec] = []
     for source in dict.fromkeys(case.source for case in cases):
         found = [case for case in cases if case.source == source]
@@ -173,7 +172,7 @@ def _choose_cases(cases: Sequence[CaseSpec], order: Order) -> list[CaseSpec]:
 
 
 def _empty(cache: Path) -> None:
-    """Removes the entries and keeps the locks, which belong to runs that are not over."""
+    """Removes the entries and keeps the locks, which belong to running processes."""
     for path in cache.glob("*/*"):
         if path.parent.name != LOCKS:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -187,8 +186,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="h100")
     parser.add_argument("--of-each", type=int, default=0, help="how many of each file's cases count; 0 for all")
-    parser.add_argument("--rarely", nargs="*", default=(), metavar="NAME", help="files that few orders have")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no order after so many")
+    parser.add_argument("--rarely", nargs="*", default=(), metavar="NAME", help="slow files, which few orders have")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no order after that many minutes")
     parser.add_argument("--keep", type=Path, help="folder for the cache of an order that differs")
     options = parser.parse_args()
     files = options.files or sorted(str(path) for path in Path("cases").glob("*.py") if path.name != "__init__.py")

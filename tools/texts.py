@@ -1,6 +1,6 @@
-"""The texts of this repository that people read: pages, docstrings, comments and messages, each with its place.
+"""Lists the texts of this repository that people read: pages, docstrings, comments and messages, each with its place.
 
-Python files are parsed, never imported. Fenced blocks of pages and generated files are left out.
+Python files are parsed, never imported. Fenced blocks of pages and generated files are omitted.
 """
 
 import ast
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 _GENERATED = re.compile(r"_pb2\.pyi?$|^docs/(cli\.md|reach\.md|versions\.md|rules/)|^tests/newcomer/project/")
-"""Other files, which are checked themselves, give these their sentences."""
+"""Files that are generated from other files, which are checked themselves."""
 _ARCHIVE = "docs/measurements/"
 _FENCE = re.compile(r"^(\s*)(```+|~~~+).*?^\1\2\s*$", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"^\s*#(?P<own>.*)$|^.*\S  # (?P<trailing>[^\"']*)$")
@@ -23,7 +23,7 @@ _DIRECTIVE = re.compile(r"^!|^ ?(noqa|type:|pyright:|ruff:|fmt:)|^ /// ")
 
 
 class Kind(Enum):
-    """Where a text stands."""
+    """The kind of a text."""
 
     PAGE = "page"
     DOCSTRING = "docstring"
@@ -95,7 +95,7 @@ def _make_message(path: str, line: int, text: str) -> Iterator[Text]:
 
 
 def _parse_comments(path: str, source: str) -> Iterator[Text]:
-    """Yields each run of lines of comment as one text: sentences wrap."""
+    """Yields consecutive lines of comment as one text, because sentences wrap."""
     lines: list[str] = []
     for number, line in enumerate([*source.splitlines(), ""], start=1):
         match = _COMMENT.match(line)
@@ -112,5 +112,5 @@ def _read(path: str) -> str:
 
 
 def _blank_fences(text: str) -> str:
-    """Keeps the lines, so that places stay right."""
+    """Replaces fenced blocks by empty lines, so that line numbers stay the same."""
     return _FENCE.sub(lambda match: "\n" * match[0].count("\n"), text)

@@ -1,8 +1,9 @@
-"""Prints what a GPU makes of outputs that no program defines: `python tools/undefined_on_gpu.py`, with jax and jax-triton.
+"""Prints the values that a GPU gives to outputs that no program defines: `python tools/undefined_on_gpu.py`.
 
-Runs three kernels many times, each after other work has left something in the memory: a sum by atomic additions onto an
-output that nobody zeroes, a sum by load and store, and rows at places that a counter hands out. Prints how far the results
-are from the right ones and from each other, and the same of their cures. It needs nothing of ligerdiag.
+It needs jax and jax-triton, and nothing of ligerdiag. It runs three kernels many times, each after other work has left
+data in memory: a sum by atomic additions onto an output that nobody zeroes, a sum by load and store, and rows at places
+that a shared counter assigns. It prints how far the results are from the right ones and from each other, and the same
+for the corrected kernels.
 """
 
 # pyright: basic
@@ -45,7 +46,7 @@ def call(kernel: Any, x: Any, shapes: Any, **words: Any) -> Any:
 
 
 def main() -> None:
-    """Runs all and prints a line for each."""
+    """Runs all kernels and prints a line for each."""
     cell = jax.ShapeDtypeStruct((1,), jnp.float32)
     x = jax.random.normal(jax.random.key(0), (ROWS, BLOCK))
     count = jax.ShapeDtypeStruct((1,), jnp.int32)

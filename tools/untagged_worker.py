@@ -1,7 +1,8 @@
-"""A compile worker that does not tag: `python -m tools.untagged_worker` leaves the modules that a user's own XLA dump holds.
+"""Runs a compile worker that does not tag: `python -m tools.untagged_worker` leaves the modules as a user's own XLA
+dump has them.
 
-Started as any compile worker (`Pool(module=..., environment={"PYTHONPATH": ...})`), on a cache of its own: an artifact
-without tags answers the same question in the index as the one with them.
+Start it as any compile worker (`Pool(module=..., environment={"PYTHONPATH": ...})`), with a cache of its own: an
+artifact without tags has the same cache key as one with tags.
 """
 
 from functools import partial

@@ -1,10 +1,11 @@
-"""Runs `ligerdiag` as a command, in a fork of a process that has imported it: nine tenths of a short command are imports.
+"""Runs `ligerdiag` as a command in a fork of a process that has imported it: imports are nine tenths of a short
+command.
 
-Python's own server of forks is used, one for each process that asks. What it has imported before its first fork is
-`command_imports`; neither JAX nor Triton is among it, as in any process of the command line.
-A command gets its words, folder, environment and streams, and no interactive input; it answers with its exit code.
-Whatever Python reads from the environment while it starts or imports ligerdiag is as it was when the server began.
-A test of that, of signals, or of what becomes of processes, starts a real one: `running.run_process`.
+It uses Python's own server of forks, one for each calling process. Before its first fork the server imports
+`command_imports`, which includes neither JAX nor Triton, as in any process of the command line. A command gets its
+arguments, folder, environment and streams, and no interactive input; it returns its exit code. Anything that Python
+reads from the environment while it starts or imports ligerdiag keeps the value from the start of the server. A test of
+that, of signals, or of the fate of processes starts a real process: `running.run_process`.
 """
 
 import multiprocessing
@@ -24,7 +25,7 @@ _CONTEXT.set_forkserver_preload(["tools.command_imports"])
 def run_warm_command(
     words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float = 1200
 ) -> Outcome:
-    """Runs `ligerdiag WORDS` until it ends, in any way. Raises TimeoutExpired."""
+    """Runs `ligerdiag WORDS` until it ends, in whatever way. Raises TimeoutExpired."""
     with TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         process = _CONTEXT.Process(target=_run, args=(tuple(words), str(cwd), dict(environment), str(out), str(err)))

@@ -94,8 +94,6 @@ class Context(EvaluatedPair):
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     memory: MemoryAnalysis | None = None
     """Copies, donations and memory; None without a schedule or XLA's own buffer assignment."""
-    derived: frozenset[str] = frozenset()
-    """Outputs whose intended value differs from plain program order (derivatives, in a canonicalized program)."""
 
     @cached_property
     def followed(self) -> FollowedWrites:
@@ -201,7 +199,6 @@ def compute_context(
         optimized_calls=tuple([(call, effects_of(call)) for call in calls]),
         roundings=evaluator.find_roundings(writes, output_names),
         refuted=frozenset() if tag_trust is None else tag_trust.refuted,
-        derived=evaluator.find_derived(intended, output_names),
     )
 
 

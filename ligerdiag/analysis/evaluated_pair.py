@@ -182,18 +182,6 @@ class Evaluator:
         )
         return tuple([bool(labels & mark) for labels in run.outputs])
 
-    def find_derived(self, intended: Intended, names: tuple[str, ...]) -> frozenset[str]:
-        """Returns the outputs that autodiff derived from another version than program order gives them.
-
-        intended: an earlier evaluation of the program as written.
-        """
-        if not intended.reads_before:
-            return frozenset()
-        mark = self.space.mark("derived from before a write")
-        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
-        marked = compute_intended(*arguments, canonicalized=self.canonicalized, derived=mark, records=False)
-        return frozenset(name for name, labels in zip(names, marked.outputs, strict=True) if labels & mark)
-
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
         """Returns (writes that cover only part of their operand; per output, those whose rows it does not use), by
         program and schedule.

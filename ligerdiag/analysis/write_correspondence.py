@@ -128,7 +128,7 @@ def match_writes(
                 unplaced.append(write)
             else:
                 is_distinct = takes_distinct_slices(module, frames, write.operand)
-                region = _find_region(module, frames, write.operand) if len(place[0]) == 1 else None
+                region = _find_region(frames, write.operand) if len(place[0]) == 1 else None
                 slice_tags = _find_slice_tags(module, frames, write.operand) if depth == write.loop_depth else ()
                 actual.append(ActualWrite(write.index, frames, *place, is_distinct, region, slice_tags))
     first = _find_merged(writes, by_call)
@@ -265,7 +265,7 @@ def _find_slice_tags(module: HloModule, frames: Frames, operand: int) -> TagPath
     return module.tags.get(value.id, ()) if is_part else ()
 
 
-def _find_region(module: HloModule, frames: Frames, operand: int) -> ArrayRegion | None:
+def _find_region(frames: Frames, operand: int) -> ArrayRegion | None:
     """Returns the part of an array that the call in a fusion gets; None if unknown."""
     if len(frames) < 2 or frames[-2].instruction.opcode != "fusion":
         return None

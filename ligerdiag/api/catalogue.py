@@ -189,10 +189,10 @@ def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatu
     return list_statuses(Cache(cache_directory))
 
 
-def create_toolchain(name: str, tell: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
-    """Makes the toolchain's environment unless it exists; reports each step to `tell`. Raises as `check` does."""
+def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
+    """Makes the toolchain's environment unless it exists; reports each step to `log`. Raises as `check` does."""
     cache = Cache(cache_directory)
-    provide_toolchain(name, cache, tell)
+    provide_toolchain(name, cache, log)
     return next(status for status in list_statuses(cache) if status.name == name)
 
 

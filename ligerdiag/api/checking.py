@@ -136,20 +136,28 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     far, and says for every case which steps were not done.
     """
     started = perf_counter()
-    tell = on_progress or ignore_progress
+    report_progress = on_progress or ignore_progress
 
     if options.device:
         require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
     cache, own = Cache(options.cache_directory), current_toolchain()
-    toolchain = provide_toolchain(options.toolchain, cache, lambda step: tell(make_toolchain_step(step)))
+    toolchain = provide_toolchain(options.toolchain, cache, lambda step: report_progress(make_toolchain_step(step)))
     usual_root = find_usual_root(Path.cwd())
     roots = None if options.source_roots is None else resolve_roots(options.source_roots)
     run = Run()
     suppressions = Suppressions(options.suppress)
     with work_until_ended() as work, Templates() as templates:
-        _compile(run, options, targets, cache=cache, toolchain=toolchain, templates=templates, tell=tell)
+        _compile(
+            run,
+            options,
+            targets,
+            cache=cache,
+            toolchain=toolchain,
+            templates=templates,
+            report_progress=report_progress,
+        )
         if options.replay:
             with open_readers(toolchain, cache, templates) as readers:
                 for task, replay in replay_artifacts(
@@ -157,12 +165,12 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
                     make_replay_options(options),
                     cache=cache,
                     toolchain=own,
-                    on_event=tell,
+                    report_progress=report_progress,
                     templates=templates,
                     find_readers=None if toolchain.is_own else lambda _: readers,
                 ):
                     run.replays[task.case.source, task.case.id, task.target] = replay
-        for key, device in run_on_devices(run, options, cache, tell) if options.device else ():
+        for key, device in run_on_devices(run, options, cache, report_progress) if options.device else ():
             run.devices[key] = device
     if work.ending is not None:
         run.mark_undone(work.ending, toolchain.name, replay=options.replay, device=options.device)
@@ -218,7 +226,7 @@ def _compile(
     cache: Cache,
     toolchain: Toolchain,
     templates: Templates,
-    tell: OnProgress,
+    report_progress: OnProgress,
 ) -> None:
     """Compiles and judges every case, and adds it to the run."""
     with (
@@ -230,7 +238,7 @@ def _compile(
             options.selectors,
             pool=pool,
             refresh=options.refresh,
-            on_event=tell,
+            report_progress=report_progress,
             on_broken=lambda source, error: broken.append((source, error)),
         )
         cases = tuple(expect_of(case, toolchain) for case in cases)
@@ -255,7 +263,9 @@ def _compile(
                 key = (source, "", target.name)
                 run.order += () if key in run.judged else (key,)
                 run.judged[key] = refuse_source(name_source(source), target.name, toolchain.name, error, source)
-        for result in compile_cases(cases, targets, pool=pool, refresh=options.refresh, on_event=tell):
+        for result in compile_cases(
+            cases, targets, pool=pool, refresh=options.refresh, report_progress=report_progress
+        ):
             declared = (*options.effects, *parse_declared(result.case))
             judged = judge_result(
                 result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view

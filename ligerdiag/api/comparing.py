@@ -46,7 +46,7 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
         cache=Cache(options.cache_directory),
         jobs=options.jobs,
         timeout=options.timeout,
-        tell=on_progress or ignore_progress,
+        report_progress=on_progress or ignore_progress,
         declared=options.effects,
     )
     with runner, work_until_ended() as work:

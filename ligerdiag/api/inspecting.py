@@ -238,7 +238,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     SIGTERM or the time limit the remaining modules are in the report as not checked.
     """
     started = perf_counter()
-    tell = on_progress or ignore_progress
+    report_progress = on_progress or ignore_progress
     roots = resolve_roots(options.source_roots)
     request = InspectionRequest(
         timeout=options.timeout,
@@ -256,7 +256,9 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         inspected = InspectedModules(select_modules(options.paths, options.module, inspector.count_modules))
         with work_until_ended() as work:
             for done, name in inspected.run(inspector):
-                tell(Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name))
+                report_progress(
+                    Progress(phase="inspect", event="started", done=done, total=inspected.total, case_id=name)
+                )
     if work.ending is not None:
         inspected.mark_undone(work.ending)
     suppressions = Suppressions(options.suppress, _list_foreign(options.paths, roots))

@@ -181,7 +181,7 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
 
 
 def run_on_devices(
-    run: Run, options: CheckOptions, cache: Cache, tell: OnProgress
+    run: Run, options: CheckOptions, cache: Cache, report_progress: OnProgress
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
     """Runs each case once on this machine's GPUs; yields the run for each target that the case was compiled for."""
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
@@ -193,7 +193,7 @@ def run_on_devices(
         replay=make_replay_options(options) if options.replay else None,
         timeout=max(options.timeout, FULL_TIMEOUT if options.bounds.full else 0.0),
         draws=lambda case: 1 if (case.source, case.id) in large else DRAWS,
-        tell=tell,
+        report_progress=report_progress,
     )
     for case, device in runs:
         for key in run.order:

@@ -101,9 +101,9 @@ class Cache:
         found = self._find_entry(question, folder)
         return None if found is None else found[0]
 
-    def find_dependencies(self, question: Mapping[str, object], folder: str = INDEX) -> dict[str, str] | None:
+    def find_dependencies(self, question: Mapping[str, object]) -> dict[str, str] | None:
         """Returns the sha256 of each file that the answer depends on; None if there is no valid answer."""
-        found = self._find_entry(question, folder)
+        found = self._find_entry(question, INDEX)
         return None if found is None else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:

@@ -219,7 +219,7 @@ def _write_answers(
         outcome = experiment.try_all([found.undecided[0]])[0]
         reason = outcome.error or describe_wrong(outcome.outputs)
         draft.notes.append(
-            f"{count_of(len(found.undecided), 'set')} could not be judged and may be right, such as: {reason}"
+            f"{count_of(len(found.undecided), 'set')} remain undecided and may be right, such as: {reason}"
         )
 
 

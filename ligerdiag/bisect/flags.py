@@ -209,5 +209,5 @@ def _note(tries: Sequence[_Try]) -> list[str]:
             notes.append(f"{word}: {join_words(names)}")
     unjudged = [one.flag.quoted for one in tries if one.outcome.error and one.outcome.artifact is not None]
     if unjudged:
-        notes.append(f"compiled, and could not be judged: {join_words(unjudged)}")
+        notes.append(f"compiled, but could not be analysed: {join_words(unjudged)}")
     return [note for note in notes if note]

@@ -259,8 +259,8 @@ def _judge(runner: TrialRunner, outcome: Outcome, effects: CallEffectsReader) ->
     assert outcome.artifact is not None
     trial = outcome.trial
 
-    def tell(done: int, total: int) -> None:
-        runner.tell(
+    def report_progress(done: int, total: int) -> None:
+        runner.report_progress(
             Progress(
                 phase="analyse",
                 event="finished" if done == total else "started",
@@ -272,7 +272,7 @@ def _judge(runner: TrialRunner, outcome: Outcome, effects: CallEffectsReader) ->
             )
         )
 
-    return judge_history(outcome.artifact, effects, tell)
+    return judge_history(outcome.artifact, effects, report_progress)
 
 
 def _try_without(runner: TrialRunner, trial: Trial, answers: Iterable[PassAnswer]) -> Mapping[str, Outcome]:

@@ -7,7 +7,7 @@ change, and there may be others (`Changes.is_whole`). Members without an answer 
 every set if there are few knobs. For many it assumes that the predicate is monotone, that is, that one more knob does
 no harm: delta debugging shrinks a set that holds until no knob can be left out, and the complements of the minimal
 hitting sets of what was found show whether there are further sets. `Completeness` says that the answer rests on this
-assumption, `is_monotone` whether a trial refuted it. A set that could not be judged counts as one that does not hold,
+assumption, `is_monotone` whether a trial refuted it. A set without an answer counts as one that does not hold,
 and is listed. The search is deterministic.
 """
 
@@ -116,7 +116,7 @@ class MinimalSets:
     is_monotone: bool
     """Whether no trial has shown that one more knob does harm."""
     undecided: tuple[Knobs, ...]
-    """Sets that could not be judged."""
+    """Sets without an answer."""
 
 
 class _LimitError(Exception):

@@ -256,13 +256,13 @@ class History:
     """All changes of one compile."""
 
     changes: tuple[SensitivityChange, ...]
-    """First the program as XLA got it, unless it could not be judged; then each change, in order."""
+    """First the program as XLA got it, unless it could not be analysed; then each change, in order."""
     snapshots: int
     """Number of snapshots, including the program as XLA got it and the scheduled one."""
     judged: int
     """Number of snapshots that differ from the one before, and were judged or skipped."""
     skipped: tuple[str, ...]
-    """Names of the files that could not be judged."""
+    """Names of the files that could not be analysed."""
 
 
 def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJudged) -> History:

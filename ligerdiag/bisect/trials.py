@@ -207,14 +207,14 @@ class TrialRunner:
         cache: Cache,
         jobs: int | None = None,
         timeout: float = 300.0,
-        tell: OnProgress,
+        report_progress: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
         """jobs: workers, by default one a core. timeout: seconds for one trial. declared: see `inspect_artifact`."""
         self.cache = cache
         self.jobs = jobs or count_cores()
         self.timeout = timeout
-        self.tell = tell
+        self.report_progress = report_progress
         self.best = ""
         """The best result of a search so far, in a few words, for the progress line."""
         self.compiled = 0
@@ -247,13 +247,13 @@ class TrialRunner:
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
         """Returns the cases of the selectors, found with the default toolchain. Raises as `discover_cases` does."""
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
-            return discover_cases(selectors, pool=pool, on_event=self._relay)
+            return discover_cases(selectors, pool=pool, report_progress=self._relay)
 
     def find_toolchain(self, name: str) -> Toolchain:
         """Returns the toolchain of that name, and makes its environment if it is missing. Raises as `provide_toolchain`
         does."""
         if name not in self._toolchains:
-            self._toolchains[name] = provide_toolchain(name, self.cache, self._tell_step)
+            self._toolchains[name] = provide_toolchain(name, self.cache, self._report_step)
         return self._toolchains[name]
 
     def _find_other_readers(self, name: str) -> Pool | None:
@@ -302,13 +302,13 @@ class TrialRunner:
             self.find_readers(name)
         done, total = len(self._outcomes), len(self._outcomes) + len(missing)
         for trial in list(missing.values())[:1]:
-            self._tell_trial("started", trial, done, total)
+            self._report_trial("started", trial, done, total)
         for trial, result in self._compile(list(missing.values())):
             outcome = self._judge(trial, result)
             self._outcomes[trial.key] = outcome
             self.compiled += not outcome.cached
             done += 1
-            self._tell_trial("finished", trial, done, total, cached=outcome.cached)
+            self._report_trial("finished", trial, done, total, cached=outcome.cached)
         return tuple(self._outcomes[trial.key] for trial in trials)
 
     def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
@@ -326,7 +326,7 @@ class TrialRunner:
             how,
             cache=self.cache,
             toolchain=current_toolchain(),
-            on_event=self._relay,
+            report_progress=self._relay,
             templates=self._templates,
             find_readers=self._find_other_readers,
         )
@@ -393,10 +393,10 @@ class TrialRunner:
         )
 
     def _relay(self, event: Progress) -> None:
-        self.tell(replace(event, best=self.best))
+        self.report_progress(replace(event, best=self.best))
 
-    def _tell_trial(self, event: str, trial: Trial, done: int, total: int, *, cached: bool = False) -> None:
-        self.tell(
+    def _report_trial(self, event: str, trial: Trial, done: int, total: int, *, cached: bool = False) -> None:
+        self.report_progress(
             Progress(
                 phase="try",
                 event=event,
@@ -409,8 +409,8 @@ class TrialRunner:
             )
         )
 
-    def _tell_step(self, step: str) -> None:
-        self.tell(make_toolchain_step(step))
+    def _report_step(self, step: str) -> None:
+        self.report_progress(make_toolchain_step(step))
 
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
@@ -531,6 +531,6 @@ def run_on_device(runner: TrialRunner, cases: Sequence[CaseSpec], options: Bisec
         replay=how if options.replay else None,
         timeout=options.timeout,
         draws=lambda case: DRAWS,
-        tell=runner.tell,
+        report_progress=runner.report_progress,
     )
     return {case.id: run for case, run in runs}

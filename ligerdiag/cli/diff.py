@@ -24,7 +24,8 @@ from ligerdiag.run_options import DiffOptions, Option
 
 HELP = """What differs between two compiles of a program around the kernels that overwrite an
 operand? Compares the verdicts, the readers of the overwritten value before and after the
-kernel, their bytes and fusions, and the other values in these bytes.
+kernel, their bytes and fusions, the other values in these bytes, and peak, temporaries
+and copied bytes of the whole program.
 
 \b
 Subjects:

@@ -189,7 +189,7 @@ def toolchains(
         case Action.CREATE:
             if not names:
                 raise InputError("expected the names of the toolchains to create")
-            statuses = tuple([api.create_toolchain(name, _tell, cache_dir) for name in dict.fromkeys(names)])
+            statuses = tuple([api.create_toolchain(name, _log, cache_dir) for name in dict.fromkeys(names)])
         case Action.DOCTOR:
             chosen = dict.fromkeys(names or [status.name for status in api.list_toolchains(cache_dir)])
             statuses = tuple([api.diagnose_toolchain(name, target, cache_dir) for name in chosen])
@@ -256,7 +256,7 @@ def render_json(statuses: "tuple[ToolchainStatus, ...]") -> str:
     return json.dumps({"toolchains": records}, indent=1) + "\n"
 
 
-def _tell(step: str) -> None:
+def _log(step: str) -> None:
     from ligerdiag.text import compute_printable
 
     sys.stderr.write(f"{compute_printable(step)}\n")

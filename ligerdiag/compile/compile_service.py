@@ -72,7 +72,7 @@ def discover_cases(
     pool: Pool,
     directory: Path | None = None,
     refresh: bool = False,
-    on_event: OnProgress | None = None,
+    report_progress: OnProgress | None = None,
     on_broken: OnBroken | None = None,
 ) -> tuple[CaseSpec, ...]:
     """Returns the selected cases, each once, in the order of the selectors.
@@ -92,7 +92,7 @@ def discover_cases(
             found[source] = cases
     missing = [source for source in sources if source not in found]
     broken: set[Source] = set()
-    report = on_event or _ignore
+    report = report_progress or _ignore
     report(Progress(phase="discover", event="started", done=len(found), total=len(sources)))
     futures = [(source, pool.submit(make_discover_job(DiscoverRequest(source=source)))) for source in missing]
     try:
@@ -143,13 +143,13 @@ def compile_cases(
     pool: Pool,
     variation: Variation = _UNCHANGED,
     refresh: bool = False,
-    on_event: OnProgress | None = None,
+    report_progress: OnProgress | None = None,
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as soon as it exists; cached results come first.
 
     Errors of a case are not raised: they are in its result.
     """
-    report = on_event or _ignore
+    report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
     pool.cache.forget_hashes()
     missing: list[tuple[CaseSpec, Target]] = []

@@ -8,14 +8,11 @@ also compared with the case's reference, if it has one: further off than the tol
 from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.codec import Json
-from ligerdiag.compile.cases.arguments import draw_arguments
 from ligerdiag.device.device_jobs import (
     BADNESS,
     DEVICE_TOLERANCE,
@@ -28,7 +25,7 @@ from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
-from ligerdiag.replay.runs.case_inputs import compute_reference
+from ligerdiag.replay.runs.case_inputs import compute_reference, draw_arrays
 from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
 from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.rounding import demote_imprecise, measure_rounding, needs_rounding
@@ -37,7 +34,6 @@ from ligerdiag.workers.loop import Answerer, serve
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
     """Compares the device's results of each draw with program order and with the replay of its artifact."""
-    library: Any = jax
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}
     replay_errors: dict[str, float] = {}
@@ -48,7 +44,7 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
         runner = KernelRunner()
         with np.errstate(all="ignore"):
             for draw in range(draws):
-                arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
+                arguments = draw_arrays(case, draw)
                 runs = replay_programs(programs, arguments, runner)
                 if draw and runs.again:
                     break  # the first run overwrote a constant, so later runs are another program

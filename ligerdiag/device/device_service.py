@@ -168,7 +168,7 @@ def run_judged_cases(
     replay: ReplayOptions | None,
     timeout: float,
     draws: Callable[[CaseSpec], int],
-    tell: OnProgress,
+    report_progress: OnProgress,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
     """Yields each case with its run, one after another. Errors of one case are not raised: they are in its run's
     `error`.
@@ -189,7 +189,7 @@ def run_judged_cases(
         return explain_refusal(artifact, replay, cache=cache, toolchain=toolchain)
 
     def relay(event: str, case: CaseSpec, done: int, total: int) -> None:
-        tell(Progress(phase="device", event=event, done=done, total=total, case_id=case.id, target="device"))
+        report_progress(Progress(phase="device", event=event, done=done, total=total, case_id=case.id, target="device"))
 
     limits = DeviceOptions(timeout=timeout, refuse=refuse, draws=draws)
     yield from run_cases(cases, limits, cache=cache, toolchain=toolchain, judge=judge, on_case=relay)

@@ -1,4 +1,4 @@
-"""Defines CallEffects: what a custom call does to the bytes of each buffer, and the reason where that is unknown.
+"""Defines CallEffects: what a custom call does to the bytes of each buffer, or why that is unknown.
 
 Beyond reads and writes it describes how a call uses the bytes of one buffer. Every value except UNKNOWN is proven: for
 all programs of the launch's grid, its scalars, and the size of the buffer, provided that the kernel terminates and no
@@ -21,7 +21,7 @@ class ReadsBeforeWrite(StrEnum):
 
 
 class WriteCoverage(StrEnum):
-    """How much of the buffer is written when the call is over."""
+    """How much of the buffer the call writes."""
 
     NONE = "none"
     """No element."""
@@ -66,7 +66,7 @@ class OperandUse:
     old_read: OldRead | None = None
     """For an output that the launcher does not zero: a certain read of its bytes from before the launch."""
     may_read_old: bool = False
-    """For such an output: whether there may be such a read that is neither certain nor excluded."""
+    """For such an output: whether such a read is possible, but not certain."""
 
     @property
     def is_unknown(self) -> bool:
@@ -110,7 +110,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         may_read_old=any(use.may_read_old for use in found),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
-        return replace(joined, reason="the configurations that the launcher may choose differ in it")
+        return replace(joined, reason="the launcher's configurations use it differently")
     return joined
 
 
@@ -119,16 +119,16 @@ class InPlace:
     """Properties of the kernel if these two buffers are exactly the same bytes."""
 
     reader: int
-    """Number of the buffer through whose pointer is read: the call's operands, then its outputs."""
+    """Number of the buffer through whose pointer the kernel reads: the call's operands, then its outputs."""
     writer: int
-    """Number of the buffer through whose pointer is written; equal to `reader` for a buffer that the kernel updates."""
+    """Number of the buffer through whose pointer it writes; equal to `reader` for a buffer that the kernel updates."""
     neighbours: Neighbours
     """SHARED: a program certainly reads bytes that another one certainly writes, and nothing orders the two. DISJOINT:
     no program may read bytes that another one may write. Never UNKNOWN: such a pair is omitted.
     """
     is_update: bool = False
-    """SHARED, and a program afterwards writes all the bytes that it reads so, as others do: of two that run at the same
-    time one loses its update.
+    """SHARED, and a program that reads such bytes writes all of them afterwards, as others do: if two run at the same
+    time, one of the updates is lost.
     """
     line: SourceLine | None = None
     """SHARED: the kernel's line that reads; None if unknown."""
@@ -189,10 +189,12 @@ def join_all(accesses: Iterable[Access]) -> Access:
     return result
 
 
-def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False, holds_anything: bool = False) -> OperandUse:
+def compute_plain_use(
+    access: Access, reason: str, *, zeroed: bool = False, is_uninitialised: bool = False
+) -> OperandUse:
     """Returns the use that follows from the access alone.
 
-    holds_anything: the buffer is an output that the launcher does not zero.
+    is_uninitialised: the buffer is an output that the launcher does not zero.
     """
     if access is Access.NONE and not zeroed:
         return UNUSED
@@ -204,7 +206,7 @@ def compute_plain_use(access: Access, reason: str, *, zeroed: bool = False, hold
         coverage=coverage,
         neighbours=Neighbours.UNKNOWN if access.writes else Neighbours.DISJOINT,
         reason=reason if access.reads or access.writes or zeroed else "",
-        may_read_old=holds_anything and access.reads,
+        may_read_old=is_uninitialised and access.reads,
     )
 
 
@@ -218,27 +220,27 @@ class CallEffects:
     """
 
     kernel: str
-    """The kernel's function name, or the custom-call target where it has none."""
+    """The kernel's function name; the custom-call target if the kernel has no name."""
     operands: tuple[Access, ...]
     """One per operand of the call."""
     outputs: tuple[Access, ...]
-    """One per output of the call; the leaves, in order, where the result is a tuple."""
+    """One per output of the call; the leaves, in order, if the result is a tuple."""
     reasons: tuple[str, ...] = ()
     """The reasons for UNKNOWN, one line each."""
     configurations: int = 1
     """Number of configurations among which the launcher may choose (it runs all of them when it autotunes)."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of buffers (operands, then outputs): an autotuning launcher restores the first one if both have one
+    """Pairs of buffers (operands, then outputs): an autotuning launcher restores the first one if both have the same
     address.
     """
     grid: tuple[int, int, int] = (0, 0, 0)
-    """Programs in x, y, z of the first configuration; zeros where there is no grid."""
+    """Programs in x, y, z of the first configuration; zeros if there is no grid."""
     operand_uses: tuple[OperandUse, ...] = ()
     """One per operand, through the operand's own pointer; derived from the accesses if none are given."""
     output_uses: tuple[OperandUse, ...] = ()
     """One per output, likewise."""
     in_place: tuple[InPlace, ...] = ()
-    """Pairs of buffers that could have the same bytes, with the kernel's safety in that case, where known."""
+    """Pairs of buffers that could have the same bytes, with the kernel's safety in that case, if known."""
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
     """One per operand: the lines of the kernel's Python source that write it; empty if unknown."""
 
@@ -254,11 +256,6 @@ class CallEffects:
         """Returns whether an autotuning launcher restores the operand, whose bytes only that output shares."""
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
-
-    def find_in_place(self, reader: int, writer: int) -> Neighbours:
-        """Returns the properties if these buffers (operands, then outputs) are the same bytes; see `InPlace`."""
-        pair = self.get_in_place(reader, writer)
-        return Neighbours.UNKNOWN if pair is None else pair.neighbours
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
         """Returns the properties if these buffers (operands, then outputs) are the same bytes; None if unknown."""

@@ -70,7 +70,7 @@ class CustomCall:
     outputs: int
     """Number of its outputs: the leaves of a tuple, one for an array."""
     sizes: tuple[int | None, ...] = ()
-    """Bytes of each operand, then of each output, None where unknown; () if all are unknown."""
+    """Bytes of each operand, then of each output, None if unknown; () if all are unknown."""
 
 
 def carries_kernel(target: str) -> bool:
@@ -81,8 +81,8 @@ def carries_kernel(target: str) -> bool:
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
     """Returns the operands that a library call declares to overwrite: those that an output aliases.
 
-    Returns None if that says nothing about the other operands: the call has side effects, exposes the operands' own
-    buffers, or carries a kernel, whose code decides.
+    Returns None if it may write other operands too: it has side effects, exposes the operands' own buffers, or carries
+    a kernel, whose code decides.
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL)
@@ -90,12 +90,12 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why a call's aliases may not cover all its writes, see `find_aliased`; empty if they do."""
+    """Returns why a call may write operands that no output aliases, see `find_aliased`; empty if it may not."""
     target = call.proto.custom_call_target
     if needs_parser(target):
-        return "the call brings a kernel whose code could not be followed"
+        return "the call carries a kernel whose code could not be analysed"
     if has_trait(target, CallTrait.UNREAD_KERNEL):
-        return "the call hands out the operands' own buffers"
+        return "the call exposes the operands' own buffers"
     return "the call has side effects" if call.proto.custom_call_has_side_effect else ""
 
 

@@ -1,4 +1,4 @@
-"""Parses and applies the user's declarations of what custom calls write, for calls without IR.
+"""Parses the user's declarations of which operands custom calls write, and applies them to calls without IR.
 
 ```toml
 [tool.ligerdiag.effects.my_ffi_target]
@@ -15,7 +15,7 @@ matching pattern of targets (`*`, `?`) with `writes = "aliased"` applies.
 A declaration applies to an operand with UNKNOWN effects. Known effects stay, and a declaration that contradicts them is
 reported. A declared write implies neither that every element is overwritten nor that the old content does not matter.
 Outputs of a declared call count as written. `"aliased"` trusts the call's own declaration. It applies to library calls
-without side effects; never to a kernel whose code could not be followed, or to a callback that gets the operands' own
+without side effects, never to a kernel whose code could not be analysed, or to a callback that gets the operands' own
 buffers.
 """
 
@@ -31,9 +31,9 @@ from ligerdiag.model.jobs import CaseSpec
 
 _KEYS = ("writes", "reads")
 _ALIASED = "aliased"
-_NOT_FOLLOWED = "is declared, and its kernel was not followed"
-NOT_BELIEVED = f'`writes = "{_ALIASED}"` is declared, and not believed'
-_ASKS = "say what it writes under"
+_ONLY_DECLARED = "is only declared: its kernel was not analysed"
+NOT_TRUSTED = f'`writes = "{_ALIASED}"` is declared, but not trusted'
+_REMEDY = "say what it writes under"
 """Part of a reason that asks for a declaration."""
 _NO_CALL = "the program lacks the call"
 _LARGEST = 10_000
@@ -94,7 +94,7 @@ def _parse_declaration(name: str, value: object, where: str) -> DeclaredEffects:
             hint = f", did you mean `{near[0]}`" if near else ""
             raise InputError(f"expected `writes` or `reads` in {where} but got `{key}`{hint}")
     if "writes" not in fields:
-        raise InputError(f"expected `writes` in {where}: the operands that are overwritten, [] for none")
+        raise InputError(f"expected `writes` in {where}: the operands that it overwrites, [] for none")
     is_trusted = fields["writes"] == _ALIASED
     if not is_trusted and _is_pattern(name):
         raise InputError(f'expected `writes = "{_ALIASED}"` in {where}: a pattern has no operands of its own')
@@ -156,25 +156,26 @@ def apply_declarations(
         if Access.UNKNOWN not in effects.operands:
             return effects, ()
         if aliased is None:
-            known = [reason for reason in effects.reasons if _ASKS not in reason]
-            return replace(effects, reasons=(f"{NOT_BELIEVED}: {untrusted or _NO_CALL}", *known)), ()
+            known = [reason for reason in effects.reasons if _REMEDY not in reason]
+            return replace(effects, reasons=(f"{NOT_TRUSTED}: {untrusted or _NO_CALL}", *known)), ()
         declared = replace(declared, writes=aliased)
     count = len(effects.operands)
     named = (declared.writes or frozenset()) | (declared.reads or frozenset())
     contradictions = [
         _contradict(declared, effects, number, Access.NONE) for number in sorted(named) if number >= count
     ]
-    is_of_another = bool(contradictions)  # of a call with more operands: of those of this one it says little
+    # A declaration for a call with more operands: here only the writes that it names count.
+    is_for_another_call = bool(contradictions)
     operands = list(effects.operands)
     uses = list(effects.operand_uses)
     for number, found in enumerate(effects.operands):
-        said = _get_declared(declared, number)
-        if found is Access.UNKNOWN and is_of_another and not said.writes:
+        stated = _get_declared(declared, number)
+        if found is Access.UNKNOWN and is_for_another_call and not stated.writes:
             continue
         if found is Access.UNKNOWN:
-            operands[number] = said
-            uses[number] = compute_plain_use(said, f"`{declared.name}` {_NOT_FOLLOWED}")
-        elif _contradicts(declared, said, found, uses[number]):
+            operands[number] = stated
+            uses[number] = compute_plain_use(stated, f"`{declared.name}` {_ONLY_DECLARED}")
+        elif _contradicts(declared, stated, found, uses[number]):
             contradictions.append(_contradict(declared, effects, number, found))
     outputs = tuple(Access.WRITE if output is Access.UNKNOWN else output for output in effects.outputs)
     output_uses = tuple(
@@ -195,13 +196,13 @@ def apply_declarations(
 
 
 def _contradict(declared: DeclaredEffects, effects: CallEffects, number: int, found: Access) -> Contradiction:
-    said = _get_declared(declared, number)
-    return Contradiction(target=declared.name, kernel=effects.kernel, operand=number, declared=said, found=found)
+    stated = _get_declared(declared, number)
+    return Contradiction(target=declared.name, kernel=effects.kernel, operand=number, declared=stated, found=found)
 
 
 def is_declared(use: OperandUse) -> bool:
     """Returns whether the use of an operand is known only from the user's declaration."""
-    return use.reason.endswith(_NOT_FOLLOWED)
+    return use.reason.endswith(_ONLY_DECLARED)
 
 
 def _get_declared(declared: DeclaredEffects, number: int) -> Access:
@@ -210,8 +211,8 @@ def _get_declared(declared: DeclaredEffects, number: int) -> Access:
     return access.cover(Access.WRITE) if number in (declared.writes or ()) else access
 
 
-def _contradicts(declared: DeclaredEffects, said: Access, found: Access, use: OperandUse) -> bool:
-    """Returns whether a write is undeclared, or declared and absent; a read only if reads are declared one by one."""
-    if said.writes != found.writes:
-        return said.writes or use.coverage is not WriteCoverage.NONE
-    return declared.reads is not None and found.reads and not said.reads
+def _contradicts(declared: DeclaredEffects, stated: Access, found: Access, use: OperandUse) -> bool:
+    """Returns whether a write is undeclared, or declared but absent; reads count only if the declaration lists them."""
+    if stated.writes != found.writes:
+        return stated.writes or use.coverage is not WriteCoverage.NONE
+    return declared.reads is not None and found.reads and not stated.reads

@@ -105,7 +105,7 @@ def _parse_answer(line: str, call: CustomCall) -> CallEffects:
     text = read_str(parse_answer(line), "effects")
     effects = parse_effects(text, operands=call.operands, outputs=call.outputs)
     if effects is None:
-        raise FieldError("expected effects that fit the call")
+        raise FieldError("expected effects that match the call")
     return effects
 
 

@@ -1,6 +1,6 @@
 """Computes the effects of custom calls in worker processes, once for each distinct call, and caches them on disk.
 
-The kernels' IR comes from anywhere and Triton's parser is C++: it may crash, hang or exhaust memory. Each payload is a
+The kernels' IR is untrusted, and Triton's parser is C++ code: it may crash, hang or exhaust memory. Each payload is a
 job of its own; a worker's death or timeout costs only that one result, which is then UNKNOWN (and not cached). The
 workers run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current folder.
 """
@@ -36,11 +36,11 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.templates import WorkerDied, WorkerTimeout
 
-ANALYSIS_VERSION = 15
+ANALYSIS_VERSION = 16
 """Part of every cache key; increase it with every change that can change a result."""
 
 LENT = "lent"
-"""Name, in a cache directory, of a link to another one, whose entries are read and never written."""
+"""Name of a link in a cache directory to another cache directory, which is read and never written."""
 
 WORKER_MEMORY = 16 * 2**30
 """Bytes of data that a worker may use."""
@@ -151,7 +151,7 @@ def _compute_key(call: CustomCall, triton: str | None = None) -> str:
 
 
 def _find_entry(directory: Path, key: str) -> Path:
-    """Returns the path of this entry: in the directory itself, or in the one that is lent to it."""
+    """Returns the path of this entry: in the directory itself, or in the other one that `LENT` links to."""
     own, lent = directory / f"{key}.json", directory / LENT / f"{key}.json"
     return lent if not own.exists() and lent.exists() else own
 
@@ -162,7 +162,7 @@ def _load_cached(directory: Path | None, key: str, call: CustomCall) -> CallEffe
     try:
         fields = parse_object(read_untrusted(_find_entry(directory, key), MAXIMUM_JSON_BYTES))
         if read_str(fields, "key") != key:
-            return None  # a file that was moved is no answer
+            return None  # the file was renamed: it is the result of another call
         return parse_effects(read_str(fields, "effects"), operands=call.operands, outputs=call.outputs)
     except (ArtifactError, FieldError):
         return None
@@ -179,10 +179,10 @@ def _write(directory: Path, key: str, text: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{key[:16]}-")
     except OSError:
-        return  # A cache that cannot be written costs time, not the answer.
+        return  # Without a cache the run takes longer, and the result is the same.
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            with suppress(OSError):  # what is not locked was left by a process that died, see `Cache`
+            with suppress(OSError):  # an unlocked file is a leftover of a dead process, see `Cache`
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(text)
             file.flush()
@@ -203,7 +203,7 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
 
 def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
-    """Returns the same, read by workers with our own Triton: a hostile module kills only a worker."""
+    """Does the same with workers that have our own Triton: a hostile module kills only a worker."""
     found = {hashlib.sha256(source).hexdigest(): source for source in sources}
     files = _list_module_files(found, _get_triton_version(), cache_directory)
     missing = sum(not path.exists() for path in files.values())
@@ -233,13 +233,13 @@ TIMEOUT = 60.0
 """Seconds for following one kernel's IR."""
 
 
-type _Question = tuple[CustomCall, frozenset[int] | None, str]
+type _Lookup = tuple[CustomCall, frozenset[int] | None, str]
 """A call, the operands that it declares to overwrite, and why there may be others."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallEffectsReader:
-    """Effects of custom calls with declarations applied, cached: the same calls are looked up many times."""
+    """Looks up the effects of custom calls with declarations applied; remembers them, because calls recur."""
 
     cache: Path | None
     declared: Sequence[DeclaredEffects] = ()
@@ -247,8 +247,8 @@ class CallEffectsReader:
     readers: Pool | None = None
     """Workers that read kernels with the Triton that made them, if that is not ours."""
     _found: dict[CustomCall, CallEffects] = field(default_factory=dict[CustomCall, CallEffects])
-    _settled: dict[_Question, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
-        default_factory=dict[_Question, tuple[CallEffects, tuple[Contradiction, ...]]]
+    _applied: dict[_Lookup, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
+        default_factory=dict[_Lookup, tuple[CallEffects, tuple[Contradiction, ...]]]
     )
     _described: dict[int, tuple[HloInstruction, CustomCall]] = field(
         default_factory=dict[int, tuple[HloInstruction, CustomCall]]
@@ -256,7 +256,7 @@ class CallEffectsReader:
     """By the instruction's `id()`, which is unique while it is referenced here."""
 
     def read(self, *modules: HloModule, others: Sequence[CustomCall] = ()) -> None:
-        """Computes the effects of all custom calls of the modules, and of the others, together."""
+        """Computes the effects of all custom calls of the modules, and of `others`, in one batch."""
         self._described.clear()  # an instruction holds its operands, and so the whole of an earlier module
         own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
         calls = dict.fromkeys((*own, *others))
@@ -268,22 +268,22 @@ class CallEffectsReader:
 
     def find(self, call: HloInstruction) -> CallEffects:
         """Returns the effects of a custom call of a module that was read."""
-        return self._settle(self._describe(call), find_aliased(call), explain_untrusted(call))[0]
+        return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[0]
 
     def find_other(self, call: CustomCall) -> CallEffects:
-        """Returns the effects of one of the other calls that were read."""
-        return self._settle(call, None)[0]
+        """Returns the effects of one of the `others` that were read."""
+        return self._apply(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
         """Returns the untrue declarations for a custom call of a module that was read."""
-        return self._settle(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
+        return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 
-    def _settle(
+    def _apply(
         self, call: CustomCall, aliased: frozenset[int] | None, untrusted: str = ""
     ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-        known = self._settled.get((call, aliased, untrusted))
+        known = self._applied.get((call, aliased, untrusted))
         if known is None:
-            known = self._settled[call, aliased, untrusted] = apply_declarations(
+            known = self._applied[call, aliased, untrusted] = apply_declarations(
                 self._found[call],
                 target=call.target,
                 declarations=self.declared,

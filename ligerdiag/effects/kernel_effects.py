@@ -31,14 +31,14 @@ from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 
-_STRANGE_IR = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
-"""Errors on IR that no compiler makes: a payload may contain it, and its effects on memory are still valid."""
+_MALFORMED_IR_ERRORS = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+"""Errors that malformed IR raises: a payload may contain any. The accesses that `pointer_flow` found stay valid."""
 
 
 def compute_kernel_effects(
     calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Returns the effects of a custom call that launches one of `calls` on its buffers; UNKNOWN where in doubt.
+    """Returns the effects of a custom call that launches one of `calls` on its buffers; UNKNOWN if in doubt.
 
     sizes: bytes of each operand, then each output; () if unknown.
     """
@@ -114,19 +114,19 @@ def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> C
     parameters = call.parameters or ()
     buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
     if len(buffers) > operands + outputs:
-        reason = f"`{call.function}` takes {len(buffers)} buffers where the call has {operands + outputs}"
+        reason = f"`{call.function}` takes {len(buffers)} buffers, but the call has {operands + outputs}"
         return _create_unknown(call, operands, outputs, reason)
     found = find_ptx_writes(call.ptx, call.function, [parameter.is_buffer for parameter in parameters])
     if found.reason or any(parameter.is_descriptor for parameter in parameters):
-        reason = found.reason or "it is given a tensor descriptor"
+        reason = found.reason or "it takes a tensor descriptor"
         return _create_unknown(
-            call, operands, outputs, f"the payload of `{call.function}` holds no Triton IR, and {reason}"
+            call, operands, outputs, f"the payload of `{call.function}` has no Triton IR, and {reason}"
         )
     accesses = [Access.READ] * len(buffers) + [Access.NONE] * (operands + outputs - len(buffers))
     for number, parameter in enumerate(buffers):
         if parameter in found.parameters or parameters[parameter].bytes_to_zero:
             accesses[number] = Access.READ_WRITE
-    uses = [compute_plain_use(access, f"`{call.function}` is followed in its PTX alone") for access in accesses]
+    uses = [compute_plain_use(access, f"`{call.function}` has PTX, but no Triton IR") for access in accesses]
     return CallEffects(
         kernel=call.function,
         operands=tuple(accesses[:operands]),
@@ -161,10 +161,10 @@ def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: 
     arguments = len(effects.accesses)
     if call.parameters is None:
         if arguments != total or not all(effects.is_pointer):
-            return f"`{call.function}` takes {arguments} arguments where the call has {total} buffers"
+            return f"`{call.function}` takes {arguments} arguments, but the call has {total} buffers"
         return list(range(total))
     if arguments != len(call.parameters):
-        return f"`{call.function}` takes {arguments} arguments where the call passes {len(call.parameters)} parameters"
+        return f"`{call.function}` takes {arguments} arguments, but the call passes {len(call.parameters)} parameters"
     numbers: list[int | None] = []
     taken = 0
     for parameter, is_pointer in zip(call.parameters, effects.is_pointer, strict=True):
@@ -173,7 +173,7 @@ def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: 
         numbers.append(taken if parameter.is_buffer else None)
         taken += parameter.is_buffer
     if taken > total:
-        return f"`{call.function}` takes {taken} buffers where the call has {total}"
+        return f"`{call.function}` takes {taken} buffers, but the call has {total}"
     return numbers
 
 
@@ -205,8 +205,8 @@ def _compute_uses(
         return compute_launch_uses(
             module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid
         )
-    except _STRANGE_IR as error:
-        reason = f"following `{call.function}` raised {type(error).__name__}"
+    except _MALFORMED_IR_ERRORS as error:
+        reason = f"the analysis of `{call.function}` raised {type(error).__name__}"
         return tuple(
             argument.compute_plain_use(access, reason) if argument.is_buffer else UNUSED
             for argument, access in zip(arguments, effects.accesses, strict=True)
@@ -222,7 +222,7 @@ def _compute_in_place(
 ) -> tuple[InPlace, ...]:
     try:
         found = compute_in_place(module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid)
-    except _STRANGE_IR:
+    except _MALFORMED_IR_ERRORS:
         return ()
     return tuple(
         InPlace(

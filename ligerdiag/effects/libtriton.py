@@ -1,17 +1,16 @@
-"""Typed access to Triton's MLIR bindings, and a parser for facts that only the printed form of Triton IR has.
+"""Gives typed access to Triton's MLIR bindings, and parses facts that only the printed form of Triton IR has.
 
 Importing this module imports Triton. Operations and values are handles into a module that must be kept alive.
 
 Triton's bindings give neither integer attributes nor successors of branches. MLIR prints one operation per line;
 operations without regions are in the text in the order of the walk, so each can be matched with its line. If the text
-does not fit, there are no lines at all, and results that need them are unknown.
+does not match, there are no lines at all, and results that need them are unknown.
 """
 
 import importlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Protocol, cast
 
 from ligerdiag.errors import ArtifactError
@@ -131,12 +130,13 @@ def _render_by_jaxlib(bytecode: bytes) -> bytes:
 NOT_UNDERSTOOD = "is not understood by triton"
 """Part of the reason for a kernel's unknown effects if its IR could not be read at all."""
 _OLDER = re.compile(rb"(\btt\.reshape %[\w#]+) \{allow_reorder = (?:(true)|false)\}")
-"""Triton up to 3.1 writes an attribute's value where later ones write only its name: each sum of a whole block has it.
+"""Triton up to 3.1 prints an attribute's value where later versions print only its name; each sum of a whole block has
+it.
 """
 
 
 def _parse(source: bytes) -> tuple[Module, _Context]:
-    """Parses the text. A text of an older Triton is translated if it is refused."""
+    """Parses the text; if Triton refuses it, updates the syntax of older versions and tries again."""
     try:
         return _parse_unchanged(source)
     except ArtifactError:
@@ -168,18 +168,17 @@ def _parse_unchanged(source: bytes) -> tuple[Module, _Context]:
 
 
 _OPERATION = re.compile(r'\s*(?:%[^"=]*=\s)?"?([a-z_]\w*\.[\w.]+)"?', re.ASCII)
-_LABEL = re.compile(r"\s*\^bb(\d+)", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*?)(?:, [#@].*)?>\Z", re.DOTALL)
 _SIZES = re.compile(r"tensor<((?:\d+x)*)|tensordesc<((?:\d+x)+)")
-"""A descriptor's block is a tensor until about Triton 3.8; since then its sizes are written alone."""
+"""Up to about Triton 3.8 a descriptor's type contains its block as a tensor type; since then only its sizes."""
 _WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "index": 8}
 _INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
 
 
 def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Returns the line of each operation without regions, by name in the order of the walk; () if the text does not
-    fit.
+    match.
 
     A `scf.yield` without operands may be missing from the text and must be missing from `names`.
     """
@@ -202,7 +201,7 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Returns for each operation with regions, by name in the order of the text, the line that opens its first region;
-    () if the text does not fit.
+    () if the text does not match.
     """
     wanted = set(names)
     lines: list[str] = []
@@ -243,7 +242,7 @@ def parse_word(line: str, name: str) -> str:
 
 
 def parse_constant(line: str) -> int | None:
-    """Returns the integer, or boolean as 0 or 1, of an `arith.constant`, or of each element of a tensor; None for
+    """Returns the integer of an `arith.constant` (0 or 1 for a boolean), or that of each element of a tensor; None for
     others.
     """
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
@@ -253,7 +252,7 @@ def parse_constant(line: str) -> int | None:
 
 
 def parse_shape(type_text: str) -> tuple[int, ...]:
-    """Returns the sizes of a tensor type, () for anything else; for a descriptor or a block pointer those of its block."""
+    """Returns the sizes of a tensor type, or of the block of a descriptor or a block pointer; () for anything else."""
     match = _SIZES.search(type_text)
     return tuple(int(size) for size in (match[1] or match[2] or "").split("x")[:-1]) if match else ()
 
@@ -295,8 +294,3 @@ def parse_pointee(type_text: str) -> str:
         return ""
     inner = re.sub(r", \d+\Z", "", match[1])
     return re.sub(r"\A(?:\d+x)+([^,]+).*", r"\1", parse_element(inner))
-
-
-def count_elements(shape: Sequence[int]) -> int:
-    """Returns the product of the sizes."""
-    return prod(shape)

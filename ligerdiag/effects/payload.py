@@ -1,4 +1,4 @@
-"""Parses the kernels inside a Triton custom call: jax-triton's of both generations, and Pallas's.
+"""Parses the kernels inside a Triton custom call, of both generations of jax-triton and of Pallas.
 
 target                                     backend config
 `triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
@@ -36,7 +36,7 @@ def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
     if text.startswith(b'{"'):
         text = _unwrap_json(text)
     if not (text.startswith(b"{") and text.endswith(b"}")):
-        raise ArtifactError("the backend config is no attribute dictionary")
+        raise ArtifactError("the backend config is not an attribute dictionary")
     attributes: dict[str, bytes] = {}
     for match in _ENTRY.finditer(text):
         key = match["key"]
@@ -53,7 +53,7 @@ def _unwrap_json(text: bytes) -> bytes:
     for key in ("custom_call_backend_config", "attributes"):
         config = cast(dict[str, object], config).get(key) if isinstance(config, dict) else None
     if not isinstance(config, str):
-        raise ArtifactError("the backend config holds no `custom_call_backend_config.attributes`")
+        raise ArtifactError("the backend config lacks `custom_call_backend_config.attributes`")
     return config.encode("utf-8", "surrogatepass").strip()
 
 
@@ -62,7 +62,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     if len(digits) == 2:
         return bytes.fromhex(digits.decode("ascii"))
     if digits not in _NAMED:
-        raise ArtifactError("the backend config holds an escape that MLIR does not have")
+        raise ArtifactError("the backend config has an escape sequence that MLIR does not define")
     return _NAMED[digits]
 
 
@@ -94,23 +94,23 @@ class LaunchConfiguration:
     mlir: bytes
     """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode; empty if there is only `ptx`."""
     parameters: tuple[Parameter, ...] | None
-    """None if the payload does not say: every buffer is then a parameter."""
+    """None if the payload does not list them: every buffer is then a parameter."""
     grid: tuple[int, int, int]
-    """Programs along each axis; -1 if the payload does not say."""
+    """Programs along each axis; -1 if unknown."""
     ptx: str = ""
     """The kernel's PTX, if the payload has no IR."""
     saved: tuple[tuple[int, int], ...] = ()
     """Pairs of the call's buffers, operands before outputs: an autotuning launcher restores the first one if both have
-    one address.
+    the same address.
     """
 
 
 class NoIrError(ArtifactError):
-    """The payload names a kernel and has only machine code, as some libraries serialize it."""
+    """The payload names a kernel, but has only its machine code, as some libraries serialize kernels."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
-            f"the payload of `{kernel}` holds no Triton IR: say what it writes under [tool.ligerdiag.effects]"
+            f"the payload of `{kernel}` has no Triton IR: say what it writes under [tool.ligerdiag.effects]"
         )
         self.kernel = kernel
 
@@ -129,7 +129,7 @@ def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
             saved = tuple((one.input_buffer_idx, one.output_buffer_idx) for one in tuned.input_output_aliases)
             return tuple(replace(_read_kernel_call(config.kernel_call), saved=saved) for config in tuned.configs)
         case _:
-            raise ArtifactError("the payload holds no kernel call")
+            raise ArtifactError("the payload has no kernel call")
 
 
 def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
@@ -188,7 +188,7 @@ def _read_parameter(parameter: triton_call_pb2.TritonKernelCall.Parameter) -> Pa
         case "tensor_descriptor":
             return Parameter(is_buffer=True, is_descriptor=True)
         case None:
-            raise ArtifactError("the payload holds a parameter of a kind that is not known")
+            raise ArtifactError("the payload has a parameter of an unknown kind")
         case "bool_" | "i32" | "u32" | "i64" | "u64" as kind:
             value = int(getattr(parameter, kind))
             return Parameter(is_buffer=False, value=value, number=value)

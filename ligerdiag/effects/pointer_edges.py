@@ -85,7 +85,7 @@ TERMINATORS = frozenset(
 # fmt: on
 
 NULL_POINTERS = frozenset({"ub.poison", "arith.constant"})
-"""Operations that make a pointer to nothing."""
+"""Operations that make a null or an undefined pointer."""
 
 _ASSEMBLY_MEMORY = re.compile(r"\b(?:st|red|atom|ld|ldu|cp|multimem|call|prefetch\w*|tcgen05|mbarrier)\b", re.ASCII)
 
@@ -95,7 +95,7 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 def find_dead_loads(function: Function) -> frozenset[int]:
-    """Returns the indices of loads whose result is unused: the compiler drops them, unless they are volatile.
+    """Returns the indices of loads with an unused result, which the compiler drops; not of volatile ones.
 
     Pallas loads the bytes that every store overwrites, and does not use them.
     """
@@ -236,7 +236,7 @@ def _take_last(passed: tuple[int, ...], block: Block) -> tuple[int, ...]:
 
 
 def _fits(passed: tuple[int, ...], block: Block, pointers: frozenset[int]) -> bool:
-    """Returns whether the operands could be the block's arguments: as many, and pointers where it has pointers."""
+    """Returns whether the operands could be the block's arguments: as many of them, with pointers in the same positions."""
     if len(passed) != len(block.arguments):
         return False
     return all((source in pointers) == (target in pointers) for source, target in _pair(passed, block.arguments))

@@ -133,7 +133,7 @@ def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list
 
 def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> PointerSummary:
     if not function.blocks:
-        return PointerSummary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` is called and has no body",))
+        return PointerSummary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` has no body",))
     integers = _find_integers(function, summaries)
     roots = compute_roots(function, summaries)
     address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
@@ -153,7 +153,7 @@ def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> Poin
             callee = summaries.get(op.callee)
             if callee is None:
                 unknown |= ELSEWHERE_BIT
-                reasons.append(f"`{function.name}` calls `{op.callee}`, which the module does not hold")
+                reasons.append(f"`{function.name}` calls `{op.callee}`, which the module does not define")
                 continue
             actual = [roots.get(operand, ELSEWHERE_BIT) for operand in op.operands]
             reads |= _translate(callee.reads, actual)
@@ -162,7 +162,7 @@ def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> Poin
             reasons.extend(callee.reasons)
             if not integers.isdisjoint(op.operands):
                 unknown |= ELSEWHERE_BIT
-                reasons.append(f"`{op.callee}` in `{function.name}` is given an address as an integer")
+                reasons.append(f"`{op.callee}` in `{function.name}` takes an address as an integer")
         elif op.name == "tt.return":
             returns_integers = returns_integers or not integers.isdisjoint(op.operands)
             returned = [roots.get(operand, 0) for operand in op.operands]
@@ -194,15 +194,15 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
     where = f"`{op.name}` in `{function.name}`"
     if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
         if not op.is_pure and not is_confined(op.assembly):
-            return f"{where} has side effects that cannot be followed"
+            return f"{where} has unknown side effects"
         if has_pointer:
-            return f"{where} is given a pointer"
+            return f"{where} takes a pointer"
         if address_in_integer and op.operands:
-            return f"{where} may be given an address as an integer"
-        return f"{where} holds an instruction that reaches memory" if touches_memory(op.assembly) else ""
+            return f"{where} may take an address as an integer"
+        return f"{where} contains an instruction that may access memory" if touches_memory(op.assembly) else ""
     if is_free(op.name) or op.name in REGION_OPERATIONS or op.name in TERMINATORS or op.name == "tt.int_to_ptr":
         return ""
-    return f"{where} is not an operation whose effects are known"
+    return f"{where} has unknown effects"
 
 
 def compute_roots(function: Function, summaries: dict[str, PointerSummary]) -> dict[int, int]:
@@ -277,11 +277,11 @@ def _union(masks: Iterable[int]) -> int:
 
 
 _MOST_CALLS = 1_000
-"""Pairs of a function and its arguments' roots; beyond it lines are missing, never wrong."""
+"""Limit on pairs of a function and its arguments' roots; beyond it lines are missing, but none is wrong."""
 
 
 def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, ...], ...]:
-    """Returns for each argument of `entry` the lines that write through it, in the order of the kernel; () if unknown."""
+    """Returns for each argument of `entry` the lines that write through it, in source order; () if unknown."""
     summaries = compute_summaries(module, entry)
     arguments = module.functions[entry].arguments
     found: list[dict[SourceLine, None]] = [{} for _ in arguments]

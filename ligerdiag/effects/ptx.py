@@ -49,12 +49,12 @@ def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrit
     text = _COMMENT.sub(" ", ptx)
     head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
     if head is None:
-        return PtxWrites(frozenset(), f"its PTX holds no entry function `{entry}`")
+        return PtxWrites(frozenset(), f"its PTX has no entry function `{entry}`")
     names = [match[1] for part in head["parameters"].split(",") if (match := _PARAMETER.search(part.strip()))]
     statements = tuple(_iterate_statements(_cut_body(text[head.end() :])))
     if len(names) < len(parameters):
         return PtxWrites(
-            frozenset(), f"`{entry}` takes {len(names)} parameters in its PTX, the call gives {len(parameters)}"
+            frozenset(), f"`{entry}` takes {len(names)} parameters in its PTX, but the call passes {len(parameters)}"
         )
     numbers = range(len(names))
     pointers = {names[number]: number for number in numbers if number >= len(parameters) or parameters[number]}
@@ -130,14 +130,14 @@ def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]
         return frozenset(), ""
     if parts[0] == "cp" or opcode.startswith("cp.reduce"):
         space = next((part for part in parts if part == "global" or part in _ELSEWHERE), "")
-        if space != "global":  # the first space is where it copies to
-            return frozenset(), "" if space else "copies to a place that is not known"
+        if space != "global":  # the first space is the destination
+            return frozenset(), "" if space else "copies to an unknown state space"
         if "tensor" in parts:
             return frozenset(), "stores through a tensor map"
     elif parts[0] in _WRITES:
         if _ELSEWHERE & set(parts):
             return frozenset(), ""
     else:
-        return frozenset(), "is not known"
+        return frozenset(), "is an unknown instruction"
     through = frozenset[int]().union(*(pointees.get(name, frozenset()) for name in _NAME.findall(address[1])))
-    return through, "" if through else "stores to an address that no parameter gives"
+    return through, "" if through else "stores to an address that comes from no parameter"

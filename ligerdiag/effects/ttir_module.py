@@ -2,15 +2,14 @@
 lines.
 
 Operations are in the order of MLIR's post-order walk: the operations of a region come before the operation that owns
-the region. A value is the number of its MLIR implementation, unique in its module. Only values whose type contains a
-pointer or a tensor descriptor are in `pointers`; integers never are, so an address that goes through an integer is left
-to `pointer_flow`.
+the region. A value is the number of its MLIR implementation, unique in its module. `pointers` has only values whose
+type contains a pointer or a tensor descriptor, never an integer: `pointer_flow` handles addresses that go through
+integers.
 
-Triton's bindings show neither attributes nor successors of branches. If an operation's line of the printed module was
-found, it is in `text` (see `libtriton`); `pointer_flow` does not need it. The same holds for `place`, the line of the
-kernel's Python source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a line, a
-name with a line, a line with its caller's line, or several of these. The innermost line outside of installed packages
-counts.
+Triton's bindings show neither attributes nor the successors of branches. `text` is the operation's line of the printed
+module, if `libtriton` could match the two; `pointer_flow` does not need it. `place` is the line of the kernel's Python
+source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a line, a name with a
+line, a line with its caller's line, or several of these. The innermost line outside of installed packages counts.
 """
 
 import re
@@ -87,7 +86,7 @@ class Operation:
     index: int
     """The operation's own index in the function."""
     text: str
-    """Its line of the printed module, the first line where it has regions; empty if it is unknown."""
+    """Its line of the printed module; the first line of an operation with regions; empty if unknown."""
     callee: str
     """The called function's name for `tt.call`; empty otherwise."""
     assembly: str
@@ -95,7 +94,7 @@ class Operation:
     is_pure: bool
     """The operation's `pure` attribute; false if it has none."""
     place: SourceLine | None = None
-    """The kernel's own line; None if the module does not say, and for operations with regions."""
+    """The kernel's own line; None if the module does not give it, and for operations with regions."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,7 +136,6 @@ class TtirModule:
 
 @dataclass(slots=True)
 class _Region:
-    owner: libtriton.MlirOperation
     index: int
     blocks: dict[int, libtriton.MlirBlock]
 
@@ -164,7 +162,9 @@ def parse_ttir(source: bytes) -> TtirModule:
 def _align(
     module: libtriton.Module, handles: list[libtriton.MlirOperation]
 ) -> tuple[dict[int, str], dict[int, SourceLine]]:
-    """Maps positions in the walk to lines of the printed module, and of the kernel; empty if the text does not fit."""
+    """Maps positions in the walk to lines of the printed module and of the kernel's source; empty if the text does not
+    match.
+    """
     leaves = [
         position
         for position, handle in enumerate(handles)
@@ -200,7 +200,7 @@ class _Reader:
         for handle in handles:
             for index in range(handle.get_num_regions()):
                 region = handle.get_region(index)
-                self._regions[region.id()] = _Region(handle, index, {})
+                self._regions[region.id()] = _Region(index, {})
         self._members: dict[int, list[int]] = {number: [] for number in self._regions}
         self._block_of: dict[int, int] = {}
         numbers: dict[int, int] = {}
@@ -313,5 +313,5 @@ def _read_value(value: libtriton.Value, types: dict[int, str]) -> int:
 
 
 def _carries_address(text: str) -> bool:
-    # What lies in shared memory is not followed: a pointer that is read from there comes from anywhere.
+    # The contents of shared memory are not tracked: a pointer that is read from there may point anywhere.
     return "!ttg.memdesc" not in text and any(name in text for name in _POINTER_TYPES)

@@ -32,7 +32,6 @@ class BrokenAlias:
 
     call: HloInstruction
     """The custom call, inside of the fusion."""
-    fusion: HloInstruction
     operand: int
     """Number of the call's operand."""
     output: ShapeIndex
@@ -80,7 +79,7 @@ def _check_fusion(
             for result in _find_results(fused, call, output, fusion, positions):
                 known = own is not None and result is not None and None not in (own.place, result.place)
                 if not known or own != result:
-                    yield BrokenAlias(call, fusion, operand, output, certain=known and is_assigned)
+                    yield BrokenAlias(call, operand, output, certain=known and is_assigned)
 
 
 def _find_operand(value: HloInstruction, fusion: HloInstruction, positions: Positions) -> _Address | None:

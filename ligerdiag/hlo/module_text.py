@@ -45,7 +45,6 @@ class StructureLine:
     """Such as `1.4 = f32[8]{0} add(1.2, 1.3)`."""
     kind: str
     """The line without numbers: `f32[8]{0} add`."""
-    computation: HloComputation
     instruction: HloInstruction
 
 
@@ -123,7 +122,6 @@ def _compute_lines(
         yield StructureLine(
             text=" ".join((f"{places[instruction.id]} = {head}({operands})", *numbered, *attributes)),
             kind=" ".join((head, *attributes)),
-            computation=computation,
             instruction=instruction,
         )
 

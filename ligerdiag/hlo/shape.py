@@ -45,9 +45,9 @@ def is_tuple(shape: ShapeProto) -> bool:
     return shape.element_type == TUPLE
 
 
-def iterate_leaves(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[ShapeIndex]:
+def iterate_leaves(shape: ShapeProto) -> Iterator[ShapeIndex]:
     """Yields the ShapeIndex of every array, token or opaque leaf, in order."""
-    for index, _ in iterate_leaf_shapes(shape, prefix):
+    for index, _ in iterate_leaf_shapes(shape):
         yield index
 
 

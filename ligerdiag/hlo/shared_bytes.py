@@ -80,13 +80,6 @@ class SharedBytes:
     is_kept: bool
     """The lost value is an argument that the caller keeps, and only the end of the program misses it."""
 
-    @property
-    def common(self) -> Slice:
-        """The bytes that both occupy."""
-        a, b = self.lost_place, self.other_place
-        first, end = max(a.offset, b.offset), min(a.offset + a.size, b.offset + b.size)
-        return Slice(a.allocation, first, max(end - first, 0))
-
 
 class TooManyStepsError(Exception):
     """Raised if the module calls its computations along more paths than XLA leaves."""

@@ -80,14 +80,9 @@ class Analysed:
     context: Context
 
 
-def inspect_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Inspection:
-    """Judges one compilation. Raises ArtifactError when its modules are inconsistent."""
-    return analyse_compilation(compilation, **words).inspection
-
-
 @pause_collector()
 def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one compilation, and keeps the evidence. Raises as `inspect_compilation`."""
+    """Judges one compilation, and keeps the evidence. Raises ArtifactError when its modules are inconsistent."""
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = [module for module in (program, compilation.lowered, optimized) if module is not None]
@@ -420,17 +415,14 @@ def _list_contradictions(
     return tuple([(call, one) for one, call in first.items()])
 
 
-def inspect_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Inspection:
-    """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind.
-
-    is_foreign: see `Compilation`.
-    """
-    return analyse_artifact(artifact, is_foreign=is_foreign, **words).inspection
+def inspect_artifact(artifact: Artifact, **words: Unpack[InspectionWords]) -> Inspection:
+    """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind."""
+    return analyse_artifact(artifact, **words).inspection
 
 
 @pause_collector()
 def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one artifact, and keeps the evidence. Raises as `inspect_artifact`."""
+    """Judges one artifact, and keeps the evidence. is_foreign: see `Compilation`. Raises as `inspect_artifact`."""
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:

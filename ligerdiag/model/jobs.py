@@ -121,11 +121,9 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """The key of the artifact, and whether it was there."""
+    """The key of the artifact, and the project's files that the case imports, with their sha256."""
 
     key: str
-    reused: bool
-    """Whether another process had compiled the same program already."""
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -15,7 +15,7 @@ from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, Ru
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
 
-SCHEMA_VERSION = "6"
+SCHEMA_VERSION = "7"
 """Version of the JSON of these records (docs/json.md); a change that breaks a reader raises it."""
 
 

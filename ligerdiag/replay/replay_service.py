@@ -202,7 +202,7 @@ def replay_artifacts(
     *,
     cache: Cache,
     toolchain: Toolchain,
-    on_event: OnProgress,
+    report_progress: OnProgress,
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
@@ -222,12 +222,14 @@ def replay_artifacts(
         firsts, options, cache, results, toolchain=toolchain, templates=templates, find_readers=find_readers
     ):
         if isinstance(step, ReplayTask):
-            on_event(_make_event("started", step, done, len(tasks), orders=options.orders))
+            report_progress(_make_event("started", step, done, len(tasks), orders=options.orders))
             continue
         first, replay = step
         for task in groups[_compute_key(first)]:
             done += 1
-            on_event(_make_event("finished", task, done, len(tasks), cached=replay.cached, orders=options.orders))
+            report_progress(
+                _make_event("finished", task, done, len(tasks), cached=replay.cached, orders=options.orders)
+            )
             yield task, replay
 
 

@@ -135,7 +135,7 @@ def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
     """Returns the call as it has to be written, for rules whose remedy is to declare the write; else empty."""
     if head.call is None or head.operand is None or (head.rule not in _WAYS and head.rule != _ROOT):
         return ""
-    return render_patch(head.call, kernel=head.kernel, operand=head.operand, source_roots=source_roots)
+    return render_patch(head.call, operand=head.operand, source_roots=source_roots)
 
 
 _TESTED = re.compile(r".* only tests? (.+) for an? .*")

@@ -15,10 +15,10 @@ from ligerdiag.report.report_comparison import (
 )
 
 
-def render_comparison_json(comparison: ReportComparison, *, exit_code: int | None = None, version: str = "") -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+def render_comparison_json(comparison: ReportComparison, *, exit_code: int | None = None) -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
-        **make_top(exit_code=exit_code, version=version),
+        **make_top(exit_code=exit_code),
         "old": _side(comparison.old),
         "new": _side(comparison.new),
         "notes": list(comparison.notes),

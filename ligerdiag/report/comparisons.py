@@ -9,6 +9,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import Fate, ScheduleFacts
+from ligerdiag.report.memory_words import MemoryFigure, compare_memory, is_small
 
 if TYPE_CHECKING:
     from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
@@ -43,7 +44,7 @@ class BisectionRow:
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`; see `Outcome.word`."""
     error: str = ""
-    """One line, if the trial could not be compiled or judged."""
+    """One line, if the trial could not be analysed."""
     replay: str = ""
     """How the numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are none."""
     evidence: tuple[tuple[str, str], ...] = ()
@@ -106,11 +107,19 @@ class Difference:
     writes: "tuple[NeighbourhoodPair, ...]" = ()
     changes: "tuple[Drift, ...]" = ()
     """Changes of verdicts, then those of every write."""
+    memory: tuple[MemoryFigure, ...] = ()
+    """The memory of both sides, which does not count as a difference; empty if neither has any."""
 
     @property
     def differs(self) -> bool:
         """Returns whether a change matters."""
         return any(not change.is_minor for change in self.changes)
+
+    @property
+    def differs_in_memory(self) -> bool:
+        """Returns whether the two sides have figures that differ, and one of them needs more than little memory."""
+        known = [side.report.memory for side in self.sides if side.report.memory is not None]
+        return any(figure.change for figure in self.memory) and not all(map(is_small, known))
 
     @property
     def error(self) -> str:
@@ -164,4 +173,5 @@ def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> 
         verdicts=tuple((output, before.outputs.get(output), after.outputs.get(output)) for output in outputs),
         writes=writes,
         changes=(*changes, *(change for pair in writes for change in pair.changes)),
+        memory=compare_memory(first.report.memory, second.report.memory),
     )

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from math import isfinite
 from typing import Any, cast
 
@@ -10,6 +9,7 @@ import ligerdiag
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject, encode_record
 from ligerdiag.model.findings import Finding, LaunchNumbers, Replay, SourceLine
+from ligerdiag.model.memory import Copy, CurvePoint, Donation, LiveValue, MemoryUse, Request
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
@@ -44,9 +44,9 @@ def render_place(source: SourceLine | None) -> JsonObject | None:
     return None if source is None else {**make_plain(source), "line": source.line or None}
 
 
-def make_top(*, exit_code: int | None, version: str) -> JsonObject:
-    """Returns the first fields of each answer. exit_code, version: as in `render_json`."""
-    return {"schema": SCHEMA_VERSION, "version": version or compute_version(), "exit_code": exit_code}
+def make_top(*, exit_code: int | None) -> JsonObject:
+    """Returns the first fields of each answer. exit_code: as in `render_json`."""
+    return {"schema": SCHEMA_VERSION, "version": compute_version(), "exit_code": exit_code}
 
 
 def _replay(replay: Replay) -> JsonObject:
@@ -89,14 +89,14 @@ def _launch(launch: LaunchNumbers) -> JsonObject:
     }
 
 
-def render_json(report: CheckReport, *, exit_code: int | None = None, version: str = "") -> str:
+def render_json(report: CheckReport, *, exit_code: int | None = None) -> str:
     """Returns the whole report as one JSON object, ASCII only, with a final newline.
 
-    exit_code: of the process, None outside of one. version: of ligerdiag, by default the installed one.
+    exit_code: of the process, None outside of one.
     """
     top: JsonObject = {
         "schema": SCHEMA_VERSION,
-        "version": version or compute_version(),
+        "version": compute_version(),
         "toolchain": report.toolchain,
         "versions": dict(report.versions),
         "targets": list(report.targets),
@@ -109,11 +109,6 @@ def render_json(report: CheckReport, *, exit_code: int | None = None, version: s
         "cases": [_case(case) for case in report.cases],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
-
-
-def load_schema() -> JsonObject:
-    """Returns the JSON Schema (draft 2020-12) of every output of this module."""
-    return json.loads(resources.files("ligerdiag.report").joinpath("schema.json").read_text(encoding="utf-8"))
 
 
 def compute_version() -> str:
@@ -142,6 +137,7 @@ def _case(case: CaseReport) -> JsonObject:
         "coverage": make_plain(case.coverage),
         "replay": None if case.replay is None else _replay(case.replay),
         "device": make_plain(case.device),
+        "memory": None if case.memory is None else _memory(case.memory),
         "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
         "seconds": round(case.seconds, 6),
         "cached": case.cached,
@@ -149,6 +145,29 @@ def _case(case: CaseReport) -> JsonObject:
         "error": case.error,
         "log_tail": case.log_tail,
         "artifact": case.artifact,
+    }
+
+
+def _memory(memory: MemoryUse) -> JsonObject:
+    def place(records: Sequence[LiveValue | CurvePoint | Donation | Request]) -> list[JsonObject]:
+        return [{**make_plain(one), "line": render_place(one.line)} for one in records]
+
+    def make_copy(copy: Copy) -> JsonObject:
+        return {**make_plain(copy), "line": render_place(copy.line), "total": copy.total}
+
+    return {
+        **make_plain(memory),
+        "peak_line": render_place(memory.peak_line),
+        "at_peak": place(memory.at_peak),
+        "curve": place(memory.curve),
+        "copies": [make_copy(one) for one in memory.copies],
+        "donations": place(memory.donations),
+        "requests": place(memory.requests),
+        "collectives": [{"opcode": opcode, "bytes": size} for opcode, size in memory.collectives],
+        "reserved": memory.reserved,
+        "copied": memory.copied,
+        "copy_milliseconds": make_plain(memory.copy_milliseconds),
+        "is_in_place": memory.is_in_place,
     }
 
 
@@ -177,10 +196,10 @@ def _finding(finding: Finding) -> JsonObject:
     }
 
 
-def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None, version: str = "") -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None) -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
-        **make_top(exit_code=exit_code, version=version),
+        **make_top(exit_code=exit_code),
         "bisections": [_bisection(one) for one in bisections],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
@@ -218,10 +237,10 @@ def _row(row: BisectionRow) -> JsonObject:
     }
 
 
-def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None, version: str = "") -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code, version: as in `render_json`."""
+def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None) -> str:
+    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
-        **make_top(exit_code=exit_code, version=version),
+        **make_top(exit_code=exit_code),
         "seconds": round(report.seconds, 6),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
@@ -241,6 +260,10 @@ def _difference(one: Difference) -> JsonObject:
             for name, first, second in one.verdicts
         ],
         "writes": [_write(pair) for pair in one.writes],
+        "memory": [
+            {"figure": figure.name, "first": figure.first, "second": figure.second, "change": figure.change}
+            for figure in one.memory
+        ],
         "changes": [_change(change) for change in one.changes],
     }
 

@@ -14,9 +14,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ligerdiag.model.findings import Finding, Severity, SourceLine, SuppressionKind
+from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.case_places import Repository, find_case_place
 from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups
+from ligerdiag.report.memory_words import (
+    is_small,
+    list_void,
+    list_worst_first,
+    render_bytes,
+    render_milliseconds,
+    summarise_memory,
+)
 from ligerdiag.report.status import compute_allowed_outputs, compute_excuse, list_allowed, list_unexcused
 from ligerdiag.report.terminal.case_table import STATUS_TEXTS, render_counted
 from ligerdiag.report.terminal.diagnostics import list_troubles
@@ -91,6 +100,7 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
     if len(watched) < len(report.cases):
         table = _render_cases(report.cases, cap)
         parts += [_folded(f"All {report.noun.value}s ({len(report.cases)})", table)]
+    parts += _render_memory(report, cap)
     parts += _render_excused(report)
     unused = render_unused(report, None)
     if unused:
@@ -146,6 +156,30 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
                 where = f"{trouble.kind.value}: {case.id} on {case.target}: {trouble.message}"
                 blocks.append(render_block([where, *(f"   {label}: {text}" for label, text in trouble.evidence)]))
     return ["### Findings", *_capped(blocks, cap, "\n\n".join)] if blocks else []
+
+
+def _render_memory(report: CheckReport, cap: int | None) -> list[str]:
+    """Returns the memory of the cases in which it is worth a line: a sentence and a folded table, the worst first."""
+    cases = list_worst_first([case for case in report.cases if case.memory is not None and not is_small(case.memory)])
+    if not cases:
+        return []
+    heading = ("case", "target", "peak", "arguments", "temporaries", "copied a call", "at least", "void donations")
+    rows = [_list_memory_cells(case, case.memory) for case in cases if case.memory is not None]
+    table = _capped(rows, cap, lambda shown: render_table(heading, shown))
+    title = f"Peak, copies and donations ({count_of(len(cases), report.noun.value)})"
+    return [f"Memory: {render_code(summarise_memory(cases))}", _folded(title, table)]
+
+
+def _list_memory_cells(case: CaseReport, memory: MemoryUse) -> tuple[str, ...]:
+    least = memory.copy_milliseconds
+    void = list_void(memory)
+    return (
+        render_code(case.id, in_table=True),
+        render_code(case.target, in_table=True),
+        *(render_bytes(size) for size in (memory.peak, memory.arguments, memory.temporaries, memory.copied)),
+        render_milliseconds(least) if least else "",
+        f"{len(void)} of {len(memory.donations)}, {render_bytes(sum(one.bytes for one in void))}" if void else "",
+    )
 
 
 def _render_excused(report: CheckReport) -> list[str]:

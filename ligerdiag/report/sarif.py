@@ -332,16 +332,15 @@ def render_sarif(
     exit_code: int,
     meaning: str = "",
     successful: bool = True,
-    version: str = "",
 ) -> str:
     """Renders one run with every finding and trouble, ASCII only, with a final newline.
 
     exit_code: the exit code of the process, and its meaning. successful: everything could be analysed, whatever was
-    found. version: of ligerdiag.
+    found.
     """
     driver = {
         "name": "ligerdiag",
-        "semanticVersion": version or compute_version(),
+        "semanticVersion": compute_version(),
         "rules": render_rules(),
         "notifications": render_notifications(),
     }

@@ -249,10 +249,14 @@ def describe_value(value: HloInstruction) -> str:
     return render_shape(value.shape)
 
 
-def describe_callers(call: CallPlace, limit: int = 3) -> tuple[tuple[str, str], ...]:
+_MOST_CALLERS = 3
+"""Number of callers that evidence lists."""
+
+
+def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
     """Returns evidence: the callers of the kernel call's line, innermost first, and the outermost."""
     callers = call.callers
-    shown = callers if len(callers) <= limit else (*callers[: limit - 1], callers[-1])
+    shown = callers if len(callers) <= _MOST_CALLERS else (*callers[: _MOST_CALLERS - 1], callers[-1])
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in shown]
     if len(shown) < len(callers):
         lines[-1] += ", further out"
@@ -266,7 +270,7 @@ _MAX_TEXT = 60
 """Length of the longest argument that a patch quotes, in characters."""
 
 
-def render_patch(call: CallPlace, *, kernel: str, operand: int, source_roots: Sequence[str]) -> str:
+def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> str:
     """Returns one line; empty if the call's source is insufficient or outside the source roots, or declares the write."""
     if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""

@@ -7,7 +7,7 @@ Before it imports anything that reads a file, it gives up
 - the network: it enters an empty network namespace. An ordinary user needs a user namespace for it, which some kernels
   refuse: it reports that and continues;
 - changing files outside of one folder, and opening devices (see `landlock`);
-- all capabilities, including those that the user namespace gave (see `capabilities`);
+- all capabilities, including those that the user namespace gave (see `_drop_capabilities`);
 - system calls that reading does not need (see `seccomp`).
 
 If memory runs out, the operating system kills this process before its parent. All of this must run before the process
@@ -19,10 +19,13 @@ original stdout. Output of libraries, up to the message of an abort, goes to std
 with its parent (see `ending`). Messages between ligerdiag and this process are JSON records, each validated on arrival.
 """
 
+import ctypes
 import json
 import os
+import re
 import resource
 import signal
+import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,14 +37,18 @@ from ligerdiag.codec import encode_record
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.ending import die_with_parent, end_group_with_parent
 from ligerdiag.inspection.module_inspection import InspectionRequest
-from ligerdiag.sandbox.capabilities import drop_capabilities
-from ligerdiag.sandbox.landlock import deny_changes
+from ligerdiag.sandbox.landlock import NO_NEW_PRIVILEGES, deny_changes, make_error
 from ligerdiag.sandbox.seccomp import deny_calls
 from ligerdiag.untrusted_files import SANDBOX_FILE_BYTES, SANDBOX_OPEN_FILES, SANDBOX_SPARE_SECONDS
 
 SHARED_TEMPLATES = "LIGERDIAG_TEMPLATES"
 """Environment variable, see `workers.template_server`."""
 _OOM_SCORE = "800"
+_BOUNDING_READ, _BOUNDING_DROP = 23, 24  # linux/prctl.h
+_AMBIENT, _AMBIENT_CLEAR = 47, 4
+_CAPABILITY_VERSION = 0x20080522  # linux/capability.h
+_MOST_CAPABILITIES = 64
+_CAPABILITY_SETS = re.compile(r"^Cap(?:Inh|Prm|Eff|Amb):\s*(\w+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,7 @@ def confine(folder: Path) -> Confinement:
     steps: tuple[tuple[Callable[[], object], str, str], ...] = (
         (_leave_network, "the network", "no network"),
         (lambda: deny_changes(folder), "writing to your files", "Landlock {}"),
-        (drop_capabilities, "capabilities", "no capabilities"),
+        (_drop_capabilities, "capabilities", "no capabilities"),
         (deny_calls, "system calls that it does not need", "a filter of system calls"),
     )
     active, refused = list[str](), list[str]()
@@ -107,6 +114,32 @@ def _leave_network() -> None:
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+
+
+def _drop_capabilities() -> None:
+    """Drops all Linux capabilities of this process and its children: the rights of root, or of the creator of a user
+    namespace inside of it. Raises OSError if that is impossible.
+
+    All capabilities leave each set: ambient, bounding, inheritable, permitted and effective. Root is then an ordinary
+    user who owns root's files; it reads other users' files only if their mode lets everybody. Reducing the bounding set
+    needs CAP_SETPCAP. A process without it has no capabilities to lose, and `no_new_privs`, which every process here
+    has, keeps a privileged program from giving it any.
+    """
+    if sys.platform != "linux":
+        raise OSError(f"Linux capabilities do not exist on {sys.platform}")
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+        raise make_error()
+    library.prctl(_AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)  # not before Linux 4.3, which has none
+    for number in range(_MOST_CAPABILITIES):
+        if library.prctl(_BOUNDING_READ, number, 0, 0, 0) == 1:
+            library.prctl(_BOUNDING_DROP, number, 0, 0, 0)
+    header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
+    if library.capset(header, none):
+        raise make_error()
+    left = _CAPABILITY_SETS.findall(Path("/proc/self/status").read_text(encoding="ascii"))
+    if any(int(one, 16) for one in left):
+        raise OSError("some are left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,7 @@ type KeepPage = Callable[[str, StoredResult, str], bool]
 """Makes the page of that name from the result of a case, unless it exists; returns whether it exists."""
 
 
-def run_sweep(options: SweepOptions, tell: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
+def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
     """Does the tasks that the store has no result of; returns the results of every cell.
 
     keep_page: called for results that get a page. Raises InputError for a grid, a store or a scheduler that cannot be
@@ -131,7 +131,7 @@ def run_sweep(options: SweepOptions, tell: OnProgress, keep_page: KeepPage | Non
     grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())
     store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()
     with keep_templates():
-        plan = plan_sweep(grid, cache, tell)
+        plan = plan_sweep(grid, cache, report_progress)
         report.columns = plan.columns
         report.broken = tuple((str(source), error) for source, error in plan.broken)
         tasks = {task.key: task for task in plan.cells.values()}
@@ -139,7 +139,7 @@ def run_sweep(options: SweepOptions, tell: OnProgress, keep_page: KeepPage | Non
         report.found = len(tasks) - len(missing)
         with work_until_ended() as work:
             if missing:
-                for task in _run(missing, place, options, report, tell):
+                for task in _run(missing, place, options, report, report_progress):
                     result = store.find(task.key) if keep_page is not None and task.pages else None
                     if result is not None:
                         _keep_page(result, task, report, keep_page)
@@ -176,10 +176,14 @@ def _find_status(result: StoredResult, task: SweepTask) -> Status | None:
 
 
 def _run(
-    missing: list[tuple[SweepTask, bool]], place: str, options: SweepOptions, report: SweepReport, tell: OnProgress
+    missing: list[tuple[SweepTask, bool]],
+    place: str,
+    options: SweepOptions,
+    report: SweepReport,
+    report_progress: OnProgress,
 ) -> Iterator[SweepTask]:
     """Yields each task that has a result."""
-    tell(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
+    report_progress(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
     with open_cluster(options.scheduler, options.jobs) as client:
         started = time.monotonic()
         asked = [(task, (place, is_again)) for task, is_again in missing]
@@ -189,7 +193,7 @@ def _run(
             else:
                 report.ran += 1
             said = describe_rate(done, len(missing), time.monotonic() - started, len(report.failed))
-            tell(Progress(phase="sweep", event="finished", done=done, total=len(missing), case_id=said))
+            report_progress(Progress(phase="sweep", event="finished", done=done, total=len(missing), case_id=said))
             if task.key not in report.failed:
                 yield task
 

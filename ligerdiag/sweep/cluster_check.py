@@ -35,7 +35,7 @@ from ligerdiag.workers.template_server import keep_templates
 _UNUSED = "a suppression that no case uses is not reported of a check on a cluster, where each worker sees one case"
 
 
-def check_on_cluster(options: CheckOptions, address: str, tell: OnProgress) -> CheckReport:
+def check_on_cluster(options: CheckOptions, address: str, report_progress: OnProgress) -> CheckReport:
     """Returns the report of `api.check`, made by the workers of the scheduler at the address.
 
     Raises InputError as `api.check` does, for a scheduler that cannot be reached, and for `--device`.
@@ -54,9 +54,9 @@ def check_on_cluster(options: CheckOptions, address: str, tell: OnProgress) -> C
     )
     reports: dict[str, CheckReport | LigerdiagError] = {}
     with keep_templates():
-        plan = plan_sweep(grid, Cache(options.cache_directory), tell)
+        plan = plan_sweep(grid, Cache(options.cache_directory), report_progress)
         with work_until_ended() as work:
-            for key, report in _run(plan, options, address, tell):
+            for key, report in _run(plan, options, address, report_progress):
                 reports[key] = report
     name = current_toolchain().name if options.toolchain == DEFAULT else options.toolchain
     roots = () if options.source_roots is None else resolve_roots(options.source_roots)
@@ -81,7 +81,7 @@ def check_on_cluster(options: CheckOptions, address: str, tell: OnProgress) -> C
 
 
 def _run(
-    plan: SweepPlan, options: CheckOptions, address: str, tell: OnProgress
+    plan: SweepPlan, options: CheckOptions, address: str, report_progress: OnProgress
 ) -> Iterator[tuple[str, CheckReport | LigerdiagError]]:
     """Yields the key of each task with its report, or with the error that it has instead."""
     asked = [(task, encode_record(make_options(task, options))) for task in plan.cells.values()]
@@ -91,7 +91,7 @@ def _run(
         started = time.monotonic()
         for done, (task, result) in enumerate(run_tasks(client, answer_task, asked), 1):
             said = describe_rate(done, len(asked), time.monotonic() - started)
-            tell(Progress(phase="check", event="finished", done=done, total=len(asked), case_id=said))
+            report_progress(Progress(phase="check", event="finished", done=done, total=len(asked), case_id=said))
             if isinstance(result, LigerdiagError):
                 yield task.key, result
                 continue

@@ -192,7 +192,7 @@ def _read_set(fields: Json, name: str) -> dict[str, int]:
     return sizes
 
 
-def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) -> SweepPlan:
+def plan_sweep(grid: SweepGrid, cache: Cache, report_progress: Callable[[Progress], None]) -> SweepPlan:
     """Finds the cases with the default toolchain, and returns the tasks.
 
     Raises InputError as `check` does, for example for a selector that matches nothing, or an unknown target or
@@ -210,7 +210,7 @@ def plan_sweep(grid: SweepGrid, cache: Cache, tell: Callable[[Progress], None]) 
     fingerprints = {name: compute_fingerprint(name) for name in grid.toolchains}
     settings = compute_settings_sha256(grid.folder)
     broken: dict[Source, LigerdiagError] = {}
-    found = {name: _find_cases(grid, sizes, cache, tell, broken) for name, sizes in grid.sizes.items()}
+    found = {name: _find_cases(grid, sizes, cache, report_progress, broken) for name, sizes in grid.sizes.items()}
     cases = {place: case for one in found.values() for place, case in one.cases.items()}
     paths = {load_target(target).name: target for target in grid.targets}
     cells = {
@@ -243,7 +243,7 @@ def _find_cases(
     grid: SweepGrid,
     sizes: Mapping[str, int],
     cache: Cache,
-    tell: Callable[[Progress], None],
+    report_progress: Callable[[Progress], None],
     broken: dict[Source, LigerdiagError],
 ) -> _FoundCases:
     with _ask_for(sizes), hold_key(cache.artifacts, "cases"), Pool(cache=cache) as pool:
@@ -251,7 +251,7 @@ def _find_cases(
             grid.selectors,
             pool=pool,
             directory=grid.folder,
-            on_event=tell,
+            report_progress=report_progress,
             on_broken=lambda source, error: broken.update({source: error}),
         )
         cache.forget_hashes()

@@ -57,9 +57,9 @@ class ToolchainSpec:
         return f"{self.name}-{sha256('\n'.join((self.python, *self.requirements)).encode()).hexdigest()[:16]}"
 
 
-def load_table(path: Path = TABLE) -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of the file. Raises FieldError."""
-    return parse_table(path.read_text(encoding="utf-8"))
+def load_table() -> dict[str, ToolchainSpec]:
+    """Returns the toolchains by name, in the order of `TABLE`. Raises FieldError."""
+    return parse_table(TABLE.read_text(encoding="utf-8"))
 
 
 def parse_table(text: str) -> dict[str, ToolchainSpec]:

@@ -1,4 +1,4 @@
-"""Both programs by hand: the program as written, and a schedule on bytes of our choice."""
+"""Builds a program and its schedule by hand, with the bytes of each value chosen by the test."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ READ, WRITE, BOTH, UNKNOWN = Access.READ, Access.WRITE, Access.READ_WRITE, Acces
 
 
 class Program(Builder):
-    """A builder that tags, and knows what each custom call does by its target."""
+    """A builder that tags operations; the target of a custom call determines its effects."""
 
     def op(
         self,
@@ -27,7 +27,7 @@ class Program(Builder):
         added = self.add(computation, opcode, operands, **fields)  # type: ignore[arg-type]
         if tag:
             added.metadata.op_name = f"f/{opcode}#ld{tag}"
-            added.name = f"{opcode}_ld{tag}.{added.id}"  # as XLA names what comes from the program
+            added.name = f"{opcode}_ld{tag}.{added.id}"  # as XLA names an instruction that comes from the program
         return added
 
     def kernel(
@@ -38,7 +38,7 @@ class Program(Builder):
         return added
 
     def place(self, *instructions: HloInstructionProto) -> None:
-        """Bytes of their own for each."""
+        """Gives each instruction its own bytes."""
         for instruction in instructions:
             self.define(instruction)
 
@@ -59,7 +59,7 @@ def effects_of(call: HloInstruction) -> CallEffects:
 
 
 def judge(program: Program, schedule: Program, *outputs: str) -> Context:
-    """Both modules are read from their bytes, as from an artifact; every computation is scheduled as it was built."""
+    """Judges both modules, read from their bytes; every computation is scheduled in the order it was built."""
     for computation in schedule.proto.hlo_module.computations:
         if computation.id not in schedule.proto.hlo_module.schedule.sequences and not computation.is_fusion_computation:
             schedule.schedule(computation)
@@ -69,7 +69,7 @@ def judge(program: Program, schedule: Program, *outputs: str) -> Context:
 def judge_modules(
     program: bytes, schedule: bytes, *outputs: str, traced: tuple[TracedKernel, ...] = (), canonicalized: bool = False
 ) -> Context:
-    """program, schedule: serialized HloProtos; canonicalized: as from a dump that has our tags."""
+    """Judges serialized HloProtos; `canonicalized` says that they come from a dump that has our tags."""
     optimized, buffers = parse_hlo(schedule)
     assert buffers is not None
     return compute_context(

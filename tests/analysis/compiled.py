@@ -1,4 +1,4 @@
-"""Compiled programs for the tests of hlo and analysis: one pool for both, each file compiled when first asked for."""
+"""Compiles the programs that the tests of hlo and analysis share: in one pool, each file when a test first asks for it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @dataclass(frozen=True)
 class Program:
-    """One compiled case."""
+    """A compiled case."""
 
     artifact: Artifact
     effects: Path
@@ -62,7 +62,7 @@ class Program:
 
 
 class Compiler:
-    """Compiles a file of programs at a time, for an H100, in one pool."""
+    """Compiles one file of programs at a time for an H100, in one pool."""
 
     def __init__(self, root: Path, stack: ExitStack) -> None:
         self._root = root
@@ -71,7 +71,7 @@ class Compiler:
         self._files: dict[str, dict[str, Program]] = {}
 
     def compile(self, file: str) -> dict[str, Program]:
-        """The file's programs by case id."""
+        """Returns the programs of the file by case id."""
         if file not in self._files:
             if self._pool is None:
                 self._pool = self._stack.enter_context(Pool(cache=Cache(self._root), jobs=2))
@@ -89,7 +89,7 @@ _shared: list[Compiler] = []
 
 @pytest.fixture(scope="session")
 def compiler(shared_cache: Path) -> Iterator[Compiler]:
-    """Shared by both folders of tests, whichever asks first."""
+    """Shares one compiler between both folders of tests."""
     if _shared:
         yield _shared[0]
         return

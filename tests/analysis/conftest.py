@@ -1,4 +1,4 @@
-"""Compiled programs, by file."""
+"""Compiled programs by file."""
 
 import pytest
 
@@ -12,7 +12,7 @@ type Programs = dict[str, Program]
 
 
 def inspect_all(programs: Programs) -> dict[str, Inspection]:
-    """Anew, whatever was inspected before."""
+    """Inspects all programs again, even if they were inspected before."""
     return {name: inspect_artifact(one.artifact, effects_cache=one.effects) for name, one in programs.items()}
 
 

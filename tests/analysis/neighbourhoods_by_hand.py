@@ -1,4 +1,4 @@
-"""Neighbourhoods made by hand."""
+"""Builds neighbourhoods by hand."""
 
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts

@@ -1,17 +1,17 @@
-"""Pairs of a program and a schedule as HLO text, with the verdicts that are expected of them.
+"""Reads pairs of a program and a schedule as HLO text, with the expected verdicts.
 
-A file of `pairs/` begins with a sentence that says what it shows. `// program` and `// schedule` take the place of the
-first line of a module. A schedule may have a name (`// schedule: the reader first`) and a line
-`// buffers: h@0, f{1}@16` with offsets in one allocation; a value that the line does not name has bytes of its own. The
-schedule ends with `// expect: sums fresh, y stale`, which names the elements of the root. `// from a dump` says that the
-modules have our tags and were not compiled here.
+A file of `pairs/` begins with a sentence that says what it shows. `// program` and `// schedule` replace the first line
+of a module. A schedule may have a name (`// schedule: the reader first`) and a line `// buffers: h@0, f{1}@16` with
+offsets in one allocation; a value that the line does not name gets its own bytes. The schedule ends with `// expect:
+sums fresh, y stale`, which names the elements of the root. `// from a dump` says that the modules have our tags but
+were not compiled here.
 
-Consecutive lines `// either NAME: copied = pred[] copy(p); q = pred[] not(copied)` are alternatives: one case for each, with
-this text in their place. A program that has alternatives, too, has them by the same names.
+Consecutive lines `// either NAME: copied = pred[] copy(p); q = pred[] not(copied)` are alternatives. Each makes its own
+case, in which its text replaces these lines. If the program has alternatives as well, they have the same names.
 
-An instruction named `y_ld3` has the op_name of an operation with the tag 3, as in a module that XLA makes of a tagged
-program. An instruction that a pass made may have the op_name and not the name; its text says so. A kernel is a custom call,
-and `by_hand.EFFECTS` says what its target does to its operands.
+An instruction named `y_ld3` gets the op_name of an operation with tag 3, as in a module that XLA makes of a tagged
+program. An instruction that a pass made may have the op_name but not the name; then its text gives the op_name. A
+kernel is a custom call; `by_hand.EFFECTS` gives the effects of its target on the operands.
 """
 
 import re
@@ -44,11 +44,11 @@ class Pair:
     program: str
     schedule: str
     offsets: Mapping[str, int]
-    """In bytes, by the name of a value."""
+    """In bytes, by the name of the value."""
     canonicalized: bool
-    """As from a dump."""
+    """Whether the modules come from a dump."""
     expected: Mapping[str, str]
-    """Verdict by the name of an output, in the order of the outputs."""
+    """Verdicts by the names of the outputs, in the order of the outputs."""
 
 
 @cache
@@ -78,12 +78,12 @@ def load_pairs(name: str) -> Mapping[str, Pair]:
 
 
 def choose(text: str, alternative: str) -> str:
-    """Returns the text with the lines of this alternative, and without those of others."""
+    """Returns the text with the lines of this alternative and without those of the others."""
     return _EITHER.sub(lambda found: found[2].replace("; ", "\n") + "\n" if found[1] == alternative else "", text)
 
 
 def judge_pair(name: str, label: str = "", *, traced: tuple[TracedKernel, ...] = ()) -> Context:
-    """traced: the kernel calls that tracing has seen, where they are asked."""
+    """Judges a pair; `traced` lists the kernel calls seen in tracing."""
     pair = load_pairs(name)[label]
     return judge_modules(*read_pair(pair), *pair.expected, traced=traced, canonicalized=pair.canonicalized)
 
@@ -96,7 +96,7 @@ def read_pair(pair: Pair) -> tuple[bytes, bytes]:
 
 
 def define_loop_state(proto: HloProto) -> None:
-    """Lists the slices of loops and of the parameters of their bodies and conditions, as XLA does."""
+    """Adds logical buffers for loops and for the parameters of their bodies and conditions, as XLA does."""
     module, buffers = parse_hlo(proto.SerializeToString())
     assert buffers is not None
     positions, assignment = Positions(module, buffers), proto.buffer_assignment
@@ -114,7 +114,7 @@ def define_loop_state(proto: HloProto) -> None:
 
 
 def add_tags(proto: HloProto) -> bytes:
-    """Gives an instruction with a tag in its name the op_name that has the tag, unless its text gives another."""
+    """Gives each instruction with a tag in its name an op_name with that tag, unless its text gives another."""
     for computation in proto.hlo_module.computations:
         for instruction in computation.instructions:
             found = _TAG.search(instruction.name)

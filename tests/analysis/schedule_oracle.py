@@ -1,8 +1,8 @@
-"""A second opinion on one reader, read straight off the schedule: no dependence sets, no labels, no tags.
+"""Judges one reader directly from the schedule, as a second opinion without dependence sets, labels or tags.
 
-A reader is named by the `jax.named_scope` that the program puts around it. It must see the kernel's write (or, where it
-needs the original, must not): what follows from where it stands in the sequence, which bytes it reads, and whether a chain
-of operands leads to it from the kernel.
+The `jax.named_scope` around a reader names it. The reader must see the kernel's write or, if it needs the original,
+must not see it. The answer follows from the reader's position in the sequence, from the bytes that it reads, and from
+whether a chain of operands leads from the kernel to it.
 """
 
 import re
@@ -15,11 +15,11 @@ from tests.analysis.compiled import Program
 
 
 class Seen(Enum):
-    """What a reader gets of the bytes that the kernel overwrites."""
+    """The contents that a reader gets of the bytes that the kernel overwrites."""
 
     BEFORE = "the bytes, before the kernel"
     AFTER = "the bytes, after the kernel, by luck"
-    FORCED = "the bytes, after the kernel, and it cannot be otherwise"
+    FORCED = "the bytes, after the kernel, in a forced order"
     ELSEWHERE = "other bytes"
 
 
@@ -28,7 +28,7 @@ MUST_NOT_SEE = {Seen.BEFORE: "latent", Seen.ELSEWHERE: "fresh", Seen.AFTER: "clo
 
 
 @dataclass(frozen=True)
-class Place:
+class ScheduledInstruction:
     computation: HloComputation
     instruction: HloInstruction
 
@@ -37,36 +37,36 @@ class Place:
         return [i.id for i in self.computation.sequence].index(self.instruction.id)
 
 
-def find_kernels(program: Program) -> list[Place]:
+def find_kernels(program: Program) -> list[ScheduledInstruction]:
     return [
-        Place(computation, instruction)
+        ScheduledInstruction(computation, instruction)
         for computation, instruction in program.optimized.iterate_custom_calls()
         if instruction.proto.custom_call_target.startswith("triton_kernel_call")
     ]
 
 
-def look(program: Program, scope: str) -> Seen:
-    """What the operations in this scope get to see of the (only) kernel's operand."""
+def classify_read(program: Program, scope: str) -> Seen:
+    """Returns what the operations in this scope see of the operand of the program's only kernel."""
     (kernel,) = find_kernels(program)
     overwritten = read_slices(program.positions, kernel.instruction)
     readers = [
         i
         for i in kernel.computation.sequence
         if i is not kernel.instruction
-        and re.search(rf"\b{scope}\b", all_names(program, i))
+        and re.search(rf"\b{scope}\b", join_op_names(program, i))
         and i.opcode not in ("bitcast", "tuple", "get-tuple-element", "parameter")
         and read_slices(program.positions, i) & overwritten
     ]
     if not readers:
         return Seen.ELSEWHERE
     (reader,) = readers
-    if Place(kernel.computation, reader).time < kernel.time:
+    if ScheduledInstruction(kernel.computation, reader).time < kernel.time:
         return Seen.BEFORE
     return Seen.FORCED if leads_to(kernel.instruction, reader) else Seen.AFTER
 
 
-def all_names(program: Program, instruction: HloInstruction) -> str:
-    """op_names of the instruction and of all that is fused into it."""
+def join_op_names(program: Program, instruction: HloInstruction) -> str:
+    """Returns the op_names of the instruction and of everything that is fused into it."""
     names = [instruction.op_name]
     if instruction.opcode == "fusion":
         fused = program.optimized.computations[instruction.called_computations[0]]
@@ -79,5 +79,5 @@ def read_slices(positions: Positions, instruction: HloInstruction) -> set[int]:
 
 
 def leads_to(start: HloInstruction, end: HloInstruction) -> bool:
-    """Whether a chain of operands leads from start to end."""
+    """Returns whether a chain of operands leads from start to end."""
     return end is start or any(leads_to(start, operand) for operand in end.operands)

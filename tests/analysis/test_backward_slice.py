@@ -1,4 +1,4 @@
-"""What a value is computed from."""
+"""A backward slice finds the parameters that a value is computed from."""
 
 from ligerdiag.analysis.verdict.schedule_alone import BackwardSlices
 from ligerdiag.hlo.parse import parse_hlo
@@ -8,8 +8,8 @@ from tests.hlo.building import array, find, tuple_of
 PAIR = tuple_of(array(4), array(4))
 
 
-def test_what_a_kernel_writes_to_an_element_is_seen_by_whatever_name_it_is_read() -> None:
-    # the kernel gets the pair's second element by one name, the reader by another
+def test_a_write_to_a_tuple_element_is_seen_under_every_name_of_the_element() -> None:
+    # the kernel and the reader get the second element from two instructions
     program = Program()
     entry = program.computation("entry")
     pair = program.op(entry, "parameter", shape=PAIR)
@@ -27,7 +27,7 @@ def test_what_a_kernel_writes_to_an_element_is_seen_by_whatever_name_it_is_read(
     assert slices.find_parameters(find(module, pair)) == {0, 1}
 
 
-def test_a_loops_condition_and_a_branchs_predicate_count() -> None:
+def test_a_slice_includes_loop_conditions_and_branch_predicates() -> None:
     program = Program()
     body = program.computation("body")
     state = program.op(body, "parameter", shape=PAIR)
@@ -47,6 +47,8 @@ def test_a_loops_condition_and_a_branchs_predicate_count() -> None:
     choice = program.op(entry, "conditional", z, left, left, calls=[branch, branch])
     module = parse_hlo(program.bytes())[0]
     slices = BackwardSlices(module, [])
-    assert slices.find_parameters(find(module, still)) == {0}  # in an iteration, the condition has been passed
+    assert slices.find_parameters(find(module, still)) == {
+        0
+    }  # within an iteration, the condition has already been evaluated
     assert slices.find_parameters(find(module, left)) == {0, 1}
     assert slices.find_parameters(find(module, choice)) == {0, 1, 2}

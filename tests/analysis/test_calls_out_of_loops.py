@@ -1,4 +1,4 @@
-"""A call that JAX has taken out of a loop is another call to XLA: whether it does what the author's does is unknown."""
+"""To XLA, a call that JAX hoists out of a loop is a new call; whether it does what the author's call does is unknown."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from ligerdiag.model.findings import Attribution, Verdict
 PROGRAMS = Path(__file__).parent / "programs" / "calls_out_of_loops.py"
 
 
-def test_a_call_that_jax_took_out_of_a_loop_accuses_nobody(shared_cache: Path) -> None:
+def test_a_call_that_jax_hoists_out_of_a_loop_makes_no_output_wrong(shared_cache: Path) -> None:
     (case,) = api.check(api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache)).cases
     assert case.error == ""
     assert case.replay is not None

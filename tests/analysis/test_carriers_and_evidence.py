@@ -1,4 +1,4 @@
-"""Which operations carry the value from before a write, which one is blamed, and which tags are found again."""
+"""Carriers of the contents from before a write, the operation that gets the blame, and tags that are found again."""
 
 from ligerdiag.analysis.evaluated_pair import is_named_after
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers
@@ -22,7 +22,7 @@ def start(program: Program) -> tuple[HloComputationProto, HloInstructionProto]:
     return entry, program.op(entry, "parameter")
 
 
-def test_what_leads_to_the_operand_alone_carries_the_original() -> None:
+def test_only_operations_used_for_nothing_but_the_operand_carry_the_original() -> None:
     program = Program()
     entry, x = start(program)
     shared = program.op(entry, "sine", x, tag=1)
@@ -55,13 +55,13 @@ def test_an_overwritten_parameter_carries_its_own_original() -> None:
     assert compute_carriers(find_hidden_writes(parse_hlo(program)[0], effects_of)).parameters == {0: (0,)}
 
 
-def test_the_first_wrong_operation_is_the_reader_and_not_those_behind_it() -> None:
+def test_the_first_wrong_operation_is_the_reader_and_not_its_users() -> None:
     (read,) = judge_pair("reader_of_a_stale_reader").verdicts.stale
     assert read.wrong is not None
     assert (read.reader.opcode, read.outputs, read.wrong.place) == ("abs", ("z",), Place.SAME_BYTES)
 
 
-def test_coverage_counts_the_programs_tags_that_are_seen_again() -> None:
+def test_coverage_counts_the_tags_of_the_program_that_are_found_again() -> None:
     program, optimized = Program(), Program()
     for builder, tags in ((program, (1, 2, 3)), (optimized, (1, 99, "7#ld2"))):
         entry, x = start(builder)
@@ -72,7 +72,7 @@ def test_coverage_counts_the_programs_tags_that_are_seen_again() -> None:
     assert (coverage.tags, coverage.found) == (3, 2)
 
 
-def test_an_instruction_is_named_after_the_tag_and_not_after_a_longer_one() -> None:
+def test_the_tag_in_a_name_is_not_confused_with_a_longer_one() -> None:
     builder = Builder()
     instruction = builder.add(builder.computation("entry"), "parameter", parameter_number=0)
     for name, is_named in (("add_ld17.2", True), ("add_ld171", False), ("add_ld171_ld17", True), ("add", False)):

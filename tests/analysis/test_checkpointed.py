@@ -1,7 +1,7 @@
-"""`programs/checkpointed.py`: what is computed again misses the kernel that JAX drops there.
+"""`programs/checkpointed.py`: a recomputed value misses the kernel that JAX drops.
 
-The call was taken for done already where one of its operands, read or overwritten, was given to `jax.checkpoint`: gradients
-of a fused loss with labels were called fresh.
+ligerdiag used to take the call for already done if one of its operands, read or overwritten, was an argument of
+`jax.checkpoint`. It called gradients of a fused loss with labels fresh.
 """
 
 import shutil
@@ -23,7 +23,7 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
     return {case.id: case for case in api.check(options).cases}
 
 
-def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
+def test_the_program_as_written_agrees_with_its_reference(reports: Mapping[str, CaseReport]) -> None:
     assert len(reports) == 5
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
     assert {name for name, one in reports.items() if one.disagreements} == set()
@@ -33,21 +33,21 @@ def test_the_program_as_written_computes_what_its_reference_does(reports: Mappin
     "name",
     ["overwrites_what_is_computed_again", "reads_what_the_body_closes_over", "called_in_a_function_of_its_own"],
 )
-def test_what_is_computed_again_misses_the_dropped_kernel(name: str, reports: Mapping[str, CaseReport]) -> None:
+def test_a_recomputed_value_misses_the_dropped_kernel(name: str, reports: Mapping[str, CaseReport]) -> None:
     assert reports[name].outputs == {"loss": Verdict.FRESH, "z": Verdict.STALE}
     assert "LD007" in {found.rule for found in reports[name].findings}
 
 
 @pytest.mark.parametrize("name", ["overwrites_an_input", "overwrites_one_input_and_reads_another"])
-def test_an_input_holds_what_the_forward_pass_left(name: str, reports: Mapping[str, CaseReport]) -> None:
+def test_an_input_keeps_what_the_forward_pass_left_in_it(name: str, reports: Mapping[str, CaseReport]) -> None:
     assert reports[name].outputs == {"loss": Verdict.FRESH, "z": Verdict.LATENT}
     assert "LD007" not in {found.rule for found in reports[name].findings}
 
 
-def test_a_dump_does_not_say_whether_the_dropped_kernel_is_meant(
+def test_a_dump_does_not_show_whether_a_dropped_kernel_is_intended(
     reports: Mapping[str, CaseReport], tmp_path: Path
 ) -> None:
-    """It has no trace of a call that JAX dropped: what is computed again was called fresh."""
+    """A dump has no trace of a call that JAX dropped. The recomputed values used to be called fresh."""
     for name, report in reports.items():
         for form, dumped in (("unoptimized", "before"), ("optimized", "sm_9.0a_gpu_after")):
             source = Path(report.artifact) / f"{form}.hlo.pb"

@@ -1,4 +1,4 @@
-"""`programs/chosen_value.py`: numbers that a choice keeps from being wrong contradict no verdict."""
+"""`programs/chosen_value.py`: right numbers contradict no verdict if a `where` just happens to choose the right value."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ def report(shared_cache: Path) -> CaseReport:
     return case
 
 
-def test_the_verdict_is_that_of_all_arguments(report: CaseReport) -> None:
+def test_the_verdict_holds_for_all_arguments(report: CaseReport) -> None:
     assert report.outputs == {"chosen": Verdict.CLOBBERED}
 
 
-def test_a_value_that_is_not_chosen_makes_no_disagreement(report: CaseReport) -> None:
+def test_a_wrong_value_that_is_not_chosen_is_not_a_disagreement(report: CaseReport) -> None:
     assert report.disagreements == ()

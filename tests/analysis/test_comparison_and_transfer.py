@@ -1,4 +1,4 @@
-"""The rules at the core, one by one: what a call passes on, and what two sets that differ mean."""
+"""The core of the verdict: which labels a call passes on, and what a difference between two sets of labels means."""
 
 import pytest
 
@@ -59,57 +59,57 @@ def compare(
         (FRESH, FRESH, "fresh"),
         (FRESH, 0, "stale"),
         (0, FRESH, "clobbered"),
-        (FRESH, EARLIER, "stale"),  # sees the write of an earlier iteration only
+        (FRESH, EARLIER, "stale"),  # sees only the write of an earlier iteration
         (FRESH | EARLIER, EARLIER, "stale"),
-        (EARLIER, FRESH | EARLIER, "clobbered"),  # a read of what stood there in this iteration before the write
-        (FRESH, FRESH | ORIGINAL, "stale"),  # a part of it is from before
+        (EARLIER, FRESH | EARLIER, "clobbered"),  # should read, in this iteration, from before the write
+        (FRESH, FRESH | ORIGINAL, "stale"),  # a part of it is from before the write
         (FRESH | ORIGINAL, FRESH | ORIGINAL, "fresh"),
         (ORIGINAL, 0, "fresh"),
         (FRESH, FRESH | AFTER, "latent"),
         (FRESH, AFTER, "stale"),
         (ORIGINAL, ORIGINAL | BEFORE, "latent"),
-        (FRESH, FRESH | BEFORE, "latent"),  # another path reads it from before, right, and could read it from after
-        (0, BEFORE, "latent"),  # the author means another value, with which XLA has merged the overwritten one
+        (FRESH, FRESH | BEFORE, "latent"),  # another path rightly reads from before, but by luck
+        (0, BEFORE, "latent"),  # XLA has merged the intended value with the overwritten one
         (0, AFTER, "latent"),
         (FRESH, FRESH | FOREIGN, "fresh"),
-        (OTHER, 0, "fresh"),  # another write's business
+        (OTHER, 0, "fresh"),  # concerns another write
     ],
 )
-def test_what_a_difference_means(intended: int, actual: int, expected: str) -> None:
+def test_a_difference_between_labels_determines_the_verdict(intended: int, actual: int, expected: str) -> None:
     assert compare(intended, actual) == expected
 
 
 @pytest.mark.parametrize(
     ("intended", "actual", "expected"),
     [
-        (FRESH | ORIGINAL, FRESH, "clobbered"),  # one part was to be from before, and both are from after
+        (FRESH | ORIGINAL, FRESH, "clobbered"),  # one part should be from before, and both are from after
         (FRESH | ORIGINAL, FRESH | ORIGINAL, "fresh"),
         (FRESH | ORIGINAL, EARLIER | ORIGINAL, "stale"),
         (ORIGINAL, 0, "fresh"),  # folded away
         (FRESH, FRESH, "fresh"),
     ],
 )
-def test_an_original_that_was_there_and_is_missed_is_clobbered(intended: int, actual: int, expected: str) -> None:
+def test_an_output_that_misses_a_traced_original_is_clobbered(intended: int, actual: int, expected: str) -> None:
     assert compare(intended, actual, traced=True) == expected
 
 
-def test_an_original_that_was_never_recognised_may_be_there_unseen() -> None:
+def test_an_output_that_misses_an_untraced_original_is_unknown() -> None:
     assert compare(FRESH | ORIGINAL, FRESH) == "unknown"
 
 
-def test_iterations_are_not_told_apart_when_a_loop_is_gone() -> None:
+def test_iterations_are_not_distinguished_once_a_loop_is_gone() -> None:
     assert compare(EARLIER, FRESH, moved=True) == "fresh"
     assert compare(EARLIER, 0, moved=True) == "stale"
 
 
 @pytest.mark.parametrize("reason", ["unknown", "undecided"])
-def test_unknown_covers_all_that_the_write_may_touch_and_nothing_else(reason: str) -> None:
+def test_unknown_covers_everything_that_the_write_may_touch_and_nothing_else(reason: str) -> None:
     for intended, actual in ((FRESH, FRESH), (FRESH, 0), (0, FRESH), (FRESH, FRESH | AFTER)):
         assert compare(intended, actual, **{reason: True}) == "unknown"
     assert compare(OTHER, OTHER, **{reason: True}) == "fresh"
 
 
-def test_who_wants_the_original_of_a_write_that_is_nowhere_found_may_not_get_it() -> None:
+def test_an_output_that_needs_the_original_of_an_undecided_write_is_unknown() -> None:
     assert compare(ORIGINAL, 0, undecided=True) == "unknown"
     assert compare(ORIGINAL, 0) == "fresh"
 
@@ -122,7 +122,7 @@ def test_the_worst_write_decides() -> None:
 
 
 def transfer(access: tuple[Access, ...], operands: list[int], *writes: HiddenWrite) -> tuple[int, int]:
-    """(set of the results, set of operand 0 afterwards)."""
+    """Returns the labels of the results, and the labels of operand 0 after the call."""
     effects = CallEffects(kernel="k", operands=access, outputs=(Access.WRITE,))
     found = transfer_call(effects, operands, writes, SPACE)
     after = operands[0]
@@ -131,28 +131,28 @@ def transfer(access: tuple[Access, ...], operands: list[int], *writes: HiddenWri
     return found.results, after
 
 
-def test_results_depend_on_what_is_read() -> None:
+def test_results_depend_on_operands_that_are_read() -> None:
     read_write = (Access.READ_WRITE, Access.READ)
     assert transfer(read_write, [ORIGINAL, OTHER], make_write()) == (OTHER, OTHER | FRESH)
 
 
-def test_results_do_not_depend_on_what_is_only_written() -> None:
-    # the bytes that it leaves may be old ones, where a mask is false
+def test_results_do_not_depend_on_operands_that_are_only_written() -> None:
+    # where a mask is false, the kernel leaves the old bytes
     results, after = transfer((Access.WRITE, Access.NONE), [OTHER | ORIGINAL, EARLIER], make_write())
     assert results == 0
     assert after == OTHER | FRESH
 
 
-def test_an_earlier_iterations_write_is_passed_on_with_what_is_read() -> None:
+def test_a_read_passes_on_the_write_of_an_earlier_iteration() -> None:
     assert transfer((Access.READ_WRITE,), [EARLIER], make_write()) == (EARLIER, EARLIER | FRESH)
 
 
-def test_the_original_does_not_lead_through_its_own_kernel_but_another_one() -> None:
+def test_an_original_passes_through_other_kernels_but_not_through_its_own() -> None:
     assert transfer((Access.READ_WRITE,), [ORIGINAL], make_write(1)) == (ORIGINAL, ORIGINAL | OTHER)
     assert transfer((Access.READ_WRITE, Access.READ), [0, ORIGINAL], make_write()) == (0, FRESH)
 
 
-def test_what_an_unknown_kernel_returns_is_touched() -> None:
+def test_an_unknown_kernel_touches_its_results() -> None:
     results, after = transfer((Access.UNKNOWN,), [OTHER], make_write(unknown=True))
     assert results == OTHER | FRESH
     assert after == OTHER | FRESH

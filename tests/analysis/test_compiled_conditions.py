@@ -1,9 +1,9 @@
-"""What XLA makes of a program's own conditionals and loops is no condition that the schedule adds."""
+"""The schedule adds no condition to a program if XLA only transforms the program's own conditionals and loops."""
 
 from tests.analysis.compiled import Compiler
 
 
-def test_no_condition_of_the_programs_own_is_one_more(compiler: Compiler) -> None:
+def test_a_condition_of_the_program_does_not_count_as_added(compiler: Compiler) -> None:
     programs = compiler.compile("conditional_calls.py")
     assert len(programs) == 10
     for name, program in programs.items():

@@ -1,4 +1,4 @@
-"""Readers that really run beside a kernel: XLA's own streams, and command buffers that keep the declared order alone."""
+"""Readers that run beside a kernel: on XLA's own streams, and in command buffers that keep only the declared order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ def programs(compiler: Compiler) -> Programs:
 
 @pytest.fixture(scope="module")
 def concurrent(shared_cache: Path) -> dict[str, Inspection]:
-    """The same, with command buffers that keep the declared order alone."""
+    """Compiles the same programs with command buffers that keep only the declared order."""
     flags = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT", "xla_gpu_graph_min_graph_size": 1}
     with Pool(cache=Cache(shared_cache), jobs=2) as pool:
         cases = discover_cases(["concurrent.py"], pool=pool, directory=PROGRAMS)
@@ -41,7 +41,7 @@ def races_of(inspection: Inspection) -> list[tuple[str, ...]]:
     return [finding.outputs for finding in inspection.findings if finding.rule == "LD005"]
 
 
-def test_the_copy_into_a_scans_stack_runs_on_a_stream_of_its_own(programs: Programs) -> None:
+def test_the_copy_into_the_stack_of_a_scan_runs_on_its_own_stream(programs: Programs) -> None:
     program = programs["stacked"]
     thunks = parse_thunks(program.artifact.thunks.read_text(encoding="utf-8"))
     assert {thunk.stream.split("[")[0] for thunk in thunks.walk() if thunk.kind == ASYNC_START} == {
@@ -60,7 +60,7 @@ def test_by_default_commands_keep_the_order_of_the_schedule(programs: Programs) 
     assert program.verdicts == {"sums": "fresh", "seen": "latent", "columns": "latent", "other": "fresh"}
 
 
-def test_a_command_buffer_that_runs_commands_side_by_side_leaves_a_hidden_write_and_its_reader_unordered(
+def test_a_concurrent_command_buffer_does_not_order_a_hidden_write_and_its_reader(
     concurrent: dict[str, Inspection],
 ) -> None:
     inspection = concurrent["one_command_buffer"]
@@ -74,13 +74,13 @@ def test_a_command_buffer_that_runs_commands_side_by_side_leaves_a_hidden_write_
     assert inspection.coverage.not_covered == ()
 
 
-def test_the_launcher_of_the_older_jax_triton_stays_outside_of_command_buffers(
+def test_kernels_of_the_older_jax_triton_stay_out_of_command_buffers(
     concurrent: dict[str, Inspection],
 ) -> None:
     assert races_of(concurrent["stacked"]) == [("kept",)]
 
 
-def test_a_thunk_sequence_that_cannot_be_read_is_said(programs: Programs, tmp_path: Path) -> None:
+def test_a_thunk_sequence_that_cannot_be_read_is_noted(programs: Programs, tmp_path: Path) -> None:
     program = programs["stacked"]
     thunks = tmp_path / "thunks.txt"
     thunks.write_text("a form that XLA may come to write\n", encoding="utf-8")

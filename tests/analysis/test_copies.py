@@ -1,4 +1,4 @@
-"""`programs/copies.py`: a copy is a value of its own, whatever JAX makes of it."""
+"""`programs/copies.py`: a copy is a separate value, whatever JAX makes of it."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "copies.py"
         ("cast_before_and_after_a_step", "cast"),
     ],
 )
-def test_a_copy_and_what_it_was_made_of_are_two_values(name: str, output: str, shared_cache: Path) -> None:
+def test_a_copy_and_its_source_are_two_values(name: str, output: str, shared_cache: Path) -> None:
     options = api.CheckOptions(selectors=(f"{PROGRAMS}::{name}",), cache_directory=shared_cache)
     (case,) = api.check(options).cases
     assert [found.rule for found in case.findings if found.rule == "LD016"] == []

@@ -1,6 +1,6 @@
-"""`programs/differentiated.py`: the schedule for an H100, the replay of it, and the reference, for every program.
+"""`programs/differentiated.py`: the verdicts for an H100, the replay and the reference agree on every program.
 
-The verdicts are what H200s confirmed output by output (docs/measurements); the reference says that the intended program
+H200s confirmed the verdicts output by output (docs/measurements). The reference shows that the intended program
 computes the gradient.
 """
 
@@ -29,7 +29,7 @@ EACH_LEVEL = pytest.mark.parametrize(
     indirect=True,
     scope="module",
 )
-"""With the programs of the day, and by night with all of them."""
+"""Runs a test with some of the programs by day, and with all of them by night."""
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,7 @@ def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, Cas
 @pytest.mark.parametrize(
     ("names", "verdict"), [(LATENT, "latent"), (STALE, "stale"), (DROPPED, "stale"), (CLOBBERED, "clobbered")]
 )
-def test_the_gradients_are_judged_as_hardware_computed_them(
-    names: str, verdict: str, reports: dict[str, CaseReport]
-) -> None:
+def test_the_verdicts_on_gradients_match_the_hardware(names: str, verdict: str, reports: dict[str, CaseReport]) -> None:
     seen = [name for name in names.split() if name in reports]
     assert len(seen) > 1
     for name in seen:
@@ -54,7 +52,7 @@ def test_the_gradients_are_judged_as_hardware_computed_them(
 
 
 @EACH_LEVEL
-def test_schedule_and_replay_say_the_same_of_every_output(reports: dict[str, CaseReport]) -> None:
+def test_verdict_and_replay_agree_on_every_output(reports: dict[str, CaseReport]) -> None:
     assert len(reports) in {len(BY_DAY.split()), 42}
     assert [name for name, report in reports.items() if report.status is Status.DISAGREEMENT or report.error] == []
 
@@ -65,6 +63,6 @@ def test_the_intended_program_computes_the_gradient_of_the_reference(reports: di
 
 
 @EACH_LEVEL
-def test_a_kernel_that_checkpoint_drops_is_named(reports: dict[str, CaseReport]) -> None:
+def test_a_kernel_that_checkpoint_drops_is_reported(reports: dict[str, CaseReport]) -> None:
     for name in ("checkpointed", "checkpointed_dots"):
         assert "LD007" in {finding.rule for finding in reports[name].findings}

@@ -1,9 +1,9 @@
-"""`programs/differentiated_forms.py`: hidden, what goes through the kernel is missed; declared, everything is fresh.
+"""`programs/differentiated_forms.py`: outputs that need the kernel's write miss a hidden one, and see a declared one.
 
-By hand: the loss and the largest row come from the kernel itself, in any order. Everything else is made from what the kernel
-left in the logits, and nothing forces XLA to read that. `around_shards` is the exception: its psum is transposed to a psum
-of the cotangent, which XLA combines with that of the loss, so that the gradient has to wait for the kernel. In
-`training_loop` each loss but the first is that of trained weights.
+By hand: the loss and the largest row come from the kernel itself, so they are right in any order. Everything else
+depends on what the kernel left in the logits, and nothing forces XLA to read that. `around_shards` is the exception:
+its psum is transposed to a psum of the cotangent, which XLA combines with that of the loss, so that the gradient has to
+wait for the kernel. In `training_loop` each loss but the first depends on trained weights.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ MISSED = {Verdict.STALE, Verdict.LATENT}
 
 @pytest.fixture(scope="module")
 def reports(shared_cache: Path, request: pytest.FixtureRequest) -> Mapping[str, CaseReport]:
-    """Of the forms of the day, in a run by night of all."""
+    """Checks the forms of the day, and by night all forms."""
     names = BY_DAY if request.config.option.markexpr == "not nightly" else RIGHT
     selectors = tuple(f"{PROGRAMS}::{name}-*" for name in names)
     options = api.CheckOptions(selectors=selectors, cache_directory=shared_cache)
@@ -36,14 +36,12 @@ def reports(shared_cache: Path, request: pytest.FixtureRequest) -> Mapping[str, 
 
 
 @pytest.mark.nightly
-def test_every_form_is_tried_both_ways(reports: Mapping[str, CaseReport]) -> None:
+def test_every_form_is_checked_hidden_and_declared(reports: Mapping[str, CaseReport]) -> None:
     assert set(reports) == {f"{name}-{mode}" for name in RIGHT for mode in ("hidden", "declared")}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_goes_through_a_hidden_kernel_is_missed_and_nothing_else(
-    name: str, reports: Mapping[str, CaseReport]
-) -> None:
+def test_only_outputs_that_need_the_hidden_write_miss_it(name: str, reports: Mapping[str, CaseReport]) -> None:
     report = reports[f"{name}-hidden"]
     assert {output for output, verdict in report.outputs.items() if verdict is Verdict.FRESH} == RIGHT[name]
     assert {verdict for output, verdict in report.outputs.items() if output not in RIGHT[name]} <= MISSED
@@ -52,14 +50,14 @@ def test_what_goes_through_a_hidden_kernel_is_missed_and_nothing_else(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_declared_it_is_fresh_and_nothing_is_found(name: str, reports: Mapping[str, CaseReport]) -> None:
+def test_with_a_declared_write_everything_is_fresh(name: str, reports: Mapping[str, CaseReport]) -> None:
     report = reports[f"{name}-declared"]
     assert report.status is Status.NOTHING, report.error
     assert set(report.outputs.values()) == {Verdict.FRESH}
     assert report.findings == ()
 
 
-def test_the_numbers_agree_and_what_is_intended_is_the_plain_reference(reports: Mapping[str, CaseReport]) -> None:
+def test_replay_agrees_with_the_verdicts_and_the_reference(reports: Mapping[str, CaseReport]) -> None:
     assert [name for name, report in reports.items() if report.status is Status.DISAGREEMENT or report.error] == []
     assert [name for name, report in reports.items() if report.replay is None or report.replay.state != "done"] == []
     assert [name for name, report in reports.items() if "LD016" in {f.rule for f in report.findings}] == []

@@ -1,4 +1,4 @@
-"""`programs/donated.py`: what XLA mixes up where a GPU is, `check` and `inspect` never call fresh."""
+"""`programs/donated.py`: `check` and `inspect` never call an output fresh if XLA mixes up its buffer on a GPU."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ PROGRAMS = Path(donated.__file__)
 
 @pytest.fixture(scope="module")
 def cases(shared_cache: Path) -> dict[str, CaseReport]:
-    """By the parameters in the name."""
+    """Returns the reports by the parameters in the case's name."""
     options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache, replay=False)
     return {case.id.partition("[")[2].rstrip("]"): case for case in api.check(options).cases}
 
@@ -33,7 +33,7 @@ def test_no_output_that_was_wrong_on_a_gpu_is_called_fresh(cases: dict[str, Case
         assert set(case.findings[0].outputs) >= set(outputs)
 
 
-def test_every_form_that_was_right_there_is_fresh(cases: dict[str, CaseReport]) -> None:
+def test_every_form_that_was_right_on_a_gpu_is_fresh(cases: dict[str, CaseReport]) -> None:
     wrong = {"-".join(map(str, parts)) for parts in donated.WRONG}
     right = {name: case for name, case in cases.items() if name not in wrong}
     assert len(right) == len(donated.CASES) - len(wrong)
@@ -42,7 +42,7 @@ def test_every_form_that_was_right_there_is_fresh(cases: dict[str, CaseReport]) 
 
 
 def test_a_buffer_that_two_arguments_share_is_found_in_a_dump(cases: dict[str, CaseReport], tmp_path: Path) -> None:
-    """As XLA left it on the H200: the third argument's value lies in the second one's allocation."""
+    """On the H200, XLA put the value of the third argument into the allocation of the second."""
     made = xla_pb2.HloProto()
     made.ParseFromString((Path(cases["one_passed-3-0"].artifact) / OPTIMIZED).read_bytes())
     allocations = {
@@ -61,7 +61,7 @@ def test_a_buffer_that_two_arguments_share_is_found_in_a_dump(cases: dict[str, C
     assert (found.parameters, found.outputs, found.is_seen) == ({1, 2}, {1, 2}, True)
 
 
-def test_arguments_that_each_have_their_buffer_are_not_mixed_up(cases: dict[str, CaseReport]) -> None:
-    for name in ("one_passed-3-0", "passed-3-0"):  # the second one is only likely to be, on a machine with a GPU
+def test_arguments_with_separate_buffers_are_not_mixed_up(cases: dict[str, CaseReport]) -> None:
+    for name in ("one_passed-3-0", "passed-3-0"):  # `passed` is only likely to be mixed up, on a machine with a GPU
         module, buffers = load_hlo(Path(cases[name].artifact) / OPTIMIZED)
         assert find_mixed_up_donations(module, buffers, is_described=False) is None

@@ -1,4 +1,4 @@
-"""What counts as a change around a hidden write, and what does not. Records by hand."""
+"""Which changes around a hidden write count as drift, with records made by hand."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ def kinds(before: Neighbourhood | None, after: Neighbourhood | None) -> list[str
     return [change.kind.value for change in compare(before, after)]
 
 
-def test_two_that_are_equal_have_no_change() -> None:
+def test_equal_neighbourhoods_have_no_change() -> None:
     one = make_neighbourhood(make_reader(), make_reader("reduce_sum", opcode="reduce"))
     assert compare(one, one) == []
 
 
-def test_a_reader_that_moves_is_told_in_words_with_its_line() -> None:
+def test_a_reader_that_moves_is_reported_with_its_line() -> None:
     before = make_neighbourhood(make_reader(), make_reader("reduce_sum", opcode="reduce"))
     after = make_neighbourhood(make_reader(side=ReadTime.BEFORE), make_reader("reduce_sum", opcode="reduce"))
     (change,) = compare(before, after)
@@ -44,17 +44,17 @@ def test_a_reader_that_moves_is_told_in_words_with_its_line() -> None:
         {"op_name": "jit(main)/dot_general", "opcode": "custom-call", "source": None},
     ],
 )
-def test_a_reader_is_found_again_whatever_the_compiler_calls_it(changes: dict[str, object]) -> None:
+def test_a_reader_is_recognized_whatever_the_compiler_calls_it(changes: dict[str, object]) -> None:
     assert kinds(make_neighbourhood(make_reader()), make_neighbourhood(replace(make_reader(), **changes))) == []  # type: ignore[arg-type]
 
 
-def test_of_two_readers_that_are_alike_the_one_that_moved_is_told() -> None:
+def test_of_two_readers_that_are_alike_the_one_that_moved_is_reported() -> None:
     before = make_neighbourhood(make_reader(), make_reader())
     after = make_neighbourhood(make_reader(side=ReadTime.BEFORE), make_reader())
     assert kinds(before, after) == ["moved"]
 
 
-def test_the_strictest_key_comes_first() -> None:
+def test_readers_are_paired_by_the_strictest_key_first() -> None:
     def on_line(line: int) -> Reader:
         return make_reader(source=SourceLine(file="a.py", line=line, function="step"))
 
@@ -62,14 +62,14 @@ def test_the_strictest_key_comes_first() -> None:
     assert all(pair.before == pair.after for pair in pairs)
 
 
-def test_readers_of_another_operation_are_gained_and_lost() -> None:
+def test_a_reader_replaced_by_another_operation_is_lost_and_gained() -> None:
     before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader("reduce_sum", opcode="reduce"))
     changes = compare(before, after)
     assert [change.kind.value for change in changes] == ["lost", "gained"]
     assert changes[1].text == "one more reader: `reduce_sum` (train.py:41), after the kernel, of the overwritten bytes"
 
 
-def test_the_order_of_readers_on_one_side_decides_nothing() -> None:
+def test_the_order_of_readers_on_one_side_of_the_kernel_does_not_matter() -> None:
     one, other = make_reader(), make_reader("reduce_sum", opcode="reduce")
     assert kinds(make_neighbourhood(one, other), make_neighbourhood(other, one)) == []
 
@@ -96,7 +96,7 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
         ({"fate": Fate.GONE, "readers": ()}, "kernel", "the call was performed and is gone"),
     ],
 )
-def test_what_happens_to_the_bytes_is_a_change(changes: dict[str, object], kind: str, text: str) -> None:
+def test_a_change_to_the_overwritten_bytes_is_reported(changes: dict[str, object], kind: str, text: str) -> None:
     before = make_neighbourhood(make_reader())
     (change,) = compare(before, replace(before, **changes))  # type: ignore[arg-type]
     assert (change.kind.value, change.text) == (kind, text)
@@ -109,7 +109,7 @@ def test_another_kernel_or_call_is_another_write() -> None:
     assert [change.text for change in compare(None, one)] == ["the call is new"]
 
 
-def test_another_fusion_is_minor_and_an_unrecorded_one_is_no_change() -> None:
+def test_another_fusion_is_a_minor_change_and_an_unrecorded_one_is_none() -> None:
     alone, fused = make_reader(within=""), make_reader(within="fusion to `add`")
     (change,) = compare(make_neighbourhood(alone), make_neighbourhood(fused))
     assert change.is_minor
@@ -117,7 +117,7 @@ def test_another_fusion_is_minor_and_an_unrecorded_one_is_no_change() -> None:
     assert kinds(make_neighbourhood(make_reader(within=None)), make_neighbourhood(fused)) == []
 
 
-def test_verdicts_that_differ_are_changes_and_outputs_of_one_side_are_minor() -> None:
+def test_different_verdicts_are_changes_and_new_or_lost_outputs_are_minor_ones() -> None:
     changes, _ = compare_schedules(
         make_facts(a=Verdict.FRESH, b=Verdict.LATENT, old=Verdict.FRESH),
         make_facts(a=Verdict.FRESH, b=Verdict.STALE, new=Verdict.FRESH),
@@ -129,6 +129,6 @@ def test_verdicts_that_differ_are_changes_and_outputs_of_one_side_are_minor() ->
     ]
 
 
-def test_a_reader_is_paired_with_one_on_its_own_side_before_any_other() -> None:
+def test_a_reader_is_paired_with_one_on_its_own_side_of_the_kernel_first() -> None:
     before = make_neighbourhood(make_reader(side=ReadTime.BEFORE), make_reader())
     assert kinds(before, make_neighbourhood(make_reader())) == ["lost"]

@@ -1,6 +1,6 @@
-"""`programs/dropped.py`: a kernel whose results lead nowhere is still meant to overwrite.
+"""`programs/dropped.py`: the author intends the write of a kernel even if nothing uses the kernel's results.
 
-`jax.grad` without the value drops the loss and its kernel; gradients of raw logits were called fresh.
+`jax.grad` without the value drops the loss and its kernel; ligerdiag used to call the gradients of raw logits fresh.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from ligerdiag.model.findings import Verdict
 PROGRAMS = Path(__file__).parent / "programs" / "dropped.py"
 
 
-def test_what_a_dropped_kernel_should_have_overwritten_is_stale(shared_cache: Path) -> None:
+def test_values_that_a_dropped_kernel_should_have_overwritten_are_stale(shared_cache: Path) -> None:
     options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache)
     reports = api.check(options).cases
     assert len(reports) == 4
@@ -23,7 +23,7 @@ def test_what_a_dropped_kernel_should_have_overwritten_is_stale(shared_cache: Pa
         assert report.disagreements == (), report.id
 
 
-def test_what_a_kernel_writes_that_is_in_no_program_makes_no_output_fresh(shared_cache: Path) -> None:
+def test_outputs_are_unknown_if_even_the_program_as_written_lacks_the_kernel(shared_cache: Path) -> None:
     path = str(PROGRAMS.with_name("dropped_in_scan.py"))
     dropped, replaced = api.check(api.CheckOptions(selectors=(path,), cache_directory=shared_cache)).cases
     assert set(dropped.outputs.values()) == {Verdict.UNKNOWN}

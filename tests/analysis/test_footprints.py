@@ -1,4 +1,4 @@
-"""What values are computed from, whatever the names say."""
+"""A footprint lists the parameters and kernels that a value is computed from, whatever the names say."""
 
 from ligerdiag.analysis.footprints import compute_footprints, number_kernels
 from tests.replay.by_hand import parse_text
@@ -49,20 +49,20 @@ def test_a_value_is_computed_from_parameters_and_kernels() -> None:
     footprints = compute_footprints(module, number_kernels(module))
     found = {one.name: footprints[one.id] for one in module.entry.instructions}
     assert found["zero"] == 0
-    assert found["summed"] == N | X  # what the condition asks decides how often it is added
+    assert found["summed"] == N | X  # the condition decides how often it is added
     assert found["kept"] == N | X
     assert found["chosen"] == Y | CHOICE
     assert found["k"] == Y | KERNEL
     assert found["all"] == N | X | Y | CHOICE | KERNEL
 
 
-def test_a_call_of_a_library_is_no_kernel_of_the_program() -> None:
+def test_a_library_call_is_not_a_kernel_of_the_program() -> None:
     module = parse_text(MODULE)
     footprints = compute_footprints(module, {})
     assert next(footprints[one.id] for one in module.entry.instructions if one.name == "k") == Y
 
 
-def test_elements_of_a_tuple_are_told_apart() -> None:
+def test_elements_of_a_tuple_have_separate_footprints() -> None:
     text = MODULE.replace("compare(ci, most)", "compare(most, most)")
     module = parse_text(text)
     footprints = compute_footprints(module, number_kernels(module))

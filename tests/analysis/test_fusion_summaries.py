@@ -1,4 +1,4 @@
-"""Summaries of fusions; the numbers in the names are those of the module's docstring."""
+"""A summary of a fusion gives the same labels as the instructions of the fusion."""
 
 import pytest
 
@@ -11,7 +11,10 @@ from tests.hlo.building import Builder, array, find, tuple_of
 
 
 def summarize(opcode: str) -> tuple[FusionSummary | None, tuple[int, ...]]:
-    """A fusion to (`opcode` of both parameters, the negated second), and the slices of its two results."""
+    """Summarizes a fusion with two results: `opcode` of both parameters, and the second parameter negated.
+
+    Also returns the slices of both results.
+    """
     builder = Builder()
     fused = builder.computation("fused")
     parameters = [builder.add(fused, "parameter", parameter_number=number) for number in range(2)]
@@ -32,7 +35,7 @@ def summarize(opcode: str) -> tuple[FusionSummary | None, tuple[int, ...]]:
     return FusionSummaries(module, places).find(find(module, fusion)), located
 
 
-def test_each_result_depends_on_its_own_parameters_1() -> None:
+def test_each_result_depends_on_its_own_parameters() -> None:
     summary, (first, second) = summarize("add")
     assert summary is not None
     x, y = 0b01, 0b10
@@ -41,12 +44,12 @@ def test_each_result_depends_on_its_own_parameters_1() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["concatenate", "custom-call"])
-def test_a_fusion_that_needs_more_than_unions_has_no_summary_2_3(opcode: str) -> None:
+def test_a_fusion_that_needs_more_than_unions_has_no_summary(opcode: str) -> None:
     assert summarize(opcode)[0] is None
 
 
 @pytest.mark.parametrize("file", ["straight", "loops", "calls", "meshes"])
-def test_verdicts_are_those_of_following_every_fusion(
+def test_verdicts_are_the_same_if_every_fusion_is_followed(
     file: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs: Programs = request.getfixturevalue(file)

@@ -1,4 +1,4 @@
-"""A module as text, for people."""
+"""A module rendered as text for people."""
 
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.module_text import HloText
@@ -7,7 +7,7 @@ from tests.hlo.building import Builder, array, tuple_of
 
 
 def write_module() -> tuple[HloModule, dict[str, str]]:
-    """A fusion, a kernel with a declared output, a loop; and the lines by name."""
+    """Returns a module with a fusion, a kernel with a declared output and a loop, and its lines by name."""
     builder = Builder()
     shape = array(4, 8)
     shape.layout.minor_to_major.extend([1, 0])
@@ -37,7 +37,7 @@ def write_module() -> tuple[HloModule, dict[str, str]]:
     return module, lines
 
 
-def test_a_line_says_what_is_computed_from_what() -> None:
+def test_a_line_shows_an_instruction_with_its_operands() -> None:
     _, lines = write_module()
     shape = "f32[4,8]{1,0}"
     assert lines["%fusion.7"] == f"  %fusion.7 = {shape} fusion(%parameter.6), kind=kLoop, calls=%fused"
@@ -52,7 +52,7 @@ def test_a_line_says_what_is_computed_from_what() -> None:
     assert lines["%parameter.6"].endswith("parameter(0)")
 
 
-def test_computations_stand_in_order_with_a_header_and_a_brace() -> None:
+def test_computations_are_in_order_with_a_header_and_a_brace() -> None:
     module, _ = write_module()
     lines = [line for _, line in HloText(module).render_module()]
     headers = [line for line in lines if line.endswith("{")]
@@ -61,7 +61,7 @@ def test_computations_stand_in_order_with_a_header_and_a_brace() -> None:
     assert lines.count("}") == len(headers)
 
 
-def test_each_line_of_an_instruction_has_its_id_and_no_other_line_has_one() -> None:
+def test_exactly_the_lines_of_instructions_have_an_id() -> None:
     module, _ = write_module()
     numbered = [(number, line) for number, line in HloText(module).render_module() if number]
     names = {i.id: i.name for c in module.computations.values() for i in c.instructions}
@@ -84,7 +84,7 @@ def test_names_lose_control_characters_and_nothing_is_escaped() -> None:
     assert line == "  ROOT %a[31m<b> c = f32[4] parameter(0)"
 
 
-def test_a_line_of_a_thousand_values_is_cut() -> None:
+def test_a_line_with_a_thousand_values_is_truncated() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     value = builder.add(entry, "parameter")

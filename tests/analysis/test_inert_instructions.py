@@ -1,4 +1,4 @@
-"""What is passed over must not change what is found."""
+"""Skipping inert instructions changes no verdict."""
 
 import pytest
 
@@ -11,24 +11,24 @@ from tests.hlo.building import find
 
 
 @pytest.mark.parametrize("file", ["straight", "loops", "calls", "meshes"])
-def test_verdicts_are_those_of_passing_over_nothing(
+def test_verdicts_are_the_same_if_nothing_is_skipped(
     file: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs: Programs = request.getfixturevalue(file)
-    passed = inspect_all(programs)
+    skipped = inspect_all(programs)
     monkeypatch.setattr(InertInstructions, "is_inert", lambda *_: False)
     followed = inspect_all(programs)
-    assert passed == followed
+    assert skipped == followed
 
 
 @pytest.mark.parametrize(("label", "reader"), [("an instruction", "abs"), ("a fusion", "fusion")])
-def test_an_operation_that_should_depend_on_something_is_seen_though_it_is_inert(label: str, reader: str) -> None:
+def test_an_inert_operation_that_should_depend_on_a_write_is_still_reported(label: str, reader: str) -> None:
     context = judge_pair("operation_on_another_value", label)
     assert [finding.reader.opcode for finding in context.verdicts.stale] == [reader]
 
 
-def test_what_a_fusion_holds_further_in_makes_it_loud() -> None:
-    """entry -> outer -> inner, where the operation with tag 1 stands."""
+def test_an_operation_in_a_nested_fusion_keeps_the_outer_one_from_being_inert() -> None:
+    """The entry calls `outer`, which calls `inner`, which has the operation with tag 1."""
     program = Program()
     inner, outer = program.computation("inner"), program.computation("outer")
     operation = program.op(inner, "abs", program.op(inner, "parameter"), tag=1)

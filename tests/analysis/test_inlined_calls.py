@@ -1,4 +1,4 @@
-"""Calls inlined as XLA will do it: instructions of their own, tags of the calls first."""
+"""Calls are inlined as XLA will inline them: each gets its own instructions, with the tag of the call first."""
 
 from ligerdiag.bisect.synthetic_schedules import inline_calls
 from ligerdiag.hlo.aliasing import build_must_alias_buffers
@@ -10,7 +10,7 @@ from tests.hlo.building import array, tuple_of
 
 
 def write_two_calls() -> HloModule:
-    """f(v) = a loop around -v; the entry calls f twice, the second time after an edge from the first."""
+    """Returns a module that calls f, a loop around a negation, twice; `abs` has a control edge from the first call."""
     module = Program()
     body = module.computation("body")
     module.op(body, "negate", module.op(body, "parameter"), tag=4)
@@ -28,7 +28,7 @@ def write_two_calls() -> HloModule:
     return parse_hlo(module.bytes())[0]
 
 
-def test_a_module_without_calls_stays_as_it_is() -> None:
+def test_a_module_without_calls_is_returned_unchanged() -> None:
     module = Program()
     entry = module.computation("entry")
     module.op(entry, "negate", module.op(entry, "parameter"), tag=1)
@@ -36,7 +36,7 @@ def test_a_module_without_calls_stays_as_it_is() -> None:
     assert inline_calls(parsed) is parsed
 
 
-def test_each_call_gets_instructions_of_its_own_with_the_calls_tags_first() -> None:
+def test_each_call_gets_its_own_instructions_with_the_tag_of_the_call_first() -> None:
     inlined = inline_calls(write_two_calls())
     everything = [i for c in inlined.computations.values() for i in c.instructions]
     assert len({i.id for i in everything}) == len(everything)
@@ -56,8 +56,8 @@ def test_a_control_edge_from_a_call_leads_to_what_the_call_returns() -> None:
     assert last.control_predecessors == (first.id,)
 
 
-def test_storage_of_one_call_is_not_that_of_the_other() -> None:
-    """Without inlining the loops in `f` would be one loop, for both calls."""
+def test_two_calls_share_no_storage_in_the_callee() -> None:
+    """Without inlining, both calls would share the one loop in `f`."""
     inlined = inline_calls(write_two_calls())
     positions = Positions(inlined, build_must_alias_buffers(inlined))
     x = inlined.entry.parameters[0]

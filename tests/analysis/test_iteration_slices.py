@@ -1,5 +1,6 @@
-"""Which slices of a loop are apart. That it matters is seen in tests/newcomer: with jax-triton 0.4 XLA makes such
-calls.
+"""Which slices that the iterations of a loop give to a kernel are disjoint.
+
+tests/newcomer shows why this matters: with jax-triton 0.4 XLA makes such calls.
 """
 
 import json
@@ -61,10 +62,10 @@ USUAL = {
 }  # fmt: skip
 
 
-def ask(config: object = None, **changed: object) -> bool:
-    """config: what XLA is said to know of the loop."""
-    words = USUAL | changed
-    module = parse_text(MODULE.format(**words, elements=4 * int(str(words["size"]))))
+def are_disjoint(config: object = None, **changed: object) -> bool:
+    """Returns whether the slices are disjoint; `config` is the loop's backend config."""
+    fields = USUAL | changed
+    module = parse_text(MODULE.format(**fields, elements=4 * int(str(fields["size"]))))
     called = [frames for frames, _ in iterate_kernel_calls(module)]
     if not called:  # the loop never runs
         return False
@@ -86,44 +87,44 @@ def ask(config: object = None, **changed: object) -> bool:
         {"start": "lower", "first": 6, "bound": 14},
     ],
 )
-def test_slices_of_a_step_each_are_apart(changed: dict[str, object]) -> None:
-    assert ask(**changed)
+def test_slices_as_large_as_the_step_are_disjoint(changed: dict[str, object]) -> None:
+    assert are_disjoint(**changed)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"size": 3},  # they overlap
-        {"bound": 9},  # the last one is moved to fit
+        {"bound": 9},  # XLA clamps the start of the last one
         {"bound": 8, "direction": "LE"},
         {"first": -2},
         {"first": 1},
-        {"bound": 0},  # it is never run
+        {"bound": 0},  # the loop never runs
         {"step": -2},
         {"start": "other"},  # not the loop's counter
         {"starts": "zero, start"},  # along a dimension of 4, of which a slice takes 4
         {"starts": "start, start"},
-        {"start": "beyond"},  # its first slice ends behind the array
-        {"start": "back", "first": 2, "bound": 10},  # its last one would begin before it
+        {"start": "beyond"},  # its first slice ends past the array
+        {"start": "back", "first": 2, "bound": 10},  # its last slice would begin before the array
         {"start": "lower"},
         {"next": "sunk"},
-        {"begin": "given"},  # where it begins is not known
+        {"begin": "given"},  # its start is unknown
         {"next": "doubled"},
         {"next": "other"},
         {"compared": "most, ci"},
         {"direction": "NE"},
     ],
 )
-def test_others_are_not(wrong: dict[str, object]) -> None:
-    assert not ask(**wrong)
+def test_other_slices_are_not_known_to_be_disjoint(wrong: dict[str, object]) -> None:
+    assert not are_disjoint(**wrong)
 
 
-def test_what_a_file_says_of_a_loop_is_not_asked() -> None:
-    said = {
+def test_the_loop_config_in_a_file_is_not_trusted() -> None:
+    config = {
         "known_trip_count": {"n": "4"},
         "known_init_step": {"init": "0", "step": "2"},
         "known_induction_variable": {"tuple_index": "0"},
     }
-    assert not ask(said, bound=100)
-    assert not ask(said, step=1)
-    assert not ask(said, begin="given")
+    assert not are_disjoint(config, bound=100)
+    assert not are_disjoint(config, step=1)
+    assert not are_disjoint(config, begin="given")

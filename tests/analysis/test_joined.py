@@ -1,7 +1,7 @@
-"""`programs/joined.py`: values that XLA computes together are told apart.
+"""`programs/joined.py`: values that XLA computes together are judged separately.
 
-By hand: the loss comes from the kernels alone, and each kernel gets its own operand, so the loss is right in all of
-them. Of the rest the replay's numbers decide: nothing is called wrong that is right, nor right that is wrong.
+By hand: the loss comes from the kernels alone, and each kernel gets its own operand, so the loss is right in all
+programs. For the other outputs the replayed numbers decide: no right output is called wrong, and no wrong one right.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
     return {case.id: case for case in api.check(options).cases}
 
 
-def test_the_loss_is_right_in_all_of_them(reports: Mapping[str, CaseReport]) -> None:
+def test_the_loss_is_right_in_all_programs(reports: Mapping[str, CaseReport]) -> None:
     assert len(reports) == 12
     assert {name: report.outputs["loss"] for name, report in reports.items()} == dict.fromkeys(reports, Verdict.FRESH)
 
 
-def test_an_output_is_called_wrong_exactly_where_its_numbers_are(reports: Mapping[str, CaseReport]) -> None:
+def test_an_output_is_called_wrong_exactly_if_its_numbers_are_wrong(reports: Mapping[str, CaseReport]) -> None:
     seen: dict[bool, int] = {True: 0, False: 0}
     for name, report in reports.items():
         assert report.replay is not None, name
@@ -43,7 +43,7 @@ def test_an_output_is_called_wrong_exactly_where_its_numbers_are(reports: Mappin
 
 
 def reinterpret(opcode: str, before: Pieces, layout: tuple[int, ...], shape: tuple[int, ...]) -> object:
-    """The pieces of `before`, with that minor_to_major, behind a bitcast or a reshape to `shape` in row-major order."""
+    """Returns the pieces after a bitcast or a reshape to a row-major `shape`; `layout` is the operand's minor_to_major."""
     builder = Builder()
     entry = builder.computation("entry")
     operand = builder.add(entry, "parameter", shape=array(*before.shape))
@@ -68,13 +68,13 @@ HALVES = Pieces((64, 8), 0, (32, 64), (1, 2))
         ("reshape", (1, 0), (0,), None),
     ],
 )
-def test_pieces_stay_whole_in_another_shape(
+def test_pieces_are_followed_into_another_shape(
     opcode: str, layout: tuple[int, ...], shape: tuple[int, ...], expected: Pieces | None
 ) -> None:
     assert reinterpret(opcode, HALVES, layout, shape) == expected
 
 
-def test_pieces_that_another_shape_tears_are_not_told_apart() -> None:
+def test_pieces_that_another_shape_splits_are_not_followed() -> None:
     thirds = Pieces((6, 4), 0, (2, 4, 6), (1, 2, 4))
     assert reinterpret("reshape", thirds, (1, 0), (2, 12)) is None
     inner = Pieces((6, 4), 1, (2, 4), (1, 2))

@@ -1,4 +1,4 @@
-"""One view for several programs: what they do not agree in is unknown."""
+"""One view for several programs: a read on which they disagree is unknown."""
 
 from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.inspection.coverage import join_views
@@ -11,8 +11,8 @@ def kinds_of(view: ScheduleView) -> list[ReadKind]:
     return [one.read for one in view.accesses if one.kind is AccessKind.READ]
 
 
-def test_a_read_of_which_two_programs_say_different_things_is_unknown() -> None:
-    """The schedule is the same; in one program the reader comes after the kernel, in the other before it."""
+def test_a_read_on_which_two_programs_disagree_is_unknown() -> None:
+    """The schedule is the same. One program reads after the kernel, the other before it."""
     stale = compute_schedule_view(judge_pair("reader_and_kernel", "the reader first"))
     other = compute_schedule_view(judge_pair("program_reads_before_the_kernel", "y first"))
     assert kinds_of(stale) == [ReadKind.STALE]
@@ -27,7 +27,7 @@ def test_a_read_of_which_two_programs_say_different_things_is_unknown() -> None:
     assert joined.outputs[0] == stale.outputs[0]
 
 
-def test_views_that_agree_are_the_first_one() -> None:
+def test_joining_views_that_agree_returns_the_first() -> None:
     one, same = (compute_schedule_view(judge_pair("reader_and_kernel", "the reader first")) for _ in range(2))
     verdicts = {output.name: output.verdict for output in one.outputs}
     assert join_views([one, same], verdicts) is one

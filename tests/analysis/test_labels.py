@@ -1,4 +1,4 @@
-"""Properties of dependence sets as integers."""
+"""Properties of dependence sets, which are encoded as integers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,24 +20,24 @@ def spaces_and_sets(draw: st.DrawFn, count: int = 1) -> tuple[LabelSpace, list[i
     return space, [draw(st.integers(0, (1 << bits) - 1)) for _ in range(count)]
 
 
-def everyone(space: LabelSpace) -> frozenset[int]:
+def all_writes(space: LabelSpace) -> frozenset[int]:
     return frozenset(range(space.writes))
 
 
 def fresh_in(space: LabelSpace, labels: int, write: int) -> set[int]:
-    """Iteration classes c with FRESH(write, c) in the set, told by advancing a single label."""
+    """Returns the iteration classes c with FRESH(write, c) in the set."""
     return {c for c in range(space.classes) if labels & fresh_of(space, write, c)}
 
 
 def fresh_of(space: LabelSpace, write: int, iteration_class: int) -> int:
-    """FRESH(write, c): a write of the loop at level c that happened one iteration ago."""
+    """Returns FRESH(write, c): the write happened one iteration of the loop at level c ago."""
     if iteration_class == 0:
         return space.fresh(write)
     return space.advance(space.fresh(write), iteration_class, frozenset({write}))
 
 
 @given(spaces())
-def test_all_labels_are_different_bits(space: LabelSpace) -> None:
+def test_all_labels_have_different_bits(space: LabelSpace) -> None:
     found = [space.mark("a"), space.mark("b")]
     for write in range(space.writes):
         found += [fresh_of(space, write, c) for c in range(space.classes)]
@@ -64,17 +64,17 @@ def test_advance_is_idempotent_at_one_level(given_: tuple[LabelSpace, list[int]]
     space, (labels,) = given_
     level = min(level, space.depth)
     if level:
-        once = space.advance(labels, level, everyone(space))
-        assert space.advance(once, level, everyone(space)) == once
+        once = space.advance(labels, level, all_writes(space))
+        assert space.advance(once, level, all_writes(space)) == once
 
 
 @given(spaces_and_sets(count=2), st.integers(1, 3))
-def test_advance_goes_through_unions(given_: tuple[LabelSpace, list[int]], level: int) -> None:
-    # so it is monotone, and fixpoints over loops end
+def test_advance_distributes_over_unions(given_: tuple[LabelSpace, list[int]], level: int) -> None:
+    # so it is monotone, and fixpoint iterations over loops terminate
     space, (a, b) = given_
     level = min(level, space.depth)
     if level:
-        inside = everyone(space)
+        inside = all_writes(space)
         assert space.advance(a | b, level, inside) == space.advance(a, level, inside) | space.advance(b, level, inside)
 
 
@@ -90,7 +90,7 @@ def test_a_class_becomes_the_outermost_loop_that_advanced(space: LabelSpace, dat
 
 
 @given(spaces_and_sets(), st.integers(1, 3))
-def test_advance_leaves_writes_outside_the_loop_and_marks_alone(
+def test_advance_does_not_change_marks_or_writes_outside_the_loop(
     given_: tuple[LabelSpace, list[int]], level: int
 ) -> None:
     space, (labels,) = given_
@@ -104,12 +104,12 @@ def test_advance_leaves_writes_outside_the_loop_and_marks_alone(
 
 
 @given(spaces_and_sets(), st.integers(1, 3))
-def test_advance_keeps_originals_apart_from_fresh(given_: tuple[LabelSpace, list[int]], level: int) -> None:
+def test_advance_keeps_original_and_fresh_labels_separate(given_: tuple[LabelSpace, list[int]], level: int) -> None:
     space, (labels,) = given_
     level = min(level, space.depth)
     if not level:
         return
-    after = space.advance(labels, level, everyone(space))
+    after = space.advance(labels, level, all_writes(space))
     for write in range(space.writes):
         for whole in (space.all_fresh(write), space.all_original(write)):
             assert bool(after & whole) == bool(labels & whole)

@@ -1,7 +1,7 @@
-"""What JAX does to a program between the trace and XLA: reads of Refs that it moves, and kernel calls that it drops.
+"""JAX changes a program between the trace and XLA: it moves reads of Refs, and drops kernel calls.
 
-The tables are derived by hand from the programs, and each program has a reference without a Ref: replay compares both, so
-that a wrong table, or a wrong program as written, shows as LD016 or as a disagreement.
+The expected verdicts are derived from the programs by hand. Each program has a reference without a Ref. Replay compares
+both, so that a wrong expectation, or a wrong program as written, shows as LD016 or as a disagreement.
 """
 
 import json
@@ -55,14 +55,14 @@ MOVED_STORES = (
 )  # fmt: skip
 
 
-def test_a_store_that_jax_leaves_behind_makes_stale_what_reads_it(stores: Mapping[str, CaseReport]) -> None:
+def test_a_read_that_jax_separates_from_its_store_is_stale(stores: Mapping[str, CaseReport]) -> None:
     for name in MOVED_STORES:
         case = stores[f"differentiated_{name}"]
         assert case.outputs == {"gradient": STALE, "other": FRESH, "value": STALE}, case.id
         assert list_rules(case) == ["LD023"], case.id
 
 
-def test_a_ref_that_stays_is_right(stores: Mapping[str, CaseReport]) -> None:
+def test_a_ref_that_jax_does_not_move_is_right(stores: Mapping[str, CaseReport]) -> None:
     others = {name: case for name, case in stores.items() if name.removeprefix("differentiated_") not in MOVED_STORES}
     assert len(others) == 13
     for name, case in others.items():
@@ -82,7 +82,7 @@ def test_the_finding_names_the_three_places(stores: Mapping[str, CaseReport]) ->
     assert "jax.new_ref(0 * x)" in finding.help
 
 
-def test_a_kernel_is_not_accused_of_what_jax_did_not_move(shared_cache: Path) -> None:
+def test_a_kernel_beside_a_ref_that_jax_does_not_move_has_no_finding(shared_cache: Path) -> None:
     cases = check(PROGRAMS / "refs_in_branches.py", shared_cache)
     assert len(cases) == 14
     for name, case in cases.items():
@@ -94,7 +94,7 @@ ELSEWHERE = MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, ker
 
 
 @pytest.mark.parametrize(("moves", "verdict"), [((ELSEWHERE,), Verdict.UNKNOWN), ((), FRESH)])
-def test_without_a_move_of_its_own_a_difference_is_unknown_or_nothing(
+def test_an_output_without_a_known_move_is_unknown_or_fresh(
     stores: Mapping[str, CaseReport], shared_cache: Path, moves: tuple[MovedRef, ...], verdict: Verdict
 ) -> None:
     assert stores
@@ -104,13 +104,13 @@ def test_without_a_move_of_its_own_a_difference_is_unknown_or_nothing(
     found = inspect_artifact(replace(artifact, provenance=provenance), effects_cache=shared_cache / "effects")
     assert found.outputs == {"gradient": verdict, "other": FRESH, "value": verdict}
     assert found.findings == ()
-    said = [note for note in found.coverage.not_covered if "may have separated a store from a Ref" in note]
-    assert len(said) == len(moves)
-    assert all("`gradient` and `value`" in note for note in said)
+    notes = [note for note in found.coverage.not_covered if "may have separated a store from a Ref" in note]
+    assert len(notes) == len(moves)
+    assert all("`gradient` and `value`" in note for note in notes)
 
 
 def find_artifact(name: str, cache: Path) -> Artifact:
-    """Returns the artifact of a case of the stores; the newest one, where another state of the package left some."""
+    """Returns the newest artifact of a case of the stores; earlier states of the package may have left others."""
     finished = [one for one in (cache / "artifacts").iterdir() if not one.name.startswith(".")]
     folders = sorted(finished, key=lambda folder: folder.stat().st_mtime, reverse=True)
     found = (load_artifact(folder) for folder in folders if name in (folder / "provenance.json").read_text())
@@ -128,7 +128,7 @@ def find_artifact(name: str, cache: Path) -> Artifact:
         ("both_computed_again", {"gradients.0", "gradients.1"}, 2),
     ],
 )
-def test_the_call_that_is_dropped_is_missing_and_not_the_other(
+def test_only_the_dropped_call_is_missing(
     calls: Mapping[str, CaseReport], name: str, wrong: set[str], missing: int
 ) -> None:
     case = calls[name]
@@ -139,7 +139,7 @@ def test_the_call_that_is_dropped_is_missing_and_not_the_other(
 
 
 @pytest.mark.nightly
-def test_pallas_is_not_accused_and_other_derivatives_are_seen(shared_cache: Path) -> None:
+def test_moves_beside_pallas_and_under_other_derivatives_blame_no_kernel(shared_cache: Path) -> None:
     cases = check(PROGRAMS / "refs_beside.py", shared_cache)
     moved = {"pallas_in_zeros", "twice", "linear", "jvp_rule", "vjp_rule"}
     assert len(cases) == 10
@@ -149,7 +149,7 @@ def test_pallas_is_not_accused_and_other_derivatives_are_seen(shared_cache: Path
         assert all(finding.kernel == "" for finding in case.findings), name
 
 
-def check_plainly(python: Path, folder: Path, *selectors: str) -> dict[str, Any]:
+def check_in_environment(python: Path, folder: Path, *selectors: str) -> dict[str, Any]:
     """Returns the cases of a run in the environment that has Refs for kernels."""
     done = subprocess.run(
         [python.parent / "ligerdiag", "check", *selectors, "--format", "json"],
@@ -187,10 +187,10 @@ def assert_refused(case: Mapping[str, Any]) -> None:
     assert "make the Ref from a value of the iteration" in case["error"], case["id"]
 
 
-def test_kernels_with_refs_are_seen_as_they_are_meant(plain_python: Path, tmp_path: Path) -> None:
+def test_kernels_that_write_refs_are_judged_by_their_intent(plain_python: Path, tmp_path: Path) -> None:
     loops, again = PROGRAMS / "refs_in_loops.py", PROGRAMS / "refs_computed_again.py"
     names = ("scan-zeros", "scan-zeros_of_the_iteration", "scan-frozen_zeros")
-    cases = check_plainly(
+    cases = check_in_environment(
         plain_python, tmp_path, *(f"{loops}::{name}" for name in names), f"{again}::by_freeze", f"{again}::two_callers"
     )
     assert len(cases) == 5
@@ -202,12 +202,12 @@ def test_kernels_with_refs_are_seen_as_they_are_meant(plain_python: Path, tmp_pa
 
 
 BY_FUSION = ("stacked-zeros_of_the_iteration", "mapped-zeros_of_the_iteration")
-"""Right to JAX; XLA loses the alias when it fuses the call with the stack (LD022)."""
+"""JAX gets these right; XLA loses the alias when it fuses the call with the stack (LD022)."""
 
 
 @pytest.mark.nightly
-def test_every_form_in_every_loop(plain_python: Path, tmp_path: Path) -> None:
-    cases = check_plainly(plain_python, tmp_path, str(PROGRAMS / "refs_in_loops.py"))
+def test_every_form_is_judged_in_every_loop(plain_python: Path, tmp_path: Path) -> None:
+    cases = check_in_environment(plain_python, tmp_path, str(PROGRAMS / "refs_in_loops.py"))
     moved = {
         "zeros",
         "by_a_helper",
@@ -238,8 +238,8 @@ def test_every_form_in_every_loop(plain_python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_every_policy_and_place(plain_python: Path, tmp_path: Path) -> None:
-    cases = check_plainly(plain_python, tmp_path, str(PROGRAMS / "refs_computed_again.py"))
+def test_every_checkpoint_policy_is_judged_in_every_place(plain_python: Path, tmp_path: Path) -> None:
+    cases = check_in_environment(plain_python, tmp_path, str(PROGRAMS / "refs_computed_again.py"))
     right = {"without_what_is_left", "everything_saveable", "no_checkpoint", "its_name"}
     assert len(cases) == 30
     for name, case in cases.items():

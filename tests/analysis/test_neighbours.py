@@ -1,4 +1,4 @@
-"""Who reads what a kernel overwrites, in schedules that XLA made."""
+"""Who reads the bytes that a kernel overwrites, in schedules that XLA made."""
 
 import pytest
 
@@ -31,7 +31,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
-    """By the case's name, for an H100."""
+    """Returns the reports for an H100 by case name."""
     folder = tmp_path_factory.mktemp("programs")
     for name, code in PROGRAMS.items():
         (folder / f"{name}.py").write_text(code, encoding="utf-8")
@@ -45,7 +45,7 @@ def describe(one: Neighbourhood) -> list[tuple[str, str, str]]:
     return [(reader.primitive, reader.side.value, reader.origin.value) for reader in one.readers]
 
 
-def test_a_reader_is_the_authors_operation_on_the_authors_line(reports: dict[str, CaseReport]) -> None:
+def test_a_reader_has_the_operation_and_the_line_of_the_program(reports: dict[str, CaseReport]) -> None:
     (one,) = reports["released"].neighbourhoods
     assert (one.kernel, one.operand, one.number, one.fate) == ("double_kernel", 0, 1, Fate.PERFORMED)
     assert (one.shape, one.size, one.copied_by) == ("f32[8,32]", 1024, ())
@@ -57,7 +57,7 @@ def test_a_reader_is_the_authors_operation_on_the_authors_line(reports: dict[str
     assert "triton_call" in PROGRAMS["released"].splitlines()[one.source.line - 1]
 
 
-def test_no_reader_has_a_tag_or_an_instructions_name(reports: dict[str, CaseReport]) -> None:
+def test_a_reader_has_no_tag_and_no_instruction_name(reports: dict[str, CaseReport]) -> None:
     for report in reports.values():
         for one in report.neighbourhoods:
             for reader in one.readers:
@@ -65,7 +65,7 @@ def test_no_reader_has_a_tag_or_an_instructions_name(reports: dict[str, CaseRepo
                 assert "." not in reader.opcode
 
 
-def test_who_reads_what_the_operand_was_cast_from_reads_the_source(reports: dict[str, CaseReport]) -> None:
+def test_a_reader_of_the_value_before_a_cast_reads_the_source(reports: dict[str, CaseReport]) -> None:
     (one,) = reports["folded"].neighbourhoods
     assert one.copied_by == ("convert",)
     assert ("dot_general", "source") in {(primitive, origin) for primitive, _, origin in describe(one)}
@@ -77,6 +77,6 @@ def test_a_declared_write_has_no_neighbourhood(reports: dict[str, CaseReport]) -
     assert reports["declared"].coverage.kernels
 
 
-def test_an_argument_that_is_overwritten_shares_its_bytes(reports: dict[str, CaseReport]) -> None:
+def test_an_overwritten_argument_is_listed_among_the_values_in_its_bytes(reports: dict[str, CaseReport]) -> None:
     (one,) = reports["argument"].neighbourhoods
     assert "an argument of the program" in one.shares

@@ -1,4 +1,4 @@
-"""Opcodes that one room took for what another did not: a case for each difference that was a bug."""
+"""Opcodes that two packages once treated differently: a case for each difference that was a bug."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -30,13 +30,13 @@ NAMED = load_pairs("another_name")
 
 
 @pytest.mark.parametrize("label", NAMED)
-def test_another_name_reads_nothing(label: str) -> None:
+def test_an_instruction_that_only_renames_a_value_is_not_a_reader(label: str) -> None:
     (neighbourhood,) = compute_neighbourhoods(judge_pair("another_name", label))
     assert [reader.opcode for reader in neighbourhood.readers] == ["abs"]
 
 
 @pytest.mark.parametrize("label", [label for label in NAMED if label.startswith("the name first")])
-def test_a_name_is_nobody_who_reads_the_memory(label: str) -> None:
+def test_an_instruction_that_only_renames_a_value_accesses_no_memory(label: str) -> None:
     optimized, buffers = parse_hlo(read_pair(NAMED[label])[1])
     assert buffers is not None
     context = compute_context_without_program(
@@ -47,7 +47,7 @@ def test_a_name_is_nobody_who_reads_the_memory(label: str) -> None:
 
 
 @pytest.mark.parametrize("opcode", BARRIERS)
-def test_the_origin_of_what_a_barrier_hands_on_is_behind_it(opcode: str) -> None:
+def test_the_origin_of_a_value_is_found_through_a_barrier(opcode: str) -> None:
     program = Program()
     entry = program.computation("entry")
     h = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
@@ -63,7 +63,7 @@ def read_root(builder: Builder) -> HloInstruction:
 @pytest.mark.parametrize(
     "opcode", ["acos", "atan2", "cosh", "is-finite", "real", "shift-right-logical", "stochastic-convert"]
 )
-def test_pieces_of_a_concatenation_are_told_apart_behind_every_elementwise_operation(opcode: str) -> None:
+def test_every_elementwise_operation_keeps_the_pieces_of_a_concatenation(opcode: str) -> None:
     builder = Builder()
     entry = builder.computation("entry")
     root_operands = [builder.add(entry, "parameter")]
@@ -73,7 +73,7 @@ def test_pieces_of_a_concatenation_are_told_apart_behind_every_elementwise_opera
 
 
 def write_filled(steps: Sequence[str]) -> Builder:
-    """x * one, with a one that goes through these opcodes."""
+    """Returns x * one, where the one goes through these opcodes."""
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -86,17 +86,17 @@ def write_filled(steps: Sequence[str]) -> Builder:
 
 
 @pytest.mark.parametrize("opcode", ["copy", "domain", "add-dependency", "opt-barrier"])
-def test_times_one_is_nothing_however_the_one_is_handed_on(opcode: str) -> None:
+def test_multiplication_by_one_is_recognized_however_the_one_is_passed_on(opcode: str) -> None:
     root = read_root(write_filled(["broadcast", opcode]))
     assert find_same_elements(root) is root.operands[0]
 
 
-def test_times_a_one_of_another_element_type_is_something() -> None:
+def test_multiplication_by_a_one_of_another_element_type_is_not_skipped() -> None:
     assert find_same_elements(read_root(write_filled(["broadcast", "bitcast"]))) is None
 
 
 @pytest.mark.parametrize("opcode", ["copy", "domain", "add-dependency", "opt-barrier"])
-def test_a_rounding_is_found_behind_every_form_of_its_term(opcode: str) -> None:
+def test_a_rounding_is_found_however_its_term_is_passed_on(opcode: str) -> None:
     program = Program()
     entry = program.computation("entry")
     h = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
@@ -112,7 +112,7 @@ def test_a_rounding_is_found_behind_every_form_of_its_term(opcode: str) -> None:
 
 
 @pytest.mark.parametrize("opcode", ["reverse", "dynamic-slice"])
-def test_what_moves_a_constant_of_nans_does_not_make_the_first_nan(opcode: str) -> None:
+def test_an_operation_that_moves_a_constant_of_nans_does_not_make_the_first_nan(opcode: str) -> None:
     builder = Builder()
     entry = builder.computation("entry")
     builder.add(entry, opcode, [builder.add(entry, "constant")])
@@ -123,7 +123,7 @@ def test_what_moves_a_constant_of_nans_does_not_make_the_first_nan(opcode: str) 
 
 
 @pytest.mark.parametrize("opcode", ["domain", "add-dependency", "opt-barrier"])
-def test_a_loop_is_counted_through_what_hands_its_limit_on(opcode: str) -> None:
+def test_the_trips_of_a_loop_are_counted_however_its_limit_is_passed_on(opcode: str) -> None:
     assert find_trip_count(*write_loop(opcode)) == 7
 
 
@@ -147,7 +147,7 @@ def write_loop(opcode: str) -> tuple[HloModule, HloInstruction]:
     return module, module.entry.root
 
 
-def test_a_collective_broadcast_only_moves() -> None:
+def test_a_collective_broadcast_only_moves_data() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     builder.add(entry, "collective-broadcast", [builder.add(entry, "parameter")])
@@ -156,7 +156,7 @@ def test_a_collective_broadcast_only_moves() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["collective-permute", "collective-permute-start", "collective-permute-done"])
-def test_a_permute_is_gathered_from_elsewhere_in_each_of_its_phases(opcode: str) -> None:
+def test_each_phase_of_a_collective_permute_counts_as_a_gather(opcode: str) -> None:
     builder = Builder()
     entry = builder.computation("entry")
     builder.add(entry, opcode, [builder.add(entry, "parameter")])

@@ -1,4 +1,4 @@
-"""Modules between two passes, by hand: what no schedule can mend, and what every schedule keeps."""
+"""Modules between two passes, by hand: errors that no schedule can mend, and values that every schedule gets right."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def finish(module: Program, entry: HloComputationProto, *outputs: HloInstruction
 
 
 def write_program() -> Program:
-    """h = -x; the kernel overwrites h; y = |h|."""
+    """Builds h = -x; the kernel overwrites h; y = |h|."""
     module, entry, x = start()
     h = module.op(entry, "negate", x, tag=1)
     sums = module.kernel(entry, h, tag=2)
@@ -61,7 +61,7 @@ def test_an_order_that_nothing_forces_is_open() -> None:
 
 
 @pytest.mark.parametrize("kind", ["data", "control"])
-def test_an_edge_from_the_kernel_to_the_reader_forces_it(kind: str) -> None:
+def test_an_edge_from_the_kernel_to_the_reader_forces_the_order(kind: str) -> None:
     snapshot, entry, x = start()
     h = snapshot.op(entry, "negate", x, tag=1)
     sums = snapshot.kernel(entry, h, tag=2)
@@ -71,8 +71,8 @@ def test_an_edge_from_the_kernel_to_the_reader_forces_it(kind: str) -> None:
     assert judge(write_program(), finish(snapshot, entry, sums, y), "sums", "y").order_sensitivities["y"] is FORCED
 
 
-def test_a_reader_of_another_value_is_lost_whatever_the_order() -> None:
-    """As after a partitioner: the kernel overwrites a copy."""
+def test_a_reader_of_another_value_is_lost_in_every_order() -> None:
+    """The kernel overwrites a copy, as after a partitioner."""
     snapshot, entry, x = start()
     h = snapshot.op(entry, "negate", x, tag=1)
     copied = snapshot.op(entry, "copy", h)
@@ -84,8 +84,8 @@ def test_a_reader_of_another_value_is_lost_whatever_the_order() -> None:
     assert judgement.verdicts["y"] is Verdict.STALE
 
 
-def test_one_reader_before_the_kernel_and_one_after_it_can_be_right_in_the_authors_order() -> None:
-    """Neither the latest nor the earliest kernel call suits an output that is made of both."""
+def test_readers_on_both_sides_of_the_kernel_can_be_right_in_program_order() -> None:
+    """An output that is computed from both is wrong with the latest kernel call and with the earliest."""
     module, entry, x = start()
     h = module.op(entry, "negate", x, tag=1)
     before = module.op(entry, "sqrt", h, tag=2)
@@ -99,7 +99,7 @@ def test_one_reader_before_the_kernel_and_one_after_it_can_be_right_in_the_autho
     assert judgement.order_sensitivities["both"] is OPEN
 
 
-def test_a_kernel_of_unknown_effect_leaves_what_it_touches_unknown() -> None:
+def test_a_kernel_of_unknown_effect_makes_everything_it_touches_unknown() -> None:
     module, entry, x = start()
     h = module.op(entry, "negate", x, tag=1)
     sums = module.kernel(entry, h, tag=2, target="opaque")
@@ -108,7 +108,9 @@ def test_a_kernel_of_unknown_effect_leaves_what_it_touches_unknown() -> None:
 
 
 @pytest.mark.parametrize(("order", "expected"), [("ky", Verdict.LATENT), ("yk", Verdict.STALE)])
-def test_a_schedule_of_its_own_gives_the_verdict_and_the_standing_stays(order: str, expected: Verdict) -> None:
+def test_the_schedule_of_a_module_gives_the_verdict_and_not_the_order_sensitivity(
+    order: str, expected: Verdict
+) -> None:
     snapshot, entry, x = start()
     h = snapshot.op(entry, "negate", x, tag=1)
     sums = snapshot.kernel(entry, h, tag=2)
@@ -121,7 +123,7 @@ def test_a_schedule_of_its_own_gives_the_verdict_and_the_standing_stays(order: s
     assert judgement.verdicts["y"] is expected
 
 
-def test_several_values_through_a_custom_call_of_shardy_are_not_judged() -> None:
+def test_a_custom_call_of_shardy_with_several_values_is_not_judged() -> None:
     snapshot, entry, x = start()
     h = snapshot.op(entry, "negate", x, tag=1)
     sums = snapshot.kernel(entry, h, tag=2)

@@ -1,4 +1,4 @@
-"""What forces an order, the flattened times, and where operands come from."""
+"""Dependences that force an order, logical times, and the origins of operands."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def read(program: Program) -> HloModule:
 
 
 def origins(program: Program) -> list[tuple[list[int], int]]:
-    """(ids of the callers on the way, id of the origin) for the only hidden write."""
+    """Returns (ids of the callers on the path, id of the origin) for each origin of the only hidden write."""
     module = read(program)
     (write,) = find_hidden_writes(module, effects_of)
     return sorted(
@@ -28,7 +28,7 @@ def origins(program: Program) -> list[tuple[list[int], int]]:
 
 
 @pytest.mark.parametrize("from_second", [False, True])
-def test_operands_and_control_edges_force_and_lists_do_not(*, from_second: bool) -> None:
+def test_operands_and_control_edges_force_an_order_and_list_positions_do_not(*, from_second: bool) -> None:
     program = Program()
     entry = program.computation("entry")
     x = program.op(entry, "parameter")
@@ -48,15 +48,15 @@ def test_operands_and_control_edges_force_and_lists_do_not(*, from_second: bool)
         (a.id, d.id),
         (b.id, c.id),
     }
-    asked = [(one, other) for one in (x, a, b, c, d) for other in (d, c, b, a, x) if one is not other]
-    for questions in (asked, asked[::-1]):  # what was asked before changes nothing
+    questions_in_order = [(one, other) for one in (x, a, b, c, d) for other in (d, c, b, a, x) if one is not other]
+    for questions in (questions_in_order, questions_in_order[::-1]):  # earlier questions do not change an answer
         order = Order()
         for first, second in questions:
             is_forced = order.is_forced(frames[first.id], frames[second.id], from_second=from_second)
             assert is_forced == ((first.id, second.id) in forced)
 
 
-def test_a_loops_condition_is_timed_before_its_body_and_both_before_the_loop() -> None:
+def test_logical_times_put_a_condition_before_its_body_and_both_before_their_loop() -> None:
     program = Program()
     body = program.computation("body")
     in_body = program.op(body, "negate", program.op(body, "parameter"))
@@ -92,7 +92,7 @@ def test_origins_are_found_through_calls_tuples_and_barriers() -> None:
     assert origins(program) == [([], h.id)]
 
 
-def test_the_origin_of_a_call_of_two_is_in_the_callee() -> None:
+def test_the_origin_of_a_result_of_a_call_is_in_the_callee() -> None:
     program = Program()
     callee = program.computation("callee")
     x = program.op(callee, "parameter")
@@ -125,26 +125,26 @@ def build_loop(inside: bool) -> tuple[Program, dict[str, HloInstructionProto]]:
     return program, {"moved": moved, "start": start, "loop": loop, "x": x}
 
 
-def test_a_carry_comes_from_before_the_loop_and_from_the_iteration_before() -> None:
+def test_a_carried_value_comes_from_before_the_loop_and_from_the_previous_iteration() -> None:
     program, made = build_loop(inside=True)
     assert origins(program) == [([], made["start"].id), ([made["loop"].id], made["moved"].id)]
 
 
-def test_a_loops_result_comes_from_its_body_or_from_before() -> None:
+def test_the_result_of_a_loop_comes_from_its_body_or_from_before_the_loop() -> None:
     program, made = build_loop(inside=False)
     entry = program.proto.hlo_module.computations[-1]
     program.kernel(entry, program.op(entry, "get-tuple-element", made["loop"], tuple_index=0), tag=1)
     assert origins(program) == [([], made["start"].id), ([made["loop"].id], made["moved"].id)]
 
 
-def test_what_a_loop_only_passes_on_comes_from_before_it() -> None:
+def test_a_value_that_a_loop_only_passes_on_comes_from_before_the_loop() -> None:
     program, made = build_loop(inside=False)
     entry = program.proto.hlo_module.computations[-1]
     program.kernel(entry, program.op(entry, "get-tuple-element", made["loop"], tuple_index=1), tag=1)
     assert origins(program) == [([], made["x"].id)]
 
 
-def test_a_branchs_operand_is_its_own() -> None:
+def test_the_origin_of_an_operand_in_a_branch_is_the_operand_of_that_branch() -> None:
     program = Program()
     first, second = program.computation("first"), program.computation("second")
     program.op(first, "parameter")
@@ -156,7 +156,7 @@ def test_a_branchs_operand_is_its_own() -> None:
     assert origins(program) == [([], b.id)]
 
 
-def test_a_fused_kernels_operand_is_the_fusions_operand_of_its_parameters_number() -> None:
+def test_the_origin_of_an_operand_in_a_fusion_is_the_matching_operand_of_the_fusion() -> None:
     program = Program()
     fused = program.computation("fused")
     program.op(fused, "parameter", parameter_number=0)
@@ -169,7 +169,7 @@ def test_a_fused_kernels_operand_is_the_fusions_operand_of_its_parameters_number
 
 
 @pytest.mark.parametrize("opcode", ["opt-barrier", "domain", "add-dependency"])
-def test_what_only_orders_is_no_origin(opcode: str) -> None:
+def test_an_operation_that_only_orders_is_not_an_origin(opcode: str) -> None:
     program = Program()
     entry = program.computation("entry")
     h = program.op(entry, "negate", program.op(entry, "parameter"))

@@ -1,4 +1,4 @@
-"""`programs/passed_on.py`: what a loop hands on is what its kernels left, by the replay and by each program's reference."""
+"""`programs/passed_on.py`: a loop passes on what its kernels left, as the replay and each program's reference show."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +19,12 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
     return {case.id: case for case in api.check(options).cases}
 
 
-def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
+def test_the_program_as_written_agrees_with_its_reference(reports: Mapping[str, CaseReport]) -> None:
     assert len(reports) == 13
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
 
 
-def test_an_output_is_called_wrong_exactly_where_its_numbers_are(reports: Mapping[str, CaseReport]) -> None:
+def test_an_output_is_called_wrong_exactly_if_its_numbers_are_wrong(reports: Mapping[str, CaseReport]) -> None:
     seen: dict[bool, int] = {True: 0, False: 0}
     for name, report in reports.items():
         assert report.replay is not None, name
@@ -35,7 +35,7 @@ def test_an_output_is_called_wrong_exactly_where_its_numbers_are(reports: Mappin
     assert min(seen.values()) > 4, seen
 
 
-def test_a_reader_behind_the_loop_is_wrong_where_xla_computes_its_array_anew(reports: Mapping[str, CaseReport]) -> None:
+def test_a_reader_after_the_loop_is_stale_if_xla_recomputes_its_array(reports: Mapping[str, CaseReport]) -> None:
     verdicts = reports["closed_over_and_made_anew"].outputs
     assert verdicts == {"total": Verdict.FRESH, "behind": Verdict.STALE}
 
@@ -48,19 +48,19 @@ def test_slices_that_xla_never_stacks_are_stale(name: str, output: str, reports:
     assert reports[name].outputs[output] is Verdict.STALE
 
 
-def test_the_array_of_the_slices_and_what_a_rule_saved_of_them_stay(reports: Mapping[str, CaseReport]) -> None:
+def test_the_sliced_array_and_slices_saved_by_a_rule_keep_their_contents(reports: Mapping[str, CaseReport]) -> None:
     assert reports["slices_returned"].outputs["whole"] is Verdict.FRESH
     assert reports["slices_saved_by_a_rule"].outputs["gradient"] is Verdict.FRESH
 
 
-def test_a_kernel_that_jax_takes_out_of_a_differentiated_scan_is_missing_in_its_steps(
+def test_a_kernel_that_jax_hoists_out_of_a_differentiated_scan_is_missing_in_its_steps(
     reports: Mapping[str, CaseReport],
 ) -> None:
     assert reports["differentiated"].outputs == {"loss": Verdict.STALE, "gradient": Verdict.STALE}
     assert reports["differentiated_in_a_branch"].outputs["behind"] is Verdict.LATENT
 
 
-def test_a_step_that_reads_the_kernels_copy_for_what_the_loop_handed_in_is_clobbered(
+def test_a_step_that_reads_the_kernels_copy_instead_of_the_argument_is_clobbered(
     reports: Mapping[str, CaseReport],
 ) -> None:
     assert reports["copied_in_each_step"].outputs == {"count": Verdict.CLOBBERED, "x": Verdict.CLOBBERED}

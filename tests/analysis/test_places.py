@@ -1,4 +1,4 @@
-"""Where the values of a schedule stand, as evaluations ask for it."""
+"""Places give the locations of a schedule's values in memory."""
 
 from ligerdiag.analysis.evaluation.label_memory import Places
 from ligerdiag.hlo.dataflow import Positions
@@ -6,7 +6,7 @@ from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder, find
 
 
-def test_a_value_without_a_place_has_one_negative_number_of_its_own() -> None:
+def test_a_value_without_storage_has_its_own_negative_number() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter", parameter_number=0)

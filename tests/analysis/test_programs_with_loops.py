@@ -1,47 +1,47 @@
-"""Verdicts on programs with a kernel in a loop, each with the reason why it is the truth."""
+"""Verdicts on programs with a kernel in a loop; each test gives the reason."""
 
 import pytest
 
 from tests.analysis.conftest import Programs
-from tests.analysis.schedule_oracle import MUST_NOT_SEE, MUST_SEE, Seen, find_kernels, look
+from tests.analysis.schedule_oracle import MUST_NOT_SEE, MUST_SEE, Seen, classify_read, find_kernels
 
 
 def test_a_write_of_an_earlier_iteration_does_not_hide_a_missing_one(loops: Programs) -> None:
-    # XLA merges `late` with `early`: one read, before the kernel. In every iteration but the first it sees a write, just
-    # not the one that it should
+    # XLA merges `late` with `early`: one read, before the kernel. In every iteration but the first it sees a write, but
+    # not the right one
     program = loops["carried_hides_missing"]
-    assert look(program, "early") is Seen.BEFORE
+    assert classify_read(program, "early") is Seen.BEFORE
     assert program.verdicts == {"early": "latent", "late": "stale", "sums": "fresh"}
 
 
-def test_a_kernel_on_a_value_from_outside_the_loop_is_followed_round_the_loop(loops: Programs) -> None:
+def test_a_kernel_on_a_value_from_outside_the_loop_is_followed_around_the_loop(loops: Programs) -> None:
     # the reader must see this iteration's write; a schedule that puts it before the kernel gives it the previous one's
     program = loops["closed_over"]
-    assert program.verdicts == {"total": "fresh", "late": MUST_SEE[look(program, "late")]}
+    assert program.verdicts == {"total": "fresh", "late": MUST_SEE[classify_read(program, "late")]}
 
 
-def test_readers_in_a_loop_body_are_told_apart(loops: Programs) -> None:
-    # each row's logits are a value of their own: nothing is carried but the total, which holds a stale part
+def test_readers_in_a_loop_body_are_judged_separately(loops: Programs) -> None:
+    # the logits of each row are a separate value: only the total is carried, and it has a stale part
     assert loops["mixed_in_body"].verdicts == {"total": "stale", "missed": "stale", "seen": "fresh"}
 
 
-def test_a_stale_part_is_found_when_the_kernel_overwrites_what_a_loop_returned(loops: Programs) -> None:
+def test_a_stale_part_is_found_if_the_kernel_overwrites_the_result_of_a_loop(loops: Programs) -> None:
     assert loops["mixed_over_loop_result"].verdicts == {"seen": "fresh", "norm": "stale"}
 
 
-def test_a_reader_behind_the_loop_sees_the_write_in_it(loops: Programs) -> None:
-    # the loop's result is complete before anything behind the loop runs
+def test_a_reader_after_the_loop_sees_the_write_in_the_loop(loops: Programs) -> None:
+    # the loop's result is complete before anything after the loop runs
     assert loops["write_inside_read_behind"].verdicts == {"back": "fresh", "sums": "fresh"}
 
 
 @pytest.mark.parametrize("case", ["forced_in_body", "nested", "unrolled", "while_loop"])
-def test_a_loop_that_carries_forced_reads_only_is_fresh(loops: Programs, case: str) -> None:
-    # whoever reads the overwritten value multiplies it with what the kernel returns
+def test_a_loop_that_carries_only_forced_reads_is_fresh(loops: Programs, case: str) -> None:
+    # each reader multiplies the overwritten value with what the kernel returns
     assert set(loops[case].verdicts.values()) == {"fresh"}
 
 
-def test_what_is_computed_from_a_stale_carry_is_stale(loops: Programs) -> None:
-    # `carry` misses every write; the next iteration's value is made from it, and so all that is made from that
+def test_everything_computed_from_a_stale_carry_is_stale(loops: Programs) -> None:
+    # `carry` misses every write, and the next iteration computes its value from it
     assert loops["nested_missing"].verdicts == {"carry": "stale", "sums": "stale", "seen": "stale"}
 
 
@@ -54,24 +54,24 @@ def test_an_unrolled_body_holds_two_kernels_each_with_its_readers(loops: Program
 def test_a_loop_of_one_iteration_is_inlined_and_still_judged(loops: Programs) -> None:
     program = loops["single_iteration_missing"]
     assert not any(i.opcode == "while" for i in program.optimized.entry.instructions)
-    assert program.verdicts == {"half": MUST_SEE[look(program, "half")], "sums": "fresh"}
+    assert program.verdicts == {"half": MUST_SEE[classify_read(program, "half")], "sums": "fresh"}
 
 
-def test_nothing_is_carried_round_a_loop_of_one_iteration(loops: Programs) -> None:
-    # the sums are of x @ w, as written and as compiled: there is no earlier iteration whose write they could miss
+def test_nothing_is_carried_around_a_loop_of_one_iteration(loops: Programs) -> None:
+    # in the program and in the schedule the sums are those of x @ w: they can miss no write of an earlier iteration
     assert set(loops["single_iteration"].verdicts.values()) == {"fresh"}
 
 
-def test_the_original_is_wanted_in_the_loop_by_who_reads_before_the_kernel(loops: Programs) -> None:
+def test_a_reader_before_the_kernel_in_a_loop_needs_the_original(loops: Programs) -> None:
     program = loops["carried_hides_missing"]
-    assert program.verdicts["early"] == MUST_NOT_SEE[look(program, "early")]
+    assert program.verdicts["early"] == MUST_NOT_SEE[classify_read(program, "early")]
 
 
-def test_a_loop_that_may_not_run_returns_what_it_was_given(loops: Programs) -> None:
+def test_a_loop_that_may_not_run_can_return_its_initial_state(loops: Programs) -> None:
     assert loops["perhaps_no_iteration"].verdicts == {"h": "fresh", "step": "fresh"}
 
 
-def test_a_loop_that_surely_runs_and_does_not_read_its_state_returns_nothing_of_what_it_was_given(
+def test_a_loop_that_surely_runs_and_ignores_its_state_returns_nothing_of_its_initial_state(
     loops: Programs,
 ) -> None:
     assert loops["unread_state"].verdicts == {"last": "fresh", "sums": "fresh"}

@@ -1,4 +1,4 @@
-"""What is in flight around a kernel, and what a command buffer leaves unordered, on bytes of our choice."""
+"""Instructions in flight beside a kernel, and commands that a command buffer leaves unordered, in schedules by hand."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ PAIR = tuple_of(array(4), array(4))
 READER = load_pairs("reader_in_flight")["the kernel between them"]
 
 
-def test_a_race_says_what_is_in_flight_and_marks_the_output() -> None:
+def test_a_race_names_the_instruction_in_flight_and_marks_the_output() -> None:
     context = judge_pair("reader_in_flight", "the kernel between them")
     (race,) = context.concurrency.races
     assert race.kind is RaceKind.READER_IN_FLIGHT
@@ -32,8 +32,8 @@ def test_a_race_says_what_is_in_flight_and_marks_the_output() -> None:
 
 
 @pytest.mark.parametrize("named", ["h_ld1", "h"])
-def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(named: str) -> None:
-    """Without the tag nothing says that the overwritten value is the program's."""
+def test_a_done_with_its_own_bytes_passes_the_race_on(named: str) -> None:
+    """Without the tag, nothing says that the overwritten value is the program's."""
     program, proto = read_pair(replace(READER, schedule=READER.schedule.replace("h_ld1", named)))
     made = HloProto.FromString(proto)
     done = next(i.id for i in made.hlo_module.computations[-1].instructions if i.opcode == "async-done")
@@ -47,7 +47,7 @@ def test_a_done_that_has_bytes_of_its_own_passes_the_race_on(named: str) -> None
     assert [cause.raced for cause in context.verdicts.outputs["y"].causes] == [(context.concurrency.races[0].key,)]
 
 
-def test_without_a_program_a_race_is_known_all_the_same() -> None:
+def test_a_race_is_found_without_the_program() -> None:
     optimized, buffers = parse_hlo(read_pair(READER)[1])
     assert buffers is not None
     context = compute_context_without_program(
@@ -71,7 +71,7 @@ def test_a_start_without_a_done_is_in_flight_to_the_end_of_its_computation() -> 
 
 
 @pytest.mark.parametrize("label", load_pairs("kernel_in_flight"))
-def test_a_kernel_in_flight_races_with_a_reader_and_with_no_other_name(label: str) -> None:
+def test_a_kernel_in_flight_races_with_a_reader_and_not_with_another_name_of_the_value(label: str) -> None:
     races = judge_pair("kernel_in_flight", label).concurrency.races
     found = [(race.kind, race.reader.opcode) for race in races]
     assert found == ([(RaceKind.KERNEL_IN_FLIGHT, "abs")] if label == "a reader" else [])
@@ -94,7 +94,10 @@ def test_a_done_belongs_to_its_start_through_updates_and_tuples() -> None:
 
 
 def write_commands(control: bool = False) -> Program:
-    """h = -x; the kernel on h; y = |h|; z = sin(y), in the bytes of x: what declares no conflict has no order."""
+    """Builds h = -x; the kernel on h; y = |h|; z = sin(y), in the bytes of x.
+
+    Commands without a declared conflict have no order.
+    """
     schedule = Program()
     entry = schedule.computation("command_buffer")
     x = schedule.op(entry, "parameter")
@@ -123,7 +126,7 @@ def test_commands_keep_the_order_that_buffers_and_control_edges_declare(control:
 
 
 @pytest.mark.parametrize(("order", "expected"), [(CommandOrder.SCHEDULE, "latent"), (CommandOrder.DECLARED, "unknown")])
-def test_a_command_buffer_races_only_where_it_keeps_the_declared_order_alone(
+def test_a_command_buffer_races_only_if_it_keeps_no_more_than_the_declared_order(
     order: CommandOrder, expected: str
 ) -> None:
     optimized, buffers = parse_hlo(write_commands().bytes())
@@ -147,7 +150,7 @@ def test_a_command_buffer_races_only_where_it_keeps_the_declared_order_alone(
         ("001: kCopy [source | sink] kCopy", "the thunks of `entry` could not be matched with instructions"),
     ],
 )
-def test_command_buffers_that_are_not_understood_are_said(text: str | None, note: str) -> None:
+def test_command_buffers_that_are_not_understood_are_noted(text: str | None, note: str) -> None:
     program, schedule = read_pair(load_pairs("reader_in_flight")["the reader first"])
     optimized, buffers = parse_hlo(schedule)
     assert buffers is not None

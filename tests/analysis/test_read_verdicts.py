@@ -24,7 +24,7 @@ def read_of(context: Context, opcode: str) -> ReadVerdict:
         ("the kernel first, by an edge", ReadKind.FRESH, ReadCause.OPERATION),
     ],
 )
-def test_a_read_is_what_it_makes_its_output_and_has_the_evidence(label: str, kind: ReadKind, cause: ReadCause) -> None:
+def test_a_read_has_the_verdict_and_the_evidence_of_its_output(label: str, kind: ReadKind, cause: ReadCause) -> None:
     context = judge_pair("reader_and_kernel", label)
     read = read_of(context, "abs")
     assert (read.write, read.kind, read.cause, read.place, read.outputs) == (0, kind, cause, Place.SAME_BYTES, ("y",))
@@ -32,22 +32,22 @@ def test_a_read_is_what_it_makes_its_output_and_has_the_evidence(label: str, kin
     assert (read.evidence,) == (blamed or (None,))
 
 
-def test_a_read_is_unknown_where_the_kernel_could_not_be_followed() -> None:
+def test_a_read_is_unknown_if_the_effect_of_the_kernel_is() -> None:
     read = read_of(judge_pair("opaque_kernel", "the kernel first, by an edge"), "abs")
     assert (read.kind, read.cause, read.evidence) == (ReadKind.UNKNOWN, ReadCause.UNDECIDED, None)
 
 
-def test_a_read_is_unknown_where_its_output_is() -> None:
+def test_a_read_is_unknown_if_its_output_is() -> None:
     read = read_of(judge_pair("value_without_a_tag"), "abs")
     assert (read.kind, read.cause) == (ReadKind.UNKNOWN, ReadCause.UNKNOWN_OUTPUT)
 
 
-def test_what_the_compiler_made_is_what_uses_it() -> None:
+def test_an_instruction_that_the_compiler_made_is_judged_by_its_users() -> None:
     read = read_of(judge_pair("reader_without_a_tag"), "abs")
     assert (read.kind, read.cause) == (ReadKind.FRESH, ReadCause.USERS)
 
 
-def test_of_a_merged_call_no_read_explains_the_output() -> None:
+def test_no_read_explains_an_output_that_misses_a_merged_call() -> None:
     context = judge_pair("merged_calls")
     assert context.verdicts.stale == ()
     assert context.verdicts.list_unexplained(0, Verdict.STALE) == ("second",)
@@ -57,14 +57,14 @@ def test_of_a_merged_call_no_read_explains_the_output() -> None:
     assert not context.verdicts.misses_only_gone_calls("second")
 
 
-def test_a_call_that_is_gone_is_all_that_the_output_misses() -> None:
+def test_an_output_can_miss_nothing_but_a_call_that_is_gone() -> None:
     context = judge_pair("call_that_is_gone")
     assert context.verdicts.outputs["y"].verdict is Verdict.STALE
     assert context.verdicts.misses_only_gone_calls("y")
     assert not context.verdicts.misses_merged_call("y")
 
 
-def test_the_worst_of_what_one_instruction_reads_is_never_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shortened_view_keeps_the_worst_read_of_an_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_accesses, "MOST_READS", 1)
     context = judge_pair("copy_read_with_its_original")
     (shown,) = [one for one in compute_schedule_view(context).accesses if one.read is not ReadKind.NONE]

@@ -15,7 +15,7 @@ def test_pieces_in_the_region_change_and_the_others_stay() -> None:
     region = ArrayRegion((8, 4), 0, 2, 6)
     assert region.replace(1, 1, 2) == Pieces((8, 4), 0, (2, 6, 8), (1, 2, 1))
     assert region.replace(Pieces((8, 4), 0, (4, 8), (1, 4)), 1, 2) == Pieces((8, 4), 0, (2, 4, 6, 8), (1, 2, 6, 4))
-    # of columns, and of another shape on the same bytes, it is not known which pieces the rows are
+    # for pieces along columns, or of another shape on the same bytes, the pieces of each row are unknown
     assert region.replace(Pieces((8, 4), 1, (2, 4), (1, 4)), 1, 2) == Pieces((8, 4), 0, (2, 6, 8), (5, 6, 5))
     assert region.replace(Pieces((4, 8), 0, (2, 4), (1, 4)), 1, 2) == Pieces((8, 4), 0, (2, 6, 8), (5, 6, 5))
 
@@ -33,7 +33,7 @@ def test_pieces_in_the_region_change_and_the_others_stay() -> None:
         (((2, 6, 1),), None),
     ],
 )
-def test_a_slice_along_one_dimension_takes_a_region(
+def test_a_slice_along_one_dimension_is_a_region(
     bounds: Sequence[tuple[int, int, int]], expected: ArrayRegion | None
 ) -> None:
     builder = Builder()

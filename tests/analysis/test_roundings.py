@@ -1,4 +1,4 @@
-"""Which values go through `x + s - s`, with an `s` that hangs on the kernel, and which outputs that reaches."""
+"""Finds values that go through `x + s - s`, where `s` depends on the kernel, and the outputs that they reach."""
 
 import pytest
 
@@ -25,14 +25,12 @@ def rounded_outputs(program: Program) -> list[tuple[str, ...]]:
         ("in_an_inner_jit", ("back",)),
     ],
 )
-def test_a_workaround_is_found_once_with_the_outputs_behind_it(
+def test_a_workaround_is_found_once_with_the_outputs_that_it_reaches(
     name: str, outputs: tuple[str, ...], workarounds: Programs
 ) -> None:
     assert rounded_outputs(workarounds[name]) == [outputs]
 
 
 @pytest.mark.parametrize("name", ["subtracts_another", "adds_an_argument", "subtracted_from", "added_to_another_value"])
-def test_arithmetic_that_does_something_or_hangs_on_no_kernel_is_no_workaround(
-    name: str, workarounds: Programs
-) -> None:
+def test_arithmetic_with_an_effect_or_without_a_kernel_is_not_a_workaround(name: str, workarounds: Programs) -> None:
     assert rounded_outputs(workarounds[name]) == []

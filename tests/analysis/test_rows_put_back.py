@@ -1,4 +1,4 @@
-"""`programs/rows_put_back.py`: what a scatter or a dynamic-update-slice puts elsewhere is not what a slice reads."""
+"""`programs/rows_put_back.py`: a slice does not depend on what a scatter or a dynamic-update-slice writes elsewhere."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ PROGRAM = Path(__file__).parent / "programs" / "rows_put_back.py"
 
 @pytest.mark.xfail(
     strict=True,
-    reason="pieces.py follows the pieces of a concatenation, and not of an update at a constant place: the program's "
-    "second call depends on all that the first one's rows were put into, the schedule's on its own rows alone",
+    reason="pieces.py follows the pieces of a concatenation, but not those of an update at a constant index: in the program "
+    "the second call depends on the whole updated array, in the schedule only on its own rows",
 )
-def test_rows_that_were_not_put_back_yet_do_not_depend_on_those_that_were(shared_cache: Path) -> None:
+def test_rows_that_were_not_put_back_do_not_depend_on_rows_that_were(shared_cache: Path) -> None:
     options = api.CheckOptions(selectors=(str(PROGRAM),), cache_directory=shared_cache)
     (case,) = api.check(options).cases
     assert case.outputs == {"sums": Verdict.FRESH}

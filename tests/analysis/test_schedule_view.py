@@ -1,4 +1,4 @@
-"""What an HTML report draws of schedules made by hand: who gets what, by which way, and how that is told."""
+"""Views of schedules by hand, as an HTML report draws them: reads, paths to the outputs, and sentences."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,8 @@ from tests.analysis.view_violations import list_violations
 from tests.hlo.building import array, tuple_of
 
 ANY = "any { ROOT p = f32[] parameter(0) }\n"
-"""A computation that nothing calls. XLA's parser numbers the first instruction 0, which is no step (see `HloText`)."""
+"""A computation that nothing calls. XLA's parser numbers the first instruction 0, which is not a step (see `HloText`).
+"""
 
 
 def view_pair(name: str, label: str = "") -> ScheduleView:
@@ -62,7 +63,7 @@ def sentence_of(view: ScheduleView, output: str) -> str:
         ("the kernel first, by an edge", ReadKind.FRESH, ("y",), ["custom-call", "abs"]),
     ],
 )
-def test_a_reader_is_stale_latent_or_fresh_and_the_way_leads_through_it(
+def test_a_reader_is_stale_latent_or_fresh_and_the_path_leads_through_it(
     label: str, kind: ReadKind, outputs: tuple[str, ...], path: list[str]
 ) -> None:
     view = view_pair("reader_and_kernel", label)
@@ -73,7 +74,7 @@ def test_a_reader_is_stale_latent_or_fresh_and_the_way_leads_through_it(
     assert path_of(view, "sums") == ["custom-call"]
 
 
-def test_the_buffer_has_bytes_and_is_defined_overwritten_and_read() -> None:
+def test_a_buffer_has_its_bytes_and_is_defined_overwritten_and_read() -> None:
     view = view_pair("reader_and_kernel", "the kernel first")
     (buffer,) = view.buffers
     assert (buffer.kernel, buffer.operand, buffer.shape, buffer.size) == ("double", 0, "f32[4]", 16)
@@ -112,13 +113,13 @@ def test_a_sentence_says_what_is_read_and_when(label: str, sentence: str) -> Non
     )
 
 
-def test_nothing_is_told_as_right_of_a_kernel_that_could_not_be_followed() -> None:
+def test_nothing_is_shown_as_right_if_the_effect_of_the_kernel_is_unknown() -> None:
     view = view_pair("opaque_kernel", "the kernel first, by an edge")
     assert read_of(view, "abs").read is ReadKind.UNKNOWN
     assert "could not be decided: it is unknown whether `opaque` overwrites operand 0" in sentence_of(view, "y")
 
 
-def test_who_wants_the_original_and_comes_first_reads_the_original() -> None:
+def test_a_reader_that_needs_the_original_is_clobbered_only_after_the_kernel() -> None:
     late = view_pair("program_reads_before_the_kernel", "the kernel first")
     assert (read_of(late, "abs").read, read_of(late, "abs").place) == (ReadKind.CLOBBERED, Place.SAME_BYTES)
     assert path_of(late, "y") == ["custom-call", "abs"]
@@ -128,7 +129,7 @@ def test_who_wants_the_original_and_comes_first_reads_the_original() -> None:
     assert read_of(early, "abs").read is not ReadKind.STALE
 
 
-def test_a_reader_of_what_the_operand_was_copied_from_reads_a_copy() -> None:
+def test_a_reader_of_the_value_before_the_copy_reads_a_copy() -> None:
     view = view_pair("copied_operand")
     assert (read_of(view, "abs").read, read_of(view, "abs").place) == (ReadKind.STALE, Place.COPY)
     assert view.buffers[0].value == step_of(view, "copy").name
@@ -136,7 +137,7 @@ def test_a_reader_of_what_the_operand_was_copied_from_reads_a_copy() -> None:
     assert "reads `%h_ld1`, but `double` overwrites `%copied`, which was made from it" in sentence_of(view, "y")
 
 
-def test_what_is_in_flight_is_one_step_in_its_lane_and_unknown_where_it_races() -> None:
+def test_an_async_pair_is_one_step_in_its_lane_and_unknown_if_it_races() -> None:
     view = view_pair("collective_in_flight")
     step = step_of(view, "collective-permute-start")
     assert (step.start, step.end, step.lane) == (2, 4, Lane.COLLECTIVE)
@@ -145,7 +146,7 @@ def test_what_is_in_flight_is_one_step_in_its_lane_and_unknown_where_it_races() 
     assert read_of(view, "collective-permute-start").read is ReadKind.UNKNOWN
 
 
-def test_a_loop_is_a_step_around_its_body_and_on_the_way_out_of_it() -> None:
+def test_a_loop_is_a_step_around_its_body_and_on_the_path_out_of_it() -> None:
     view = view_pair("reader_in_a_loop", "the reader first")
     loop = step_of(view, "while")
     assert step_of(view, "cosine").start < loop.start < min(step.start for step in view.steps if step.loops) < loop.end
@@ -176,7 +177,7 @@ def test_of_many_readers_the_wrong_one_and_the_nearest_are_kept() -> None:
     assert shown == list(range(max(shown) - len(shown) + 1, max(shown) + 1))
 
 
-def test_of_many_kernels_what_makes_outputs_wrong_is_shown_first() -> None:
+def test_of_many_kernels_those_that_make_outputs_wrong_are_shown_first() -> None:
     program, schedule = Program(), Program()
     for made in (program, schedule):
         entry = made.computation("entry")

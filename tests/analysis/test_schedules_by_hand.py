@@ -1,4 +1,4 @@
-"""More than verdicts of pairs: calls that are missing, calls that are nobody's, and which slices a kernel overwrites."""
+"""Calls that are missing, calls that the program lacks, and the slices that a kernel overwrites, in schedules by hand."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.analysis.by_hand import effects_of
 from tests.analysis.pair_files import judge_pair, load_pairs, read_pair
 
 
-def test_a_call_that_jax_dropped_and_one_that_xla_dropped_have_vanished() -> None:
+def test_calls_that_jax_or_xla_dropped_have_vanished() -> None:
     traced = TracedKernel(kernel="k", outputs=0, operands=1, source=None, in_program=False, operand_used_later=False)
     unused = TracedKernel(kernel="u", outputs=1, operands=1, source=None, in_program=False, operand_used_later=False)
     context = judge_pair("call_that_is_gone", traced=(traced, unused))
@@ -24,14 +24,14 @@ def test_a_call_that_jax_dropped_and_one_that_xla_dropped_have_vanished() -> Non
 @pytest.mark.parametrize(
     ("outputs", "later", "hidden", "reported"),
     [
-        (0, False, (), True),  # nothing but an effect can be wanted of it
-        (1, True, (), False),  # it overwrites nothing, or declares it
+        (0, False, (), True),  # its author can only want its effect
+        (1, True, (), False),  # it overwrites nothing, or declares what it overwrites
         (1, True, (Access.READ_WRITE,), True),
         (1, False, (Access.READ_WRITE,), False),  # nothing reads what it overwrites
         (1, True, (Access.UNKNOWN,), True),
     ],
 )
-def test_a_missing_call_matters_where_it_has_no_outputs_or_overwrites_what_is_read(
+def test_a_missing_call_matters_if_it_has_no_outputs_or_its_write_is_read(
     outputs: int, later: bool, hidden: tuple[Access, ...], reported: bool
 ) -> None:
     traced = TracedKernel(
@@ -43,19 +43,19 @@ def test_a_missing_call_matters_where_it_has_no_outputs_or_overwrites_what_is_re
 
 
 @pytest.mark.parametrize(("name", "label", "calls"), [("kernel_that_only_reads", "", 1), ("declared_write", "", 1)])
-def test_a_call_that_only_reads_and_a_declared_write_are_no_hidden_writes(name: str, label: str, calls: int) -> None:
+def test_a_call_that_only_reads_and_a_declared_write_are_not_hidden_writes(name: str, label: str, calls: int) -> None:
     context = judge_pair(name, label)
     assert context.writes == ()
     assert len(context.calls) == calls
 
 
-def test_a_call_that_the_program_does_not_hold_is_a_note() -> None:
+def test_a_call_that_the_program_lacks_is_noted() -> None:
     context = judge_pair("call_that_the_program_lacks")
     assert any("stray_ld77" in note for note in context.matching.notes)
 
 
-def test_a_call_that_is_nobodys_is_a_write_of_the_module_that_holds_it() -> None:
-    """Where tags are worked out: ids of one module say nothing about the other."""
+def test_a_call_that_the_program_lacks_is_a_write_of_the_schedule() -> None:
+    """Here the tags are reconstructed, so that ids of one module mean nothing in the other."""
     program, schedule = read_pair(load_pairs("call_that_the_program_lacks")[""])
     written, (optimized, buffers) = parse_hlo(program)[0], parse_hlo(schedule)
     assert buffers is not None

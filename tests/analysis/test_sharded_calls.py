@@ -1,7 +1,8 @@
-"""`programs/sharded_calls.py`: a kernel that a shard_map calls overwrites the array that its pieces are of.
+"""`programs/sharded_calls.py`: a kernel that a shard_map calls overwrites the array that its shards belong to.
 
-The pieces were values of their own: a fused loss that calls its kernel in a shard_map was called fresh where its gradient
-misses the kernel, and clobbered where it is right. Replay ran a kernel again on what another device had left in a constant.
+The shards used to be separate values: a fused loss that calls its kernel in a shard_map was called fresh although its
+gradient misses the kernel, and clobbered although it is right. Replay used to run a kernel on a constant that another
+device had already overwritten.
 """
 
 from collections.abc import Mapping
@@ -22,17 +23,17 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
     return {case.id: case for case in api.check(options).cases}
 
 
-def test_the_program_as_written_computes_what_its_reference_does(reports: Mapping[str, CaseReport]) -> None:
+def test_the_program_as_written_agrees_with_its_reference(reports: Mapping[str, CaseReport]) -> None:
     assert len(reports) == 5
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
     assert {name for name, one in reports.items() if one.disagreements or one.error} == set()
 
 
-def test_gradients_see_what_the_kernel_left_in_the_pieces(reports: Mapping[str, CaseReport]) -> None:
+def test_gradients_depend_on_what_the_kernel_left_in_the_shards(reports: Mapping[str, CaseReport]) -> None:
     assert reports["residual_of_a_sharded_kernel"].outputs == {"loss": Verdict.FRESH, "w": Verdict.LATENT}
     assert reports["residual_that_is_computed_again"].outputs == {"loss": Verdict.FRESH, "w": Verdict.STALE}
     assert reports["residual_of_an_activation"].outputs == {"loss": Verdict.FRESH, "w": Verdict.STALE}
 
 
-def test_an_argument_that_a_shard_map_hands_through_is_known_again(reports: Mapping[str, CaseReport]) -> None:
+def test_an_argument_that_a_shard_map_returns_is_recognized(reports: Mapping[str, CaseReport]) -> None:
     assert reports["argument_handed_through"].outputs == {"x": Verdict.FRESH, "sums": Verdict.FRESH}

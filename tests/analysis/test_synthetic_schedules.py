@@ -1,4 +1,4 @@
-"""Where kernel calls stand in each of the schedules."""
+"""Each scheduling policy puts kernel calls at other positions."""
 
 import pytest
 
@@ -12,7 +12,11 @@ LATE, EARLY, WRITTEN = SchedulePolicy.LATE, SchedulePolicy.EARLY, SchedulePolicy
 
 
 def write_module() -> HloModule:
-    """first is written after the kernel call and listed before it; last needs the kernel; edge must precede it."""
+    """Builds a kernel call with operations around it.
+
+    `first` comes after the call by its tag and before it in the list of instructions; `last` needs the kernel's result;
+    a control edge puts `edge` before the call.
+    """
     module = Program()
     entry = module.computation("entry")
     x = module.op(entry, "parameter")
@@ -41,14 +45,16 @@ def order(module: HloModule, policy: SchedulePolicy) -> list[str]:
         (WRITTEN, ["copy", "sqrt", "custom-call", "abs", "negate"]),
     ],
 )
-def test_the_kernel_call_moves_as_far_as_operands_and_control_edges_let_it(
+def test_a_kernel_call_moves_as_far_as_operands_and_control_edges_allow(
     policy: SchedulePolicy, expected: list[str]
 ) -> None:
     assert order(write_module(), policy) == expected
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(LATE, ["abs", "call"]), (EARLY, ["call", "abs"])])
-def test_what_runs_a_kernel_further_in_counts_as_one(policy: SchedulePolicy, expected: list[str]) -> None:
+def test_a_call_of_a_computation_with_a_kernel_moves_like_a_kernel_call(
+    policy: SchedulePolicy, expected: list[str]
+) -> None:
     module = Program()
     inner = module.computation("inner")
     module.kernel(inner, module.op(inner, "parameter"), tag=1)
@@ -59,7 +65,7 @@ def test_what_runs_a_kernel_further_in_counts_as_one(policy: SchedulePolicy, exp
     assert order(parse_hlo(module.bytes())[0], policy) == expected
 
 
-def test_a_fusion_stands_where_its_last_operation_was_written() -> None:
+def test_a_fusion_comes_where_its_last_operation_was_written() -> None:
     module = Program()
     fused = module.computation("fused")
     fused.is_fusion_computation = True

@@ -1,4 +1,4 @@
-"""Tags of an optimized module that came from elsewhere are believed as far as the operands agree with them."""
+"""Tags of an optimized module from elsewhere are trusted only as far as the operands agree with them."""
 
 import pytest
 
@@ -23,7 +23,7 @@ OPTIMIZED = PROGRAM.replace("HloModule m", "HloModule m, is_scheduled=true")
 
 
 def parse(text: str = OPTIMIZED, **names: str) -> HloModule:
-    """The module; names: an instruction's other framework name."""
+    """Parses the module; `names` gives instructions another op_name."""
     for instruction, name in names.items():
         head, _, rest = text.partition(f"  {instruction} = ")
         line, _, others = rest.partition("\n")
@@ -33,37 +33,37 @@ def parse(text: str = OPTIMIZED, **names: str) -> HloModule:
 
 
 def find_refuted(**names: str) -> set[str]:
-    """Names of the optimized instructions whose tag is not believed."""
+    """Returns the names of the optimized instructions whose tags are refuted."""
     optimized = parse(**names)
     refuted = compute_tag_trust(parse(PROGRAM), optimized).refuted
     return {one.name for one in optimized.entry.instructions if one.id in refuted}
 
 
-def test_a_tag_of_what_the_instruction_can_be_is_believed() -> None:
+def test_a_tag_that_agrees_with_the_operands_is_trusted() -> None:
     assert find_refuted() == set()
     assert find_refuted(a="b#ld2") == set()  # computed from less than the operation: a pass may have simplified it
 
 
-def test_a_tag_of_what_is_computed_from_less_is_not() -> None:
+def test_a_tag_of_an_operation_with_fewer_inputs_is_refuted() -> None:
     assert find_refuted(b="a#ld1") == {"b"}
     assert find_refuted(b="a#ld1;b#ld2") == {"b"}
 
 
-def test_a_call_is_its_operation_operand_by_operand() -> None:
+def test_a_call_must_agree_with_its_operation_operand_by_operand() -> None:
     program = PROGRAM.replace("custom-call(a, b)", "custom-call(b, a)")
     optimized = parse()
     (refuted,) = compute_tag_trust(parse(program), optimized).refuted
     assert next(one.name for one in optimized.entry.instructions if one.id == refuted) == "k"
 
 
-def test_a_name_that_a_pass_gave_to_something_else_refutes_nothing() -> None:
+def test_a_name_that_a_pass_gave_to_another_operation_is_not_refuted() -> None:
     assert find_refuted(c="a#ld1") == set()
 
 
-def test_a_tag_that_is_not_believed_is_not_in_the_module() -> None:
+def test_a_refuted_tag_is_removed_from_the_module() -> None:
     optimized = parse(b="a#ld1")
-    believed = compute_tag_trust(parse(PROGRAM), optimized).without_refuted(optimized)
-    assert len(believed.tags) == len(optimized.tags) - 1
+    trusted = compute_tag_trust(parse(PROGRAM), optimized).without_refuted(optimized)
+    assert len(trusted.tags) == len(optimized.tags) - 1
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_tag_that_is_not_believed_is_not_in_the_module() -> None:
         ({"ones": "ones#ld4"}, False),
     ],
 )
-def test_tags_of_a_program_rise(names: dict[str, str], expected: bool) -> None:
+def test_the_tags_of_a_program_must_ascend(names: dict[str, str], expected: bool) -> None:
     text = PROGRAM.replace("f32[4] parameter(0)", 'f32[4] parameter(0), metadata={op_name="x"}')
     text = text.replace("#ld9", "")
     assert are_in_order(parse(text, **names)) is expected

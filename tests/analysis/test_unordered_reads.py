@@ -1,4 +1,4 @@
-"""Which reads nothing orders with a write."""
+"""Reads that nothing orders with a write."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.analysis.pair_files import judge_pair
 
 
 def list_lucky(context: Context) -> list[tuple[str, bool]]:
-    """Opcode of the reader, and whether it comes after the write."""
+    """Returns the opcode of each reader that is right by luck, and whether it comes after the write."""
     names = {one.id: one.opcode for one in context.optimized.instructions}
     found = [lucky for one in context.verdicts.outputs.values() for cause in one.causes for lucky in cause.lucky]
     assert all(isinstance(one, LuckyRead) for one in found)

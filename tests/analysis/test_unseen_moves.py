@@ -1,6 +1,6 @@
-"""A JAX in which it cannot be seen what happens to Refs, and a jaxlib that cannot translate a program: never a silent loss.
+"""Outputs are unknown, and not fresh, if JAX hides what happens to Refs or jaxlib cannot translate a program.
 
-Each case file takes away, in the worker that loads it, one of the functions that `compile.lowering` finds by name.
+Each case file removes, in the worker that loads it, one of the functions that `compile.lowering` looks up by name.
 """
 
 from pathlib import Path
@@ -80,8 +80,8 @@ REMOVALS = {
 
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_ref_that_jax_may_have_moved_unseen_is_unknown(name: str, shared_cache: Path, tmp_path: Path) -> None:
-    """Without a Ref, or with one that stands in no function of its own, nothing can be moved."""
-    removal, verdicts, said, noted = REMOVALS[name]
+    """A program without a Ref, or with a Ref outside of inner functions, has nothing to move."""
+    removal, verdicts, phrase, noted = REMOVALS[name]
     path = tmp_path / f"{name}.py"
     path.write_text(PROGRAM.format(removal=removal))
     options = api.CheckOptions(selectors=(str(path),), cache_directory=shared_cache, replay=False)
@@ -89,5 +89,5 @@ def test_a_ref_that_jax_may_have_moved_unseen_is_unknown(name: str, shared_cache
     assert not any(case.error for case in cases.values()), cases
     assert " ".join(cases[one].outputs["gradient"].value for one in NAMES) == verdicts
     assert [
-        one for one in NAMES if said and any(said in note for note in cases[one].coverage.not_covered)
+        one for one in NAMES if phrase and any(phrase in note for note in cases[one].coverage.not_covered)
     ] == noted.split()

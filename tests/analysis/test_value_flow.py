@@ -1,4 +1,4 @@
-"""Which value is computed from which, through fusions, loops and asynchronous computations."""
+"""The flow of values through fusions, loops and asynchronous computations."""
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.def_use import ValueReaders
@@ -29,7 +29,7 @@ def test_a_result_of_a_fusion_is_computed_from_its_own_operands() -> None:
     assert (number, (0,)) not in reach
 
 
-def test_what_a_loop_carries_comes_from_before_it_and_from_its_body() -> None:
+def test_a_carried_value_comes_from_before_the_loop_and_from_its_body() -> None:
     flow = make_flow(judge_pair("reader_in_a_loop", "the kernel first"))
     loop = find(flow, "while")
     assert set(flow.list_sources((loop.id, (1,)))) == {(find(flow, "cosine").id, ()), (find(flow, "abs").id, ())}
@@ -38,7 +38,7 @@ def test_what_a_loop_carries_comes_from_before_it_and_from_its_body() -> None:
     assert flow.list_loops(find(flow, "abs").id) == (loop.id,)
 
 
-def test_who_reads_behind_the_kernel_reads_what_it_left() -> None:
+def test_a_reader_after_the_kernel_reads_what_the_kernel_left() -> None:
     for label, is_seen in (("the kernel first", True), ("the reader first", False)):
         flow = make_flow(judge_pair("reader_in_a_loop", label))
         kernel, value = find(flow, "custom-call"), find(flow, "negate")
@@ -53,7 +53,7 @@ def test_the_next_iteration_reads_what_the_kernel_left_in_a_carried_value() -> N
     assert name_written(0, kernel.id) in flow.list_sources((loop.id, (0,)))
 
 
-def test_an_asynchronous_computation_has_its_start_as_its_step() -> None:
+def test_the_step_of_an_asynchronous_computation_is_its_start() -> None:
     flow = make_flow(judge_pair("asynchronous_reader"))
     *_, nodes = flow.list_output_nodes()
     path = flow.find_path(nodes, lambda node: node == name_written(0, find(flow, "custom-call").id))

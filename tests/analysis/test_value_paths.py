@@ -1,4 +1,4 @@
-"""From where an instruction gets what it reads."""
+"""Paths from an instruction back to the values that it reads."""
 
 from ligerdiag.bisect.evidence import ValuePaths, render_instruction, render_path
 from ligerdiag.hlo.module import HloInstruction, HloModule
@@ -8,7 +8,7 @@ from tests.hlo.building import array, tuple_of
 
 
 def write_module() -> HloModule:
-    """h = -x; kernel(|h|); a fusion of sqrt(floor(h)) + the kernel's result."""
+    """Builds h = -x, kernel(|h|), and a fusion of sqrt(floor(h)) + the kernel's result."""
     module = Program()
     fused = module.computation("fused")
     fused.is_fusion_computation = True
@@ -31,7 +31,7 @@ def opcodes(path: tuple[HloInstruction, ...]) -> list[str]:
     return [one.opcode for one in path]
 
 
-def test_a_path_leads_out_of_a_fusion_by_its_parameter_and_into_it_by_its_result() -> None:
+def test_a_path_leaves_a_fusion_by_its_parameter_and_enters_it_by_its_result() -> None:
     module = write_module()
     paths, target = ValuePaths(module), find(module, "negate")
     assert opcodes(paths.find(find(module, "sqrt"), lambda one: one is target)) == [
@@ -50,7 +50,7 @@ def test_a_path_leads_out_of_a_fusion_by_its_parameter_and_into_it_by_its_result
     ]
 
 
-def test_no_path_leads_around_through_what_is_to_be_avoided() -> None:
+def test_no_path_leads_through_an_instruction_to_be_avoided() -> None:
     module = write_module()
     overwritten, call = find(module, "abs"), find(module, "custom-call")
     paths = ValuePaths(module)
@@ -58,7 +58,7 @@ def test_no_path_leads_around_through_what_is_to_be_avoided() -> None:
     assert paths.find(find(module, "add"), lambda one: one is overwritten, around=call) == ()
 
 
-def test_of_what_two_values_have_in_common_the_nearest_to_the_other_one_is_found() -> None:
+def test_the_common_source_nearest_to_the_other_value_is_found() -> None:
     module = Program()
     entry = module.computation("entry")
     far = module.op(entry, "exponential", module.op(entry, "parameter"))
@@ -70,7 +70,7 @@ def test_of_what_two_values_have_in_common_the_nearest_to_the_other_one_is_found
     assert opcodes(path) == ["add", "negate"]
 
 
-def test_what_two_values_have_in_common_is_not_looked_for_behind_what_is_to_be_avoided() -> None:
+def test_a_common_source_is_not_searched_beyond_an_instruction_to_be_avoided() -> None:
     module = write_module()
     paths, call = ValuePaths(module), find(module, "custom-call")
     reader, other = find(module, "add"), find(module, "abs")
@@ -78,7 +78,7 @@ def test_what_two_values_have_in_common_is_not_looked_for_behind_what_is_to_be_a
     assert paths.find_common(reader, other, around=call)[-1] is find(module, "negate")
 
 
-def test_two_values_with_nothing_but_a_parameter_in_common_have_none() -> None:
+def test_a_parameter_is_not_a_common_source() -> None:
     module = Program()
     entry = module.computation("entry")
     x = module.op(entry, "parameter")
@@ -89,7 +89,7 @@ def test_two_values_with_nothing_but_a_parameter_in_common_have_none() -> None:
     assert ValuePaths(parsed).find_common(find(parsed, "abs"), find(parsed, "sqrt")) == ()
 
 
-def test_what_a_loop_returns_is_what_its_body_returns() -> None:
+def test_the_result_of_a_loop_comes_from_the_result_of_its_body() -> None:
     module = Program()
     pair = tuple_of(array(4), array(4))
     body = module.computation("body")
@@ -107,14 +107,14 @@ def test_what_a_loop_returns_is_what_its_body_returns() -> None:
     assert len(ValuePaths(parsed).find(parsed.entry.root, lambda one: one is target)) == 2
 
 
-def test_a_path_shows_what_computes_and_its_end() -> None:
+def test_a_rendered_path_shows_operations_that_compute_and_its_end() -> None:
     module = write_module()
     end = find(module, "negate")
     text = render_path(ValuePaths(module).find(find(module, "sqrt"), lambda one: one is end))
     assert text == f"{find(module, 'floor').name} f32[4] <- {end.name} f32[4]"
 
 
-def test_an_instruction_is_a_line_with_the_kernels_target() -> None:
+def test_a_rendered_call_shows_the_target_of_the_kernel() -> None:
     module = write_module()
     call = find(module, "custom-call")
     assert render_instruction(call) == f"{call.name} = f32[4] double({find(module, 'abs').name})"

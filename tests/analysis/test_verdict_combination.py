@@ -1,4 +1,4 @@
-"""One verdict out of several: programs that one schedule may stand for, schedules that one module could have."""
+"""Combines verdicts: of several programs that one schedule may belong to, or of several schedules of one module."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from ligerdiag.model.schedule_view import ReadKind
 FRESH, LATENT, UNKNOWN, CLOBBERED, STALE = Verdict
 
 
-def test_an_output_that_programs_do_not_agree_in_is_unknown() -> None:
+def test_an_output_on_which_programs_disagree_is_unknown() -> None:
     assert join_outputs([{"a": STALE, "b": FRESH, "c": FRESH}, {"a": STALE, "b": LATENT}]) == {
         "a": STALE,
         "b": UNKNOWN,
@@ -23,7 +23,7 @@ def test_an_output_that_programs_do_not_agree_in_is_unknown() -> None:
     }
 
 
-def test_a_read_is_unknown_where_programs_differ_and_where_its_output_is() -> None:
+def test_a_read_is_unknown_if_programs_disagree_or_its_output_is_unknown() -> None:
     assert join_read(ReadKind.STALE, [ReadKind.STALE], reaches_unknown=False) is ReadKind.STALE
     assert join_read(ReadKind.STALE, [ReadKind.STALE], reaches_unknown=True) is ReadKind.UNKNOWN
     assert join_read(ReadKind.STALE, [ReadKind.STALE, ReadKind.FRESH], reaches_unknown=False) is ReadKind.UNKNOWN
@@ -44,7 +44,7 @@ def test_a_read_is_unknown_where_programs_differ_and_where_its_output_is() -> No
         ({UNKNOWN}, OrderSensitivity.UNKNOWN, UNKNOWN),
     ],
 )
-def test_an_output_stands_as_all_schedules_say(
+def test_the_verdicts_of_all_schedules_give_the_order_sensitivity(
     verdicts: set[Verdict], sensitivity: OrderSensitivity, shown: Verdict
 ) -> None:
     assert find_order_sensitivity(verdicts) is sensitivity

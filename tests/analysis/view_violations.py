@@ -1,4 +1,4 @@
-"""What holds of every view, whatever the program."""
+"""Invariants that every view has, whatever the program."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from ligerdiag.model.schedule_view import AccessKind, OutputView, ReadKind, Sche
 
 
 def list_violations(view: ScheduleView) -> Iterator[str]:
-    """Whatever does not hold, a line each."""
+    """Yields a line for each invariant that the view violates."""
     steps = {step.id: step for step in view.steps}
     yield from _check_steps(view, steps)
     yield from _check_accesses(view, steps)
@@ -25,9 +25,9 @@ def _check_steps(view: ScheduleView, steps: dict[int, ScheduleStep]) -> Iterator
             yield f"the anchor of {steps[number].name} is another line: {view.text[line]}"
     for step in view.steps:
         if not 0 <= step.start <= step.end < view.length:
-            yield f"{step.name} ends before it starts, or behind the schedule"
+            yield f"{step.name} ends before it starts, or after the end of the schedule"
         if not steps.keys() >= {*step.operands, *step.loops}:
-            yield f"{step.name} has an operand or a loop that is no step"
+            yield f"{step.name} has an operand or a loop that is not a step"
     for line in (*view.text, *(line for step in view.steps for line in (step.text, *step.fused))):
         if not line.isprintable():
             yield f"a line of text with control characters: {line!r}"
@@ -41,32 +41,32 @@ def _check_accesses(view: ScheduleView, steps: dict[int, ScheduleStep]) -> Itera
     for one in view.accesses:
         name = steps[one.step].name if one.step in steps else str(one.step)
         if (one.kind is AccessKind.READ) != (one.read is not ReadKind.NONE):
-            yield f"{name} is a read of no kind, or no read and of one"
+            yield f"{name} is a read without a kind, or has a kind and is not a read"
         reached = [verdicts[output] for output in one.outputs]
         if one.read is ReadKind.STALE and set(reached) != {Verdict.STALE}:
             yield f"{name} is a stale read that reaches {reached}"
         if one.read is ReadKind.CLOBBERED and not set(reached) <= {Verdict.CLOBBERED, Verdict.STALE}:
             yield f"{name} is a clobbered read that reaches {reached}"
         if one.read in (ReadKind.FRESH, ReadKind.ORIGINAL) and view.buffers[one.buffer].unknown:
-            yield f"{name} is shown as right, and the effect of the kernel is unknown"
+            yield f"{name} is shown as right although the effect of the kernel is unknown"
 
 
 def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, ScheduleStep]) -> Iterator[str]:
     notes = [note for note in view.notes if f"`{output.name}`" in note]
     if not output.sentence.startswith(f"`{output.name}` "):
         yield f"`{output.name}` has no sentence"
-    is_told = (
+    is_explained = (
         bool(notes) or " does not run, so " in output.sentence
-    )  # a kernel that is not run has no place in the schedule
-    if output.verdict is Verdict.STALE and not output.missing and not is_told:
+    )  # a kernel that does not run is not in the schedule
+    if output.verdict is Verdict.STALE and not output.missing and not is_explained:
         yield f"`{output.name}` is stale, and neither a missing edge nor a note says where"
-    if output.verdict in (Verdict.STALE, Verdict.CLOBBERED, Verdict.LATENT) and not output.path and not is_told:
-        yield f"`{output.name}` has no way, and no note says so"
+    if output.verdict in (Verdict.STALE, Verdict.CLOBBERED, Verdict.LATENT) and not output.path and not is_explained:
+        yield f"`{output.name}` has no path, and no note says so"
     if output.missing and output.verdict is not Verdict.STALE:
-        yield f"`{output.name}` misses something and is {output.verdict}"
+        yield f"`{output.name}` misses an edge and is {output.verdict}"
     edges = {number for edge in output.missing for number in (edge.kernel, edge.reader)}
     if not steps.keys() >= {*output.path, *edges}:
-        yield f"the way of `{output.name}` leads through what is no step"
+        yield f"the path of `{output.name}` contains a number that is not a step"
         return
     written = {(one.step, one.buffer) for one in view.accesses if one.kind is AccessKind.HIDDEN_WRITE}
     reads = {(one.step, one.buffer) for one in view.accesses if one.kind is not AccessKind.REUSE}
@@ -77,4 +77,4 @@ def _check_output(view: ScheduleView, output: OutputView, steps: dict[int, Sched
             if step == one
         )
         if one not in steps[following].operands and not through_memory:
-            yield f"on the way of `{output.name}`, {steps[following].name} does not use {steps[one].name}"
+            yield f"on the path of `{output.name}`, {steps[following].name} does not use {steps[one].name}"

@@ -1,4 +1,4 @@
-"""Real compiles in the cache of the whole run, which all tests share."""
+"""Real compiles, in the cache that all tests of a run share."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.replay.replay_worker import Bounds
-from tests.case_levels import is_by_day, list_case_ids
+from tests.case_levels import list_case_ids, runs_daily
 from tools.running import Outcome
 from tools.warm_commands import run_warm_command
 
@@ -26,13 +26,15 @@ def cache(shared_cache: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def check(cache: Path) -> Check:
-    """Checks what the selectors mean, for an H100 and without a replay unless told otherwise."""
+    """Checks the selected cases, by default for an H100 and without a replay."""
 
     def run(
         *selectors: str | Path, targets: tuple[str, ...] = ("h100",), cache: Path = cache, replay: bool = False
     ) -> CheckReport:
         words = tuple(str(selector) for selector in selectors)
-        bounds = Bounds(memory=2 << 30)  # the large rows of the linear cross entropy take more: a night's work
+        bounds = Bounds(
+            memory=2 << 30
+        )  # the large rows of the linear cross entropy take longer: only the nightly run replays them
         return api.check(
             api.CheckOptions(selectors=words, targets=targets, cache_directory=cache, replay=replay, bounds=bounds)
         )
@@ -47,33 +49,32 @@ EACH_LEVEL = pytest.mark.parametrize(
     indirect=True,
     scope="session",
 )
-"""Of a test of all that `table` has: with the cases of the day, and by night with all of them."""
+"""Runs a test of `table` on the daily cases and, in the nightly run, on all."""
 
 
 @pytest.fixture(scope="session")
 def table(check: Check, request: pytest.FixtureRequest) -> CheckReport:
-    """The cases of the day (see tests/case_levels.py), in a run by night all of cases/, replayed where that takes
-    seconds."""
+    """The daily cases (see tests/case_levels.py) or, in the nightly run, all of cases/; replayed if that takes seconds."""
     by_day = request.config.option.markexpr == "not nightly"
     return check(*list_selectors(everything=getattr(request, "param", not by_day)), replay=True)
 
 
 def list_selectors(*, everything: bool) -> tuple[str | Path, ...]:
-    """Selectors of the cases of the day, or of all."""
+    """Returns selectors of the daily cases, or of all."""
     if everything:
         return (ROOT / "cases",)
-    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_case_ids() if is_by_day(one))
+    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_case_ids() if runs_daily(one))
 
 
 @pytest.fixture(scope="session")
 def cases(table: CheckReport) -> Mapping[str, CaseReport]:
-    """The same by id."""
+    """The reports of `table` by case id."""
     return {case.id: case for case in table.cases}
 
 
 @pytest.fixture(scope="session")
 def run_cli(cache: Path) -> RunCli:
-    """Runs `ligerdiag` with these words in a process of its own."""
+    """Runs `ligerdiag` with these arguments in its own process."""
 
     def run(*words: str | Path, cwd: Path) -> Outcome:
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}

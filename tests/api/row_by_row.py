@@ -1,4 +1,4 @@
-"""A Mosaic GPU kernel that doubles one row of an array after the other, in a loop: XLA hands it the row's own address."""
+"""A Mosaic GPU kernel that doubles the rows of an array one by one in a loop: XLA passes it the address of each row."""
 
 from functools import partial
 from typing import Any

@@ -1,6 +1,6 @@
-"""The cases, compiled for an H100 that is not there: which gradient of which configuration is stale.
+"""The cases, compiled for an H100 that this machine does not have: which gradient of which configuration is stale.
 
-By day some of them, by night all: see tests/case_levels.py.
+The daily run checks some of them, the nightly run all: see tests/case_levels.py.
 """
 
 import json
@@ -21,25 +21,26 @@ from ligerdiag.replay.estimate import estimate_cuts
 from ligerdiag.replay.replay_worker import Bounds, refuse
 from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from tests.api.conftest import EACH_LEVEL
 from tests.case_levels import LARGE, SMALL, list_case_ids
+from tools.json_schema import load_schema
 
 ROOT = Path(__file__).parents[2]
 
 
-def at_night(*values: str) -> Any:
+def nightly(*values: str) -> Any:
     return pytest.param(*values, marks=pytest.mark.nightly)
 
 
-SHAPES = (SMALL, at_night(LARGE))
-BIASES = (at_night("False"), "True")
+SHAPES = (SMALL, nightly(LARGE))
+BIASES = (nightly("False"), "True")
 
 type Cases = Mapping[str, CaseReport]
 
 
 def gradients_of(case: CaseReport) -> dict[str, Verdict]:
-    """Verdicts of all outputs but the loss, which has to be fresh."""
+    """Returns the verdicts of all outputs but the loss, which must be fresh."""
     assert case.outputs["loss"] is Verdict.FRESH
     return {name: verdict for name, verdict in case.outputs.items() if name != "loss"}
 
@@ -57,7 +58,7 @@ def test_every_case_meets_its_expectation(table: CheckReport) -> None:
 
 
 @pytest.mark.nightly
-def test_every_row_of_the_seed_has_numbers_that_agree(cache: Path) -> None:
+def test_the_numbers_agree_for_every_row_of_the_seed(cache: Path) -> None:
     options = api.CheckOptions(selectors=(f"{ROOT / 'cases'}::seed_*",), cache_directory=cache, timeout=1800)
     report = api.check(options)
     assert [case.status for case in report.cases] == [Status.EXPECTED] * 20
@@ -69,7 +70,7 @@ def test_every_row_of_the_seed_has_numbers_that_agree(cache: Path) -> None:
         assert Agreement.AGREES in agreements.values()
 
 
-def test_the_large_rows_fit_the_bounds_by_the_first_iterations_of_their_loop(cases: Cases) -> None:
+def test_the_large_rows_fit_the_bounds_if_only_the_first_iterations_are_replayed(cases: Cases) -> None:
     for mode in ("hidden", "out_of_place"):
         artifact = load_artifact(Path(cases[f"flce_modes[{mode}-float32-True-{LARGE}]"].artifact))
         ((cuts, estimate),) = estimate_cuts(artifact, cores=1)
@@ -77,8 +78,8 @@ def test_the_large_rows_fit_the_bounds_by_the_first_iterations_of_their_loop(cas
         assert refuse(estimate.seconds, estimate.bytes, Bounds(), 64 << 30) is None
 
 
-def test_a_loss_in_two_chunks_keeps_its_loop_of_one_iteration(cases: Cases) -> None:
-    # without it XLA adds the second chunk's product to the weight's gradient by an operation of its own
+def test_a_loss_in_two_chunks_keeps_its_one_iteration_loop(cases: Cases) -> None:
+    # without the loop, XLA would add the second chunk's product to the weight's gradient in a separate operation
     module, _ = load_hlo(load_artifact(Path(cases["chunked_flce[aliased-two]"].artifact)).optimized)
     instructions = [one for computation in module.computations.values() for one in computation.instructions]
     loops = [one for one in instructions if one.opcode == "while"]
@@ -93,7 +94,7 @@ def test_every_case_has_an_expectation(table: CheckReport) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_hidden_row_of_the_seed_has_a_stale_gradient_and_none_that_is_fresh(
+def test_a_hidden_row_of_the_seed_has_a_stale_gradient_and_no_fresh_one(
     dtype: str, bias: str, shape: str, cases: Cases
 ) -> None:
     verdicts = set(gradients_of(cases[f"seed_flce[False-{dtype}-{bias}-{shape}]"]).values())
@@ -101,15 +102,15 @@ def test_a_hidden_row_of_the_seed_has_a_stale_gradient_and_none_that_is_fresh(
     assert verdicts <= {Verdict.STALE, Verdict.LATENT}
 
 
-def test_a_cast_that_makes_the_operand_is_not_blamed_for_reads_after_the_kernel(cases: Cases) -> None:
-    # XLA makes the kernel's operand by the very cast that the bias gradient asks for; the reduction runs after the kernel,
-    # and on an H200 the gradient is right (docs/measurements)
+def test_the_cast_that_makes_the_operand_is_not_blamed_for_reads_after_the_kernel(cases: Cases) -> None:
+    # the cast that makes the kernel's operand is also the one that the bias gradient needs; the reduction runs after the
+    # kernel, and on an H200 the gradient is right (docs/measurements)
     assert cases[f"bf16_flce[False-True-{SMALL}]"].outputs["bias"] is Verdict.LATENT
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bias", BIASES)
-def test_really_in_bf16_the_gradients_read_the_logits_from_before_the_folded_convert(
+def test_in_bf16_the_gradients_read_the_logits_from_before_the_folded_convert(
     bias: str, shape: str, cases: Cases
 ) -> None:
     case = cases[f"bf16_flce[False-{bias}-{shape}]"]
@@ -125,30 +126,30 @@ def test_really_in_bf16_the_gradients_read_the_logits_from_before_the_folded_con
     "rows",
     [
         "seed_flce[True-float32",
-        at_night("seed_flce[True-bfloat16"),
+        nightly("seed_flce[True-bfloat16"),
         "bf16_flce[True",
         "flce_modes[trivial-float32",
-        at_night("flce_modes[trivial-bfloat16"),
+        nightly("flce_modes[trivial-bfloat16"),
     ],
 )
 def test_the_trivial_operations_order_the_readers_on_one_device(rows: str, bias: str, shape: str, cases: Cases) -> None:
     assert set(gradients_of(cases[f"{rows}-{bias}-{shape}]"]).values()) == {Verdict.FRESH}
 
 
-@pytest.mark.parametrize("mode", ["trivial", at_night("barrier")])
-def test_batch_sharded_an_order_makes_the_gradients_fresh_too(mode: str, cases: Cases) -> None:
+@pytest.mark.parametrize("mode", ["trivial", nightly("barrier")])
+def test_with_batch_sharding_an_order_makes_the_gradients_fresh_too(mode: str, cases: Cases) -> None:
     assert set(gradients_of(cases[f"sharded_flce[batch-{mode}]"]).values()) == {Verdict.FRESH}
 
 
 @pytest.mark.parametrize("mode", ["trivial", "barrier"])
 @pytest.mark.parametrize("partitioning", ["vocabulary", "fsdp"])
-def test_under_other_sharding_it_leaves_every_gradient_stale(partitioning: str, mode: str, cases: Cases) -> None:
+def test_under_other_sharding_an_order_leaves_every_gradient_stale(partitioning: str, mode: str, cases: Cases) -> None:
     case = cases[f"sharded_flce[{partitioning}-{mode}]"]
     assert gradients_of(case) == dict.fromkeys(("bias", "input", "weight"), Verdict.STALE)
 
 
 @pytest.mark.parametrize("partitioning", ["vocabulary", "fsdp"])
-def test_the_finding_names_the_gathered_copy_that_is_overwritten_and_the_value_that_is_read(
+def test_the_finding_names_the_overwritten_gathered_copy_and_the_value_that_is_read(
     partitioning: str, cases: Cases
 ) -> None:
     (finding,) = findings_of(cases[f"sharded_flce[{partitioning}-trivial]"], "LD002")
@@ -174,34 +175,34 @@ WRONG_OTHERWISE = {
     "partial_write[range-pallas-out_of_place]": ["LD013", "LD016"],
     "partial_write[range-triton-out_of_place]": ["LD013", "LD016"],
 }
-"""Kernels that declare what they write, and are not safe in place, or leave a part unwritten."""
+"""Kernels that declare their writes, but are unsafe in place or leave a part unwritten."""
 
 
 DECLARED = {"aliased": (44, 66), "out_of_place": (3, 39), "shard_map": (2, 7)}
-"""Cases of the day, and all."""
+"""The number of daily cases, and of all."""
 
 
 @EACH_LEVEL
 @pytest.mark.parametrize("mode", ["aliased", "out_of_place", "shard_map"])
-def test_a_declared_gradient_is_fresh_everywhere_and_nothing_is_found(mode: str, table: CheckReport) -> None:
+def test_a_declared_gradient_is_fresh_everywhere_without_findings(mode: str, table: CheckReport) -> None:
     found = [case for case in table.cases if mode in case.id and case.id not in WRONG_OTHERWISE]
     assert len(found) in DECLARED[mode]
     for case in found:
         assert set(case.outputs.values()) == {Verdict.FRESH}
         assert case.coverage.hidden_writes == 0
         assert case.coverage.kernels >= 1
-        # as the H200 says, whose sums were NaN: the launcher that tries it out looks for the alias in another place
+        # confirmed on an H200, whose sums were NaN: the autotuning launcher looks for the alias at the wrong index
         assert [one.rule for one in case.findings] == (["LD010"] if case.id == "autotuned[aliased]" else [])
 
 
 @pytest.mark.parametrize("name", WRONG_OTHERWISE)
 def test_a_declared_kernel_can_be_wrong_by_itself(name: str, cases: Cases) -> None:
-    assert set(cases[name].outputs.values()) == {Verdict.UNKNOWN}  # no program defines them, in whichever schedule
+    assert set(cases[name].outputs.values()) == {Verdict.UNKNOWN}  # no program defines them, whatever the schedule
     assert [finding.rule for finding in cases[name].findings] == WRONG_OTHERWISE[name]
 
 
 @pytest.mark.parametrize("activation", ["exp", "tanh"])
-def test_a_saved_residual_is_overwritten_where_the_backward_pass_must_wait_for_the_loss(
+def test_a_saved_residual_is_overwritten_if_the_backward_pass_must_wait_for_the_loss(
     activation: str, cases: Cases
 ) -> None:
     (finding,) = findings_of(cases[f"saved_residual[{activation}-perplexity-hidden]"], "LD004")
@@ -211,7 +212,7 @@ def test_a_saved_residual_is_overwritten_where_the_backward_pass_must_wait_for_t
     assert finding.reader.line.file.endswith("cases/saved_residual.py")
 
 
-def test_two_losses_meet_in_one_buffer_where_each_made_rows_of_its_own(cases: Cases) -> None:
+def test_two_losses_share_one_buffer_although_each_made_its_own_rows(cases: Cases) -> None:
     (finding,) = findings_of(cases["two_losses[rows-hidden]"], "LD008")
     assert finding.message.startswith(
         "two calls of `cross_entropy_kernel` overwrite two values that XLA merged into one"
@@ -219,23 +220,23 @@ def test_two_losses_meet_in_one_buffer_where_each_made_rows_of_its_own(cases: Ca
 
 
 def test_a_kernel_that_reads_a_wrong_value_leaves_a_wrong_one(cases: Cases) -> None:
-    # XLA runs the second kernel first: neither gradient is what program order leaves, though both kernels have written
+    # XLA runs the second kernel first: neither gradient equals that of program order, although both kernels have written
     case = cases["two_losses[other-hidden]"]
     assert {case.outputs["input"], case.outputs["other_input"]} == {Verdict.CLOBBERED}
 
 
 @pytest.mark.parametrize("name", ["undonated_parameter[kept-hidden]", "seed_cross_entropy[hidden-3-4-8-0.9]"])
-def test_the_callers_argument_is_named_where_the_kernel_overwrites_it(name: str, cases: Cases) -> None:
+def test_an_overwritten_argument_of_the_caller_is_named(name: str, cases: Cases) -> None:
     (finding,) = findings_of(cases[name], "LD009")
     assert "the caller's argument `logits`" in finding.message
 
 
-def test_kernels_of_a_backward_pass_that_return_nothing_are_named_one_by_one(cases: Cases) -> None:
+def test_each_dropped_kernel_of_a_backward_pass_is_named(cases: Cases) -> None:
     found = findings_of(cases["dropped_backward[hidden]"], "LD007")
     assert [finding.kernel for finding in found] == ["scale_kernel"] * 3
 
 
-def test_a_finding_names_the_line_that_calls_and_the_one_that_reads(cases: Cases) -> None:
+def test_a_finding_names_the_calling_line_and_the_reading_line(cases: Cases) -> None:
     case = cases[f"seed_flce[False-float32-True-{LARGE}]"]
     stale = findings_of(case, "LD001")
     assert stale
@@ -248,14 +249,14 @@ def test_a_finding_names_the_line_that_calls_and_the_one_that_reads(cases: Cases
 
 
 @EACH_LEVEL
-def test_a_finding_names_every_output_that_is_wrong_or_right_by_luck(table: CheckReport) -> None:
+def test_findings_name_every_output_that_is_wrong_or_right_by_luck(table: CheckReport) -> None:
     for case in table.cases:
         named = {name for finding in case.findings for name in finding.outputs}
         suspicious = {name for name, verdict in case.outputs.items() if verdict not in {Verdict.FRESH, Verdict.UNKNOWN}}
         assert suspicious <= named, case.id
 
 
-def test_two_wrong_operations_of_one_fusion_are_two_findings_where_they_make_different_outputs_wrong(
+def test_two_wrong_operations_in_one_fusion_are_two_findings_if_they_affect_different_outputs(
     cases: Cases,
 ) -> None:
     found = findings_of(cases["sharded_flce[fsdp-hidden]"], "LD002")
@@ -270,12 +271,12 @@ def test_every_verdict_uses_the_buffer_assignment_and_covers_everything(table: C
     for case in table.cases:
         assert case.coverage.buffer_assignment
         assert case.coverage.not_covered == ()
-        vanished = "LD007" in {finding.rule for finding in case.findings}  # nothing may be left of such a program
+        vanished = "LD007" in {finding.rule for finding in case.findings}  # the program may have vanished completely
         assert case.coverage.tags_found > 0 or vanished
 
 
 @EACH_LEVEL
-def test_the_json_report_of_all_cases_meets_the_schema(table: CheckReport) -> None:
+def test_the_json_report_of_all_cases_matches_the_schema(table: CheckReport) -> None:
     form = json.loads(render_json(table, exit_code=0))
     assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(form)) == []
     assert [case["id"] for case in form["cases"]] == [case.id for case in table.cases]

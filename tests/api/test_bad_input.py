@@ -1,4 +1,4 @@
-"""A wrong request gives one line that names it, its exit code, and no incomplete files."""
+"""A wrong request gives one line that names the mistake, the right exit code, and no incomplete files."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def troubles(folder: Path, check: Check, own_cache: Path) -> dict[str, CaseRepor
         ((), "no folder `cases`"),
     ],
 )
-def test_a_wrong_request_is_one_line_that_names_it(
+def test_a_wrong_request_is_one_line_that_names_the_mistake(
     words: tuple[str, ...], said: str, folder: Path, run_cli: RunCli
 ) -> None:
     outcome = run_cli("check", *words, cwd=folder)
@@ -71,7 +71,7 @@ def test_a_wrong_request_is_one_line_that_names_it(
     assert [other for other in progress if "discover" not in other] == []
 
 
-def test_a_file_that_does_not_import_names_its_line(tmp_path: Path, check: Check) -> None:
+def test_a_failing_import_is_reported_with_its_line(tmp_path: Path, check: Check) -> None:
     (tmp_path / "broken.py").write_text("\nimport no_such_package\n")
     with pytest.raises(Exception, match=r"no_such_package") as caught:
         check(tmp_path / "broken.py")
@@ -132,7 +132,7 @@ def test_an_impossible_case_is_an_error_with_its_file_and_exit_code_2(
         "(0.5,)",
     ],
 )
-def test_arguments_are_taken_as_check_takes_them(arguments: str, tmp_path: Path, check: Check) -> None:
+def test_arguments_are_interpreted_as_in_check(arguments: str, tmp_path: Path, check: Check) -> None:
     (tmp_path / "case.py").write_text(
         "import jax, jax.numpy as jnp, numpy as np\nfrom ligerdiag import Arg, Case\n"
         f"CASE = Case(name='a', function=lambda x: x + 1, args={arguments})\n"
@@ -142,7 +142,9 @@ def test_arguments_are_taken_as_check_takes_them(arguments: str, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("name", "said"), [("raises", "KeyError: 'no such key'"), ("uneven", "12"), ("axis", "`y`")])
-def test_a_case_that_cannot_be_traced_is_the_users_error(name: str, said: str, troubles: dict[str, CaseReport]) -> None:
+def test_a_case_that_cannot_be_traced_is_the_user_s_error(
+    name: str, said: str, troubles: dict[str, CaseReport]
+) -> None:
     case = troubles[name]
     assert (case.status, case.error_exit_code) == (Status.ERROR, 2)
     assert said in case.error
@@ -153,7 +155,7 @@ def test_a_function_that_raises_is_shown_with_its_line(troubles: dict[str, CaseR
     assert "troubles.py:5" in troubles["raises"].error
 
 
-def test_the_other_cases_of_that_file_are_judged(troubles: dict[str, CaseReport]) -> None:
+def test_the_other_cases_of_the_file_are_judged(troubles: dict[str, CaseReport]) -> None:
     assert troubles["works"].status is Status.NOTHING
 
 
@@ -176,7 +178,7 @@ def test_no_incomplete_file_is_left_in_the_cache(troubles: dict[str, CaseReport]
 @pytest.mark.skipif(
     any(Path(one).exists() for one in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")), reason="has a GPU"
 )
-def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(cache: Path) -> None:
+def test_a_missing_device_is_an_input_error_before_anything_is_compiled(cache: Path) -> None:
     with pytest.raises(InputError, match="needs an NVIDIA GPU, and this machine has none"):
         api.check(api.CheckOptions(selectors=("no such case",), cache_directory=cache, device=True))
 
@@ -206,7 +208,7 @@ CASE = Case(name="a", function=f, args=(Arg(shape=256),))
 """
 
 
-def test_a_kernel_that_does_not_compile_is_shown_as_triton_draws_it_with_its_line_and_ends_with_3(
+def test_a_kernel_that_does_not_compile_is_shown_in_triton_s_format_and_exits_with_3(
     tmp_path: Path, run_cli: RunCli
 ) -> None:
     (tmp_path / "kernel.py").write_text(KERNEL)

@@ -1,4 +1,6 @@
-"""Real bisections through `api` and the command line: the ties of the seed's case, and none for a sharded one."""
+"""Real bisections through `api` and the command line: the ties that fix the seed's case, and a sharded case that no tie
+fixes.
+"""
 
 import json
 from pathlib import Path
@@ -24,7 +26,7 @@ def edges(cache: Path) -> dict[str, Bisection]:
     return {one.case_id: one for one in api.bisect(options)}
 
 
-def test_the_seeds_case_needs_a_tie_for_each_gradient(edges: dict[str, Bisection]) -> None:
+def test_the_seed_s_case_needs_a_tie_for_each_gradient(edges: dict[str, Bisection]) -> None:
     bisection = edges["seed_flce[False-float32-True-1-4-32-16]"]
     assert (bisection.target, bisection.axis, bisection.is_unsettled) == ("h100", Axis.EDGES, False)
     rows = {row.label.strip(): row for row in bisection.rows}
@@ -44,7 +46,7 @@ def test_the_seeds_case_needs_a_tie_for_each_gradient(edges: dict[str, Bisection
     assert bisection.trials == 8
 
 
-def test_no_tie_helps_where_the_partitioner_gathers_a_copy(edges: dict[str, Bisection]) -> None:
+def test_no_tie_helps_if_the_partitioner_gathers_a_copy(edges: dict[str, Bisection]) -> None:
     bisection = edges["sharded_flce[vocabulary-trivial]"]
     assert [(row.label, row.word, row.is_answer) for row in bisection.rows] == [
         ("no tie", "wrong", False),
@@ -60,7 +62,7 @@ def test_no_tie_helps_where_the_partitioner_gathers_a_copy(edges: dict[str, Bise
     assert not bisection.is_unsettled
 
 
-def test_a_second_run_compiles_nothing_and_says_the_same(edges: dict[str, Bisection], cache: Path) -> None:
+def test_a_second_run_compiles_nothing_and_gives_the_same_answer(edges: dict[str, Bisection], cache: Path) -> None:
     options = api.BisectOptions(selectors=(SEED,), axis=Axis.EDGES, cache_directory=cache)
     (again,) = api.bisect(options)
     first = edges[again.case_id]
@@ -81,7 +83,7 @@ def test_the_command_line_answers_in_json_with_exit_code_0(
     ]
 
 
-def test_ctrl_c_returns_what_is_known(edges: dict[str, Bisection], cache: Path) -> None:
+def test_ctrl_c_returns_the_answer_so_far(edges: dict[str, Bisection], cache: Path) -> None:
     def interrupt(progress: Progress) -> None:
         if progress.best:
             raise KeyboardInterrupt
@@ -101,7 +103,7 @@ def test_ctrl_c_returns_what_is_known(edges: dict[str, Bisection], cache: Path) 
         (Axis.TOOLCHAINS, {"toolchain": "seed"}, "expected the toolchains to compare, and not one to use"),
     ],
 )
-def test_options_that_an_axis_does_not_use_are_refused(axis: Axis, changes: dict[str, Any], message: str) -> None:
+def test_options_without_meaning_for_the_axis_are_refused(axis: Axis, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         api.bisect(api.BisectOptions(selectors=(SEED,), axis=axis, **changes))
 

@@ -1,4 +1,4 @@
-"""A declared write that XLA's dynamic-slice fusion breaks: in a case, in a dump, and in what is left of a dump.
+"""A declared write that XLA's dynamic-slice fusion breaks: in a case, in a dump, and in an incomplete dump.
 
 An H200 returns zeros for `contents` (docs/measurements/2026-11-24-h200.md).
 """
@@ -33,7 +33,7 @@ def inspect(case: CaseReport, folder: Path, cache: Path, *, whole: bool) -> Case
     return found
 
 
-def test_the_cause_is_the_one_finding(cases: dict[str, CaseReport]) -> None:
+def test_the_cause_is_the_only_finding(cases: dict[str, CaseReport]) -> None:
     (finding,) = cases["fused_alias[stacked]"].findings
     assert (finding.rule, finding.outputs, finding.operand) == ("LD022", ("contents",), 0)
     assert "%dynamic_slice_fusion" in dict(finding.evidence)["alias"]
@@ -56,15 +56,19 @@ def test_without_the_program_the_broken_alias_is_found_and_its_readers_are_unkno
     assert "may miss" in finding.message
 
 
-def test_a_dump_of_the_cured_program_is_quiet(cases: dict[str, CaseReport], tmp_path: Path, shared_cache: Path) -> None:
+def test_a_dump_of_the_fixed_program_has_no_findings(
+    cases: dict[str, CaseReport], tmp_path: Path, shared_cache: Path
+) -> None:
     found = inspect(cases["fused_alias[held]"], tmp_path, shared_cache, whole=True)
     assert set(found.outputs.values()) == {Verdict.FRESH}
     assert not found.findings
 
 
-def test_a_row_that_is_read_again_after_the_kernel_is_the_overwritten_one(shared_cache: Path) -> None:
-    """The kernel gets the row's own address: hidden, it doubles the row in its place, which is what is meant; declared, its
-    output lies elsewhere, and that is stored into the row. An H200 agrees with the same programs of jax-triton 0.4."""
+def test_a_row_that_is_read_again_after_the_kernel_has_its_new_value(shared_cache: Path) -> None:
+    """The kernel gets the address of the row itself. A hidden write doubles the row in place, as intended. A declared
+    output lies elsewhere, and its contents are stored into the row. An H200 agrees for the same programs of
+    jax-triton 0.4.
+    """
     options = api.CheckOptions(selectors=(row_by_row.__file__,), cache_directory=shared_cache, replay=False)
     found = {case.id: case for case in api.check(options).cases}
     hidden, declared = found["row_by_row[hidden]"], found["row_by_row[aliased]"]

@@ -1,4 +1,6 @@
-"""A case file that does not parse, import or end costs no other file; a program that reads the report always gets one."""
+"""A case file that does not parse, import or end affects no other file; a program that reads the report always gets
+one.
+"""
 
 import json
 from pathlib import Path
@@ -6,8 +8,8 @@ from pathlib import Path
 import pytest
 from jsonschema import validate
 
-from ligerdiag.report.json import load_schema
 from tests.api.conftest import RunCli
+from tools.json_schema import load_schema
 
 GOOD = "from ligerdiag import Arg, Case\nCASE = Case(name='good', function=lambda x: x, args=(Arg(shape=(4,)),){})\n"
 BROKEN = {
@@ -20,7 +22,7 @@ BROKEN = {
 HANGING = "import time\ntime.sleep(6000)\nCASE = 1\n"
 
 
-def test_each_broken_file_has_its_report_and_the_good_one_too(tmp_path: Path, run_cli: RunCli) -> None:
+def test_each_broken_file_and_the_good_one_have_a_report(tmp_path: Path, run_cli: RunCli) -> None:
     for name, text in BROKEN.items():
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "good.py").write_text(GOOD.format(""))
@@ -41,7 +43,7 @@ def test_each_broken_file_has_its_report_and_the_good_one_too(tmp_path: Path, ru
 
 
 def test_a_file_that_hangs_is_ended_and_has_its_report(tmp_path: Path, run_cli: RunCli) -> None:
-    """Beside one that is broken, and none that has to be done by then."""
+    """The run also has a broken file, and no other file that must finish in time."""
     (tmp_path / "hanging.py").write_text(HANGING)
     (tmp_path / "other.py").write_text(BROKEN["other"])
     files = ("hanging.py", "other.py")
@@ -54,7 +56,7 @@ def test_a_file_that_hangs_is_ended_and_has_its_report(tmp_path: Path, run_cli: 
 
 
 @pytest.mark.parametrize("name", ["syntax", "killed", "nowhere"])
-def test_a_wrong_request_is_a_report_for_programs(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_wrong_request_still_gives_programs_a_report(name: str, tmp_path: Path, run_cli: RunCli) -> None:
     if name in BROKEN:
         (tmp_path / f"{name}.py").write_text(BROKEN[name])
     outcome = run_cli("check", f"{name}.py", "--format", "json", "--no-replay", cwd=tmp_path)

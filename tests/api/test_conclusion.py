@@ -1,4 +1,4 @@
-"""From verdicts and numbers to a status: a contradiction between them outweighs the expectation."""
+"""How verdicts and numbers become a status: a contradiction between them outweighs the expectation."""
 
 import pytest
 
@@ -47,26 +47,26 @@ def test_a_case_without_a_replay_keeps_its_status() -> None:
         assert judge("hazard", replay).status is Status.EXPECTED
 
 
-def test_a_case_that_could_not_be_analysed_stays_so() -> None:
+def test_a_case_that_could_not_be_analysed_keeps_that_status() -> None:
     case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted", "the log")))
     assert (case.status, case.error, case.error_exit_code, case.log_tail) == (Status.ERROR, "aborted", 3, "the log")
     assert conclude(leave_undone(Identity(id="a", target="h100"), "ended")).status is Status.NOT_CHECKED
 
 
 def on_device(expected: object) -> CaseReport:
-    """Fresh by the schedule for the described GPU, and stale by the one that the device made for itself."""
+    """A case that is fresh in the schedule for the described GPU, and stale in the device's own schedule."""
     fresh = {"input": Verdict.FRESH, "loss": Verdict.FRESH}
     return conclude(make_judged(outputs=fresh, expected=expected), device=make_device())
 
 
-def test_a_device_that_has_another_schedule_can_be_stale_where_nothing_else_is() -> None:
+def test_a_device_with_another_schedule_can_be_the_only_stale_one() -> None:
     case = on_device("fresh")
     assert (case.status, case.disagreements) == (Status.UNEXPECTED, ())
     assert case.mismatch == "on NVIDIA H200: expected `input` fresh but it is stale"
     assert code_of(case) == 1
 
 
-def test_without_an_expectation_it_is_a_finding_that_fails_the_run() -> None:
+def test_without_an_expectation_a_stale_device_is_a_finding_that_fails_the_run() -> None:
     case = on_device(None)
     assert case.status is Status.FINDINGS
     assert compute_exit_code(make_report(case), fail_on=FailOn.ERROR, strict=False) == 1

@@ -1,4 +1,4 @@
-"""An artifact whose files were cut or changed: compiled again, or told in one line, never a traceback."""
+"""An artifact with truncated or changed files is compiled again or reported in one line, never with a traceback."""
 
 import json
 import random
@@ -15,16 +15,16 @@ from tests.api.conftest import ROOT, Check, RunCli
 
 CASE = f"{ROOT / 'cases'}::seed_flce[False-float32-True-1-4-32-16]"
 PROGRAMS = ("as_written.hlo.pb", "optimized.hlo.pb")
-"""What a verdict is read from."""
+"""The files that a verdict depends on."""
 CHANGES = 25
-"""Damaged versions of each of these that are tried."""
+"""How many damaged versions of each file are tried."""
 
 type Judge = Callable[[], CaseReport]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, check: Check) -> Path:
-    """A cache with one artifact in it."""
+    """A cache that holds one artifact."""
     path = tmp_path_factory.mktemp("damaged")
     check(CASE, cache=path)
     return path
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, check: Check) -> Path:
 
 @pytest.fixture
 def artifact(home: Path) -> Iterator[Path]:
-    """The artifact's directory, put right again after the test."""
+    """The artifact's folder, restored after the test."""
     (directory,) = (home / "artifacts").iterdir()
     whole = {path.name: path.read_bytes() for path in directory.iterdir()}
     yield directory
@@ -52,7 +52,7 @@ def judge(home: Path, check: Check) -> Judge:
 
 
 def damage(data: bytes, seed: int) -> bytes:
-    """Changes one to ten bytes, or flips single bits of them."""
+    """Replaces one to ten bytes, or flips single bits of them."""
     draw = random.Random(seed)
     changed = bytearray(data)
     for _ in range(draw.choice((1, 1, 3, 10))):
@@ -61,7 +61,7 @@ def damage(data: bytes, seed: int) -> bytes:
     return bytes(changed)
 
 
-def assert_told_or_judged(case: CaseReport) -> None:
+def assert_reported_or_judged(case: CaseReport) -> None:
     assert case.cached
     if case.status is Status.ERROR:
         assert case.error
@@ -72,7 +72,7 @@ def assert_told_or_judged(case: CaseReport) -> None:
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.99])
 @pytest.mark.parametrize("name", [*(name for name in REQUIRED if name != LOG), MANIFEST])
-def test_a_file_that_was_cut_is_noticed(name: str, part: float, artifact: Path) -> None:
+def test_a_truncated_file_is_noticed(name: str, part: float, artifact: Path) -> None:
     data = (artifact / name).read_bytes()
     (artifact / name).write_bytes(data[: int(len(data) * part)])
     with pytest.raises(ArtifactError, match="is damaged or not ligerdiag's") as caught:
@@ -80,7 +80,7 @@ def test_a_file_that_was_cut_is_noticed(name: str, part: float, artifact: Path) 
     assert "\n" not in str(caught.value)
 
 
-def test_a_cut_artifact_is_compiled_again_and_judged_the_same(artifact: Path, judge: Judge) -> None:
+def test_a_truncated_artifact_is_compiled_again_with_the_same_verdicts(artifact: Path, judge: Judge) -> None:
     before = judge()
     for path in artifact.iterdir():
         path.write_bytes(path.read_bytes()[:100])
@@ -93,24 +93,24 @@ def test_a_cut_artifact_is_compiled_again_and_judged_the_same(artifact: Path, ju
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9, 0.999])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_file_cut_before_it_was_hashed_is_reported_or_judged(
+def test_a_file_truncated_before_hashing_is_reported_or_judged(
     name: str, part: float, artifact: Path, judge: Judge
 ) -> None:
     data = (artifact / name).read_bytes()
     (artifact / name).write_bytes(data[: int(len(data) * part)])
     write_manifest(artifact)
-    assert_told_or_judged(judge())
+    assert_reported_or_judged(judge())
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_bytes_changed_before_they_were_hashed_are_reported_or_judged(name: str, artifact: Path, judge: Judge) -> None:
+def test_bytes_changed_before_hashing_are_reported_or_judged(name: str, artifact: Path, judge: Judge) -> None:
     data = (artifact / name).read_bytes()
     told = 0
     for seed in range(CHANGES):
         (artifact / name).write_bytes(damage(data, seed))
         write_manifest(artifact)
         case = judge()
-        assert_told_or_judged(case)
+        assert_reported_or_judged(case)
         told += case.status is Status.ERROR
     assert 0 < told < CHANGES
 

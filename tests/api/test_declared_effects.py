@@ -1,4 +1,4 @@
-"""What the configuration file declares of a kernel that cannot be followed, and of one that can."""
+"""Declarations in the configuration file, for a kernel that the analysis cannot follow and for one that it can."""
 
 from pathlib import Path
 
@@ -31,15 +31,13 @@ def check(file: Path, cache: Path, effects: dict[str, object]) -> CheckReport:
     return api.check(options)
 
 
-def test_a_declaration_is_trusted_where_the_effects_are_unknown_and_the_report_says_so(
-    folder: Path, cache: Path
-) -> None:
+def test_a_declaration_is_trusted_if_the_effects_are_unknown_and_the_report_says_so(folder: Path, cache: Path) -> None:
     report = check(folder / "forges.py", cache, {"forging_kernel": {"writes": [0]}})
     (case,) = report.cases
     assert set(case.outputs.values()) == {Verdict.FRESH}
     (finding,) = case.findings
     assert finding.rule == "LD006"
-    assert dict(finding.evidence)["kernel"] == "`forging_kernel` is declared, and its kernel was not followed"
+    assert dict(finding.evidence)["kernel"] == "`forging_kernel` is only declared: its kernel was not analysed"
     assert report.notes == (TRUSTED,)
 
 
@@ -72,7 +70,7 @@ def test_a_wrong_declaration_of_a_case_is_an_error(folder: Path, cache: Path) ->
         check(folder / "odd.py", cache, {})
 
 
-def test_the_command_line_passes_on_the_declarations_of_the_file(folder: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_the_command_line_passes_on_the_declarations_in_the_file(folder: Path, run_cli: RunCli, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("[tool.ligerdiag.effects.forging_kernel]\nwrites = []\n")
     words = ("forges.py", "--no-replay")
@@ -113,7 +111,7 @@ CASES = tuple(Case(name=f.__name__, function=f, args=(Arg(shape=(16, 16)),)) for
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])
-def test_aliases_of_a_librarys_call_are_known_and_other_writes_only_if_declared(
+def test_aliases_of_a_library_call_are_known_and_other_writes_only_if_declared(
     is_trusted: bool, folder: Path, cache: Path
 ) -> None:
     file = folder / "library.py"
@@ -122,7 +120,7 @@ def test_aliases_of_a_librarys_call_are_known_and_other_writes_only_if_declared(
     whole, partly, effects = report.cases
     assert (whole.status, set(whole.outputs.values()), whole.findings) == (Status.NOTHING, {Verdict.FRESH}, ())
     unknown = {name for name, verdict in partly.outputs.items() if verdict is Verdict.UNKNOWN}
-    assert unknown == (set() if is_trusted else {"y", "k"})  # `h` and `x` hang on nothing that may be overwritten
+    assert unknown == (set() if is_trusted else {"y", "k"})  # `h` and `x` depend on nothing that may be overwritten
     assert partly.status is (Status.NOTHING if is_trusted else Status.INCONCLUSIVE)
     assert Verdict.UNKNOWN in effects.outputs.values()
     assert all(finding.rule == "LD014" for case in report.cases for finding in case.findings)
@@ -133,7 +131,7 @@ def test_aliases_of_a_librarys_call_are_known_and_other_writes_only_if_declared(
     else:
         (finding,) = effects.findings
         assert dict(finding.evidence)["reason"] == (
-            '`writes = "aliased"` is declared, and not believed: the call has side effects'
+            '`writes = "aliased"` is declared, but not trusted: the call has side effects'
         )
         assert finding.help.endswith("under `[tool.ligerdiag.effects.lib_log]`: `writes = [0]`")
         assert report.notes == (

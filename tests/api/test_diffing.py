@@ -1,4 +1,4 @@
-"""Two compiles of a case on two GPUs, compared as cases and as artifacts."""
+"""Two compiles of a case for two GPUs, compared as cases and as artifacts."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ CASES = Path(__file__).parents[2] / "cases"
 
 @pytest.fixture(scope="module")
 def gpus(cache: Path) -> DifferenceReport:
-    """The seed's rows on the GPU where they are right by luck, and on the one where they are not."""
+    """The seed's rows on the GPU where they are right by luck, and on the GPU where they are not."""
     subjects = (f"{CASES}::{HIDDEN}", f"{CASES}::{TIED}")
     return api.diff(api.DiffOptions(subjects=subjects, targets=("a100", "h100"), cache_directory=cache))
 
@@ -25,7 +25,7 @@ def find(report: DifferenceReport, name: str) -> Difference:
     return next(one for one in report.differences if one.name == name)
 
 
-def test_the_verdict_depends_on_the_gpu_and_the_readers_that_moved_say_why(gpus: DifferenceReport) -> None:
+def test_the_verdict_depends_on_the_gpu_and_moved_readers_explain_it(gpus: DifferenceReport) -> None:
     one = find(gpus, HIDDEN)
     words = {name: (first and first.value, second and second.value) for name, first, second in one.verdicts}
     assert words == {
@@ -50,12 +50,12 @@ def test_a_forced_order_is_the_same_on_both_gpus(gpus: DifferenceReport) -> None
     assert compute_difference_code(gpus) == 1
 
 
-def test_labels_are_the_names_that_the_user_gave(gpus: DifferenceReport) -> None:
+def test_labels_are_the_user_s_names(gpus: DifferenceReport) -> None:
     assert [side.label for side in gpus.differences[0].sides] == ["a100", "h100"]
     assert [side.report.target for side in gpus.differences[0].sides] == ["a100", "h100"]
 
 
-def test_two_artifacts_differ_as_the_compiles_that_left_them(gpus: DifferenceReport, cache: Path) -> None:
+def test_two_artifacts_differ_like_their_compiles(gpus: DifferenceReport, cache: Path) -> None:
     case = find(gpus, HIDDEN)
     paths = tuple(side.report.artifact for side in case.sides)
     (one,) = api.diff(api.DiffOptions(subjects=paths, cache_directory=cache)).differences
@@ -91,9 +91,7 @@ def test_a_dump_without_tags_shows_the_same_readers(gpus: DifferenceReport, cach
         ({"subjects": ("a",), "targets": ("a100", "h100"), "module": "*"}, "`--module` chooses among the modules"),
     ],
 )  # fmt: skip
-def test_subjects_that_cannot_be_compared_are_an_error_with_a_remedy(
-    options: dict[str, tuple[str, ...]], message: str
-) -> None:
+def test_incomparable_subjects_are_an_error_with_a_remedy(options: dict[str, tuple[str, ...]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         api.diff(api.DiffOptions(**options))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""A run that is ended early says for each case which steps were not done."""
+"""A run that ends early names the missing steps of each case."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_modules_after_the_end_of_the_run_are_not_checked(tmp_path: Path) -> Non
     assert "two" in case.id
 
 
-def test_a_module_whose_replay_was_ended_keeps_its_verdict() -> None:
+def test_a_module_whose_replay_was_ended_keeps_its_verdicts() -> None:
     judged = make_judged("a", outputs={"y": Verdict.FRESH})
 
     class Interrupted:

@@ -1,4 +1,4 @@
-"""A NaN in the intended program is said once, with the operation that made it first."""
+"""A NaN in the intended program is reported once, with the operation that produced it first."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ CASE = Case(name="nan", function=f, args=(Arg(shape=8), AT))
         ("kept.at[at * 2].get(mode='fill')", "(select) at"),
     ],
 )
-def test_the_first_operation_that_makes_a_nan_is_named_with_its_line(
+def test_the_first_operation_that_produces_a_nan_is_named_with_its_line(
     body: str, said: str, tmp_path: Path, check: Check, run_cli: RunCli
 ) -> None:
     (tmp_path / "nan.py").write_text(PROGRAM.replace("BODY", body))
@@ -43,7 +43,7 @@ def test_the_first_operation_that_makes_a_nan_is_named_with_its_line(
     assert run_cli("check", "nan.py", cwd=tmp_path).out.count("undecided by replay:") == 1
 
 
-def test_a_program_without_nan_says_nothing(tmp_path: Path, check: Check) -> None:
+def test_a_program_without_nan_has_no_such_note(tmp_path: Path, check: Check) -> None:
     (tmp_path / "nan.py").write_text(PROGRAM.replace("BODY", "kept[at]"))
     replay = check(tmp_path / "nan.py", replay=True).cases[0].replay
     assert replay is not None

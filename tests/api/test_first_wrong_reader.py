@@ -1,6 +1,6 @@
-"""The first wrong reader is the finding; what only passes its result on is not.
+"""The finding names the first wrong reader, and no instruction that only passes on its result.
 
-In each program `x * 3` is the one operation that reads `x`, behind a kernel that doubles it. What follows takes its result
+In each program `x * 3` is the only operation that reads `x`, after a kernel that doubles it. Its result then passes
 through layers that are one computation called several times, through a loop, a branch, or stacked rows.
 """
 

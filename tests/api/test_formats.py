@@ -1,4 +1,6 @@
-"""Real programs in every form: files are valid, annotations stand on the lines that are meant, exit codes are one."""
+"""Real programs in every format: files are valid, annotations are on the right lines, and all formats give the same
+exit code.
+"""
 
 import json
 import sys
@@ -16,9 +18,9 @@ from ligerdiag.cli.main import main
 from ligerdiag.cli.output import SUMMARY, Format
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CheckReport, Status
-from ligerdiag.report.json import load_schema
 from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from tests.api.conftest import Check, RunCli
+from tools.json_schema import load_schema
 
 SARIF = Path(__file__).parents[1] / "report" / "schemas" / "sarif-2.1.0.json"
 FORMS = tuple(Format)
@@ -135,7 +137,7 @@ def whole(project: Path, check: Check) -> CheckReport:
 
 @pytest.fixture
 def run(project: Path, whole: CheckReport, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `ligerdiag check` in the project, on the cases by these names, without compiling them anew."""
+    """Runs `ligerdiag check` in the project on the cases with these names, without compiling them again."""
     monkeypatch.chdir(project)
     monkeypatch.delenv(SUMMARY, raising=False)
     monkeypatch.setenv("GITHUB_WORKSPACE", str(project))
@@ -155,7 +157,7 @@ def run(project: Path, whole: CheckReport, monkeypatch: pytest.MonkeyPatch, caps
 
 
 def line_of(file: str, text: str, nth: int = 1) -> int:
-    """1-based line of the `nth` line that holds the text."""
+    """Returns the 1-based number of the `nth` line that contains the text."""
     return [number for number, line in enumerate(FILES[file].splitlines(), 1) if text in line][nth - 1]
 
 
@@ -186,14 +188,14 @@ def validate(form: Format, text: str, code: int) -> None:
 
 @pytest.mark.parametrize("code", BY_CODE)
 @pytest.mark.parametrize("form", FORMS)
-def test_the_exit_code_is_one_and_the_form_valid(run: Run, form: Format, code: int) -> None:
+def test_every_format_is_valid_and_has_the_same_exit_code(run: Run, form: Format, code: int) -> None:
     names, words = BY_CODE[code]
     ended, text = run(names, "--format", form.value, *words)
     assert ended == code
     validate(form, text, code)
 
 
-def test_a_sarif_result_stands_on_the_call_and_names_the_line_that_reads(run: Run) -> None:
+def test_a_sarif_result_is_at_the_call_and_names_the_reading_line(run: Run) -> None:
     _, text = run(("wrong", "hazard", "allowed"), "--format", "sarif")
     results = [r for r in json.loads(text)["runs"][0]["results"] if r["ruleId"] in ("LD001", "LD002")]
     assert [place(result) for result in results] == [("model.py", line_of("model.py", "triton_call"))] * 3
@@ -208,7 +210,7 @@ def test_a_sarif_result_stands_on_the_call_and_names_the_line_that_reads(run: Ru
     assert len({result["partialFingerprints"]["ligerdiag/v1"] for result in results}) == 3
 
 
-def test_an_undeclared_write_is_a_note_of_what_goes_wrong_and_else_a_result(run: Run) -> None:
+def test_an_undeclared_write_belongs_to_its_hazard_s_result_or_is_a_result(run: Run) -> None:
     _, text = run(("right", "wrong", "allowed"), "--format", "sarif")
     results = [(r["properties"]["case"], r["properties"]["rules"], r) for r in json.loads(text)["runs"][0]["results"]]
     (stale,) = {rules[0] for case, rules, _ in results if case == "wrong"}
@@ -224,9 +226,7 @@ def test_an_undeclared_write_is_a_note_of_what_goes_wrong_and_else_a_result(run:
 @pytest.mark.parametrize(
     ("name", "called"), [("right", 'return {"last": maximum(x * y)}'), ("wrong", "last = maximum(row)")]
 )
-def test_a_finding_about_the_call_stands_in_the_file_that_calls_and_names_the_caller(
-    name: str, called: str, run: Run
-) -> None:
+def test_a_finding_about_the_call_is_in_the_calling_file_and_names_the_caller(name: str, called: str, run: Run) -> None:
     _, text = run((name,), "--format", "sarif")
     (result,) = [r for r in json.loads(text)["runs"][0]["results"] if "LD006" in r["properties"]["rules"]]
     assert place(result) == ("model.py", line_of("model.py", "triton_call"))
@@ -236,7 +236,7 @@ def test_a_finding_about_the_call_stands_in_the_file_that_calls_and_names_the_ca
     assert ("schedules/mine.py", line_of("schedules/mine.py", f'name="{name}"')) in related
 
 
-def test_annotations_stand_on_the_right_lines_of_the_right_files(run: Run) -> None:
+def test_annotations_are_on_the_right_lines_of_the_right_files(run: Run) -> None:
     _, text = run(("right", "wrong", "hazard", "allowed", "contrary", "raises"), "--format", "github")
     places = {(title, file, line) for title, file, line in map(read_command, text.splitlines()[:-1])}
     stale = next(title for title, _, _ in places if title.startswith(("LD001", "LD002")))
@@ -250,7 +250,7 @@ def test_annotations_stand_on_the_right_lines_of_the_right_files(run: Run) -> No
     assert f"schedules/mine.py:{line_of('schedules/mine.py', '"row": row + y')}" in said
 
 
-def test_the_tests_of_junit_are_called_by_file_and_id(run: Run) -> None:
+def test_junit_tests_are_named_by_file_and_id(run: Run) -> None:
     _, text = run(("right", "contrary"), "--format", "junit")
     (suite,) = JUnitXml.fromstring(text.encode())
     assert [(test.classname, test.name, test.is_passed) for test in suite] == [
@@ -259,14 +259,14 @@ def test_the_tests_of_junit_are_called_by_file_and_id(run: Run) -> None:
     ]
 
 
-def test_a_case_by_module_is_found_in_its_file(project: Path) -> None:
+def test_a_case_given_by_module_is_reported_in_its_file(project: Path) -> None:
     root = str(project)
     assert find_file(Source(module="schedules.mine:CASES", root=root)) == str(project / "schedules" / "mine.py")
     assert find_file(Source(module="jax.numpy:sum", root=root)) == ""
     assert find_file(Source(file="/a/b.py", root=root)) == "/a/b.py"
 
 
-def test_a_whole_run_in_a_process_of_its_own_writes_every_file(
+def test_a_complete_run_in_its_own_process_writes_every_file(
     project: Path, whole: CheckReport, run_cli: RunCli, tmp_path: Path
 ) -> None:
     assert {case.status for case in whole.cases} >= {Status.EXPECTED, Status.UNEXPECTED, Status.ERROR}
@@ -278,7 +278,7 @@ def test_a_whole_run_in_a_process_of_its_own_writes_every_file(
         validate(form, (tmp_path / form.value).read_text(), 1)
 
 
-def test_inspect_says_where_without_the_programs_file(whole: CheckReport, run_cli: RunCli, tmp_path: Path) -> None:
+def test_inspect_gives_places_without_the_program_s_file(whole: CheckReport, run_cli: RunCli, tmp_path: Path) -> None:
     artifact = next(case.artifact for case in whole.cases if case.id == "wrong")
     outcome = run_cli("inspect", artifact, "--format", "sarif", cwd=tmp_path)
     assert outcome.code == 1

@@ -1,4 +1,4 @@
-"""`ligerdiag.check` of functions at hand, compiled by a worker for an H100."""
+"""`ligerdiag.check` of live functions, compiled by a worker for an H100."""
 
 import dataclasses
 import importlib
@@ -118,7 +118,7 @@ type CheckFunction = Callable[..., ligerdiag.CaseReport]
 
 @pytest.fixture
 def check_function(cache: Path) -> CheckFunction:
-    """Without a replay unless told otherwise."""
+    """Checks the function, by default without a replay."""
 
     def check(*arguments: Any, replay: bool = False, **words: Any) -> ligerdiag.CaseReport:
         return ligerdiag.check(*arguments, replay=replay, cache_directory=cache, **words)
@@ -128,7 +128,7 @@ def check_function(cache: Path) -> CheckFunction:
 
 @pytest.fixture
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A project of three modules; importing the one with the program imports no framework."""
+    """A project of three modules; importing the program's module imports no framework."""
     (tmp_path / "users_modes.py").write_text(MODES)
     (tmp_path / "users_kernels.py").write_text(KERNELS)
     (tmp_path / "triton_kernels_of_user.py").write_text(TRITON)
@@ -154,7 +154,7 @@ def test_a_function_gets_its_report_as_plain_data(users: Any, check_function: Ch
     assert (Path(stale.source.file).name, stale.kernel) == ("users_kernels.py", "add_one")
 
 
-def test_the_second_answer_is_from_the_cache_until_a_file_changes(
+def test_the_second_answer_comes_from_the_cache_until_a_file_changes(
     users: Any, check_function: CheckFunction, tmp_path: Path
 ) -> None:
     assert check_function(users.step, *ARGS).outputs["x"] is Verdict.STALE
@@ -172,7 +172,7 @@ def test_a_function_is_compared_with_its_expectation(users: Any, check_function:
     assert (named.id, named.status) == ("mine", Status.EXPECTED)
 
 
-def test_a_function_that_raises_is_in_the_report_with_its_line(check_function: CheckFunction) -> None:
+def test_a_function_that_raises_is_reported_with_its_line(check_function: CheckFunction) -> None:
     def wrong(x: Any) -> Any:
         return x @ x.reshape(3, 1, 1)
 
@@ -198,12 +198,12 @@ def test_a_module_that_a_worker_cannot_import_is_an_error(
         ({"toolchain": "none"}, "none"),
     ],
 )
-def test_an_unknown_word_is_an_input_error(check_function: CheckFunction, words: Any, said: str) -> None:
+def test_an_unknown_keyword_is_an_input_error(check_function: CheckFunction, words: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         check_function(max, Arg(shape=(2,)), Arg(shape=(2,)), **words)
 
 
-def test_functions_of_a_script_without_a_guard_and_local_kernels_are_checked_and_replayed(
+def test_functions_of_a_script_without_a_main_guard_and_local_kernels_are_checked_and_replayed(
     tmp_path: Path, cache: Path
 ) -> None:
     script = tmp_path / "train.py"
@@ -233,7 +233,7 @@ def test_the_calling_process_imports_no_framework(users: Any, cache: Path, tmp_p
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=600)
 
 
-def test_a_case_file_needs_nothing_of_the_checker() -> None:
+def test_a_case_file_imports_nothing_from_the_checker() -> None:
     code = (
         "import sys\nfrom ligerdiag import Arg, Case, Draw\n"
         "loaded = {name for name in sys.modules if name.startswith('ligerdiag')}\n"

@@ -1,8 +1,9 @@
 """A toy transformer of 8 layers with two wrong kernel calls has two findings, in every format.
 
-By hand: `norm_backward_kernel` overwrites the gradient that it is given, once for each of the 17 norms; `loss_kernel`
-overwrites the logits, once. Each is called by one line and stores by one line. Of these four lines three are in no
-stack of XLA's: the backward function runs under the forward pass's traceback, and the stores are in the kernels.
+The expected findings are derived by hand. `norm_backward_kernel` overwrites its incoming gradient, once for each of the
+17 norms; `loss_kernel` overwrites the logits, once. One line calls each kernel, and one line of each stores. Three of
+these four lines are in none of XLA's stacks: the backward function runs under the forward pass's traceback, and the
+stores are inside the kernels.
 """
 
 import json
@@ -57,14 +58,14 @@ def test_there_are_two_causes_at_the_lines_that_call_the_kernels(report: CheckRe
     assert (len(list_calls(norm)), len(list_calls(loss))) == (17, 1)
 
 
-def test_every_finding_of_the_rules_is_part_of_exactly_one_cause(report: CheckReport) -> None:
+def test_every_rule_s_finding_belongs_to_exactly_one_cause(report: CheckReport) -> None:
     (case,) = report.cases
     parts = [part for cause in list_causes(case) for part in cause.parts]
     assert len(parts) == len(case.findings)
     assert {id(part) for part in parts} == {id(finding) for finding in case.findings}
 
 
-def test_readers_in_the_backward_pass_say_of_which_line(report: CheckReport) -> None:
+def test_readers_in_the_backward_pass_name_their_forward_line(report: CheckReport) -> None:
     norm, _ = list_causes(report.cases[0])
     lines = {MODEL[line.line - 1].strip() for line, in_backward in list_reads(norm) if line is not None and in_backward}
     assert 'x = x + jax.nn.softmax(q @ k.T / WIDTH**0.5) @ v @ p["out"]' not in lines
@@ -97,7 +98,7 @@ def test_the_help_is_a_patch_of_the_call(report: CheckReport) -> None:
     assert 'mode="aliased"' not in render_terminal(report)
 
 
-def test_every_format_says_it_twice(report: CheckReport) -> None:
+def test_every_format_has_two_findings(report: CheckReport) -> None:
     (case,) = report.cases
     found = json.loads(render_json(report))["cases"][0]["findings"]
     assert [one["rule"] for one in found] == [cause.rule for cause in list_causes(case)]

@@ -1,4 +1,4 @@
-"""A file of the user's own, with kernels that ligerdiag has never seen and that nobody has annotated."""
+"""A user's own file, with kernels that ligerdiag has never seen and that nobody has annotated."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_a_kernels_writes_are_read_from_the_kernel_and_not_from_the_case(judged:
     assert (case.coverage.kernels, case.coverage.hidden_writes) == (1, 0)
 
 
-def test_an_expectation_that_is_not_met_fails_though_the_program_is_right(
+def test_an_unmet_expectation_fails_although_the_program_is_right(
     folder: Path, judged: Mapping[str, CaseReport], run_cli: RunCli
 ) -> None:
     assert judged["unmet"].status is Status.UNEXPECTED
@@ -145,6 +145,6 @@ def test_a_kernel_that_cannot_be_followed_is_unknown_and_never_clean(
     assert run_cli("check", "--strict", "--fail-on", "never", "forges.py", cwd=folder).code == 4
 
 
-def test_cases_of_two_files_are_two_even_with_the_same_id(reports: tuple[CaseReport, ...]) -> None:
+def test_cases_with_the_same_id_in_two_files_are_both_reported(reports: tuple[CaseReport, ...]) -> None:
     outputs = [set(case.outputs) for case in reports if case.id == "same"]
     assert outputs == [{"last", "row"}, {"last", "other"}]

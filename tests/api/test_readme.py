@@ -1,4 +1,4 @@
-"""README.md and the page of the cases say what happens: a file runs as printed, and an excerpt is an excerpt."""
+"""README.md and the page of the cases are true: a printed file runs, and an excerpt occurs in the output."""
 
 import re
 from pathlib import Path
@@ -14,14 +14,14 @@ CASES = ROOT / "docs" / "repository-cases.md"
 
 
 def find_block(page: Path, language: str, start: str) -> list[str]:
-    """The lines of the code block in this language whose first line begins so."""
+    """Returns the lines of the code block in this language whose first line starts with this text."""
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     (block,) = (block for block in blocks if block.startswith(start))
     return block.splitlines()
 
 
-def test_the_function_of_yours_runs_as_printed(tmp_path: Path, run_cli: RunCli) -> None:
+def test_the_printed_function_runs(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "mine.py").write_text("\n".join(find_block(README, "python", "# mine.py")) + "\n")
     outcome = run_cli("check", "mine.py", cwd=tmp_path)
     assert find_block(README, "text", "mine ") == [
@@ -32,7 +32,7 @@ def test_the_function_of_yours_runs_as_printed(tmp_path: Path, run_cli: RunCli) 
 
 
 @pytest.mark.nightly
-def test_the_excerpt_is_from_the_table_and_in_its_order(table: CheckReport) -> None:
+def test_the_excerpt_occurs_in_the_table_in_order(table: CheckReport) -> None:
     command, *excerpt = find_block(CASES, "text", "$ ligerdiag check")
     output = re.sub(r"\s+", " ", render_terminal(table))
     lines = [

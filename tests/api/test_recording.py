@@ -1,4 +1,4 @@
-"""Baselines through `api`: the record, the drift, and the notes of the run."""
+"""Baselines through `api`: the recorded file, the drift, and the notes of the run."""
 
 import json
 from dataclasses import replace
@@ -25,12 +25,12 @@ FILES = {
     "before.py": OTHER_VALUE.recorded,
     "after.py": "# a new line\n\n\n" + OTHER_VALUE.code,
 }
-"""Files of one case each; a baseline goes by the case's id, not by its file."""
+"""Files of one case each; a baseline identifies a case by its id, not by its file."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    """The files, compiled at once: what the tests check comes from the cache."""
+    """The files, compiled at once: the tests then find everything in the cache."""
     folder = tmp_path_factory.mktemp("files")
     for name, code in FILES.items():
         (folder / name).write_text(code, encoding="utf-8")
@@ -65,7 +65,7 @@ def drifts(report: CheckReport) -> list[str]:
     return [finding.message for case in report.cases for finding in case.findings if finding.rule == "LD015"]
 
 
-def test_the_same_file_has_not_drifted_and_records_the_same_text(project: Project) -> None:
+def test_an_unchanged_file_has_no_drift_and_records_the_same_text(project: Project) -> None:
     project.record("released.py")
     text = project.baseline.read_text()
     report = project.check("released.py")
@@ -76,14 +76,14 @@ def test_the_same_file_has_not_drifted_and_records_the_same_text(project: Projec
     assert str(project.folder) not in text
 
 
-def test_lines_that_move_down_and_other_outputs_are_no_drift(project: Project) -> None:
+def test_moved_lines_and_other_outputs_are_not_a_drift(project: Project) -> None:
     project.record("before.py")
     report = project.check("after.py")
     assert drifts(report) == []
     assert report.notes[-1].startswith("0 of 1 compile drifted")
 
 
-def test_a_reader_that_moves_is_a_warning_beside_the_verdict(project: Project) -> None:
+def test_a_moved_reader_is_a_warning_besides_the_verdict(project: Project) -> None:
     project.record("tied.py")
     report = project.check("released.py")
     (finding,) = [one for one in report.cases[0].findings if one.rule == "LD015"]
@@ -93,7 +93,9 @@ def test_a_reader_that_moves_is_a_warning_beside_the_verdict(project: Project) -
     assert report.notes[-1].startswith("1 of 1 compile drifted")
 
 
-def test_a_comment_on_the_readers_line_allows_it_and_no_expectation_is_contradicted(project: Project) -> None:
+def test_a_comment_on_the_reader_s_line_allows_the_drift_without_contradicting_the_expectation(
+    project: Project,
+) -> None:
     project.record("tied.py")
     report = project.check("allowed.py")
     (finding,) = [one for one in report.cases[0].findings if one.rule == "LD015"]
@@ -115,7 +117,7 @@ def test_new_and_missing_cases_and_other_versions_are_notes(project: Project) ->
     assert "in the baseline and not in this run, because not selected or gone: `old name` on h100" in notes
 
 
-def test_recording_again_keeps_what_other_runs_recorded(project: Project) -> None:
+def test_recording_again_keeps_the_records_of_other_runs(project: Project) -> None:
     project.record("released.py")
     project.record("before.py")
     assert [case["id"] for case in json.loads(project.baseline.read_text())["cases"]] == ["released", "unconcerned"]
@@ -132,6 +134,6 @@ def test_two_cases_with_one_id_cannot_be_recorded(project: Project) -> None:
         api.check(options)
 
 
-def test_a_baseline_that_cannot_be_read_ends_the_run_before_any_work(project: Project) -> None:
+def test_an_unreadable_baseline_ends_the_run_before_any_work(project: Project) -> None:
     with pytest.raises(InputError, match="no baseline"):
         project.check("no such file.py")

@@ -1,4 +1,4 @@
-"""A rule that fails costs that rule on that module; whatever else fails costs that module."""
+"""If a rule fails, only that rule is lost on that module; any other failure loses only that module."""
 
 import shutil
 from dataclasses import replace
@@ -34,7 +34,7 @@ def artifact(cache: Path) -> Artifact:
 
 
 def run(tmp_path: Path, *paths: Path) -> CheckReport:
-    """What `inspect` says; in this process, so that a rule can be made to fail."""
+    """Returns the report of `inspect`, run in this process so that a rule can be made to fail."""
 
     def translate(text: bytes, name: str) -> bytes:
         raise AssertionError(name)
@@ -53,7 +53,7 @@ def fail(context: object) -> tuple[()]:
     raise IndexError(f"no {context.__class__.__name__.lower()}")
 
 
-def test_a_rule_that_fails_is_unknown_and_the_others_count(
+def test_a_failing_rule_is_unknown_and_the_others_still_count(
     artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (whole,) = run(tmp_path, artifact.directory).cases
@@ -88,7 +88,7 @@ def test_a_case_is_not_as_expected_if_a_rule_fails() -> None:
             assert status is Status.INCONCLUSIVE if failures else status in (Status.CLEAN, Status.EXPECTED)
 
 
-def test_a_measured_rule_that_fails_keeps_its_static_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_measured_rule_keeps_its_static_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     from ligerdiag.rules.rule import Measured
 
     rules = tuple(replace(rule, measure=fail) if rule.measure is not None else rule for rule in registry.RULES)
@@ -114,7 +114,9 @@ def test_a_missing_parameter_loses_no_module(artifact: Artifact, tmp_path: Path)
         assert len(report.cases) == 2
 
 
-def test_any_other_fault_costs_its_module(artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_failure_loses_only_its_module(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "other"
     shutil.copytree(artifact.directory, other)
     calls: list[object] = []

@@ -1,4 +1,4 @@
-"""The same program can be right on one GPU and wrong on another."""
+"""A program can be right on one GPU and wrong on another."""
 
 from collections.abc import Mapping
 
@@ -33,16 +33,16 @@ def test_on_an_a100_the_hidden_rows_are_right_by_luck(row: str, judged: Mapping[
 
 @pytest.mark.parametrize("target", ["h100", "b200"])
 @pytest.mark.parametrize("row", ROWS)
-def test_elsewhere_a_gradient_is_stale(row: str, target: str, judged: Mapping[tuple[str, str], CaseReport]) -> None:
+def test_on_other_gpus_a_gradient_is_stale(row: str, target: str, judged: Mapping[tuple[str, str], CaseReport]) -> None:
     assert Verdict.STALE in judged[row, target].outputs.values()
 
 
-def test_a_hazard_is_expected_on_each_of_them(report: CheckReport) -> None:
+def test_a_hazard_is_expected_on_each_gpu(report: CheckReport) -> None:
     assert {case.status for case in report.cases} == {Status.EXPECTED}
     assert len(report.cases) == len(ROWS) * len(TARGETS)
 
 
-def test_the_table_shows_them_side_by_side(report: CheckReport) -> None:
+def test_the_table_shows_the_gpus_side_by_side(report: CheckReport) -> None:
     head, row = render_terminal(report).splitlines()[:2]
     assert head.split() == ["case", "status", *TARGETS]
     assert row.count("loss fresh") == len(TARGETS)

@@ -1,4 +1,4 @@
-"""Findings of a real program, allowed in its code and in a configuration file, through the command line."""
+"""Findings of a real program are allowed in its code and in a configuration file, through the command line."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ligerdiag.report.json import load_schema
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
+from tools.json_schema import load_schema
 
 READER = 'return {"sums": sums, "columns": h.sum(0)}'
 CALL = "    return jt.triton_call(x, kernel=double_kernel"
@@ -28,7 +28,7 @@ UNDECLARED = '[[tool.ligerdiag.suppress]]\nrule = "LD006"\nreason = "known"\nker
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli) -> Path:
-    """The files, compiled."""
+    """The compiled files."""
     path = tmp_path_factory.mktemp("mine")
     for name, text in FILES.items():
         (path / name).write_text(text)
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli) -> Path:
 
 @pytest.fixture
 def run(folder: Path, run_cli: RunCli, tmp_path: Path) -> Any:
-    """Checks a file with this configuration; the exit code and the JSON."""
+    """Checks a file with this configuration; returns the exit code and the JSON."""
 
     def check(file: str, config: str, *words: str) -> tuple[int, Any]:
         path = tmp_path / "config.toml"
@@ -53,7 +53,7 @@ def run(folder: Path, run_cli: RunCli, tmp_path: Path) -> Any:
 
 
 def allowed(report: Any) -> dict[str, str | None]:
-    """Rule to who allows it."""
+    """Returns who allows each rule."""
     return {
         rule: finding["suppressed"] and finding["suppressed"]["where"]
         for case in report["cases"]
@@ -83,7 +83,7 @@ def test_a_comment_allows_findings_on_its_line_and_the_run_passes(run: Any) -> N
     }
 
 
-def test_a_rule_that_needs_a_replay_is_unused_only_after_one(folder: Path, run: Any, run_cli: RunCli) -> None:
+def test_a_suppression_of_a_replay_rule_is_unused_only_after_a_replay(folder: Path, run: Any, run_cli: RunCli) -> None:
     assert run("in_code.py", "")[1]["unused_suppressions"] == []
     outcome = run_cli("check", "in_code.py", "--strict", cwd=folder)
     assert outcome.code == 1
@@ -101,7 +101,7 @@ def test_a_comment_without_a_reason_is_reported_and_allows_nothing(run: Any) -> 
     assert "without a reason" in told["message"]
 
 
-def test_entries_of_the_configuration_allow_by_rule_and_filter(run: Any) -> None:
+def test_entries_in_the_configuration_allow_by_rule_and_filter(run: Any) -> None:
     first, second = (f"config.toml [[tool.ligerdiag.suppress]] number {number}" for number in (1, 2))
     code, report = run("plain.py", LATENT + UNDECLARED)
     assert (code, report["cases"][0]["status"]) == (0, "allowed")
@@ -122,7 +122,7 @@ def test_an_entry_that_matches_nothing_is_reported_if_its_case_was_checked(run: 
         assert (got, len(report["unused_suppressions"])) == (code, number)
 
 
-def test_every_target_has_findings_of_its_own(run: Any) -> None:
+def test_every_target_has_its_own_findings(run: Any) -> None:
     _, report = run("in_code.py", "", "--target", "h100,a100")
     statuses = {case["target"]: case["status"] for case in report["cases"]}
     assert statuses == {"h100": "allowed", "a100": "allowed"}
@@ -130,12 +130,12 @@ def test_every_target_has_findings_of_its_own(run: Any) -> None:
     assert [case["target"] for case in report["cases"]] == ["a100"]
 
 
-def test_an_expectation_is_compared_as_if_nothing_were_allowed(run: Any) -> None:
+def test_expectations_ignore_suppressions(run: Any) -> None:
     code, report = run("expected.py", "")
     assert (code, report["cases"][0]["status"]) == (1, "unexpected")
 
 
-def test_inspect_allows_as_check_does(folder: Path, run: Any, run_cli: RunCli, tmp_path: Path) -> None:
+def test_inspect_honours_suppressions_like_check(folder: Path, run: Any, run_cli: RunCli, tmp_path: Path) -> None:
     artifact = run("in_code.py", "")[1]["cases"][0]["artifact"]
     assert run_cli("inspect", artifact, cwd=folder).code == 1, (
         "an artifact that says where its source lies is not believed"

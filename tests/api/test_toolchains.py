@@ -1,4 +1,4 @@
-"""Toolchains through `api`: the list, the diagnosis, and requests that fail."""
+"""Toolchains through `api`: the list, the diagnosis, and failing requests."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_only_the_default_toolchain_exists_at_first(tmp_path: Path) -> None:
     assert Path(seed.directory).parent == tmp_path / "toolchains"
 
 
-def test_a_release_of_jax_is_listed_once_it_was_made(tmp_path: Path) -> None:
+def test_a_release_of_jax_is_listed_once_it_has_been_created(tmp_path: Path) -> None:
     made = locate_environment(find_spec("jax-0.7.2"), Cache(tmp_path))
     made.mkdir(parents=True)
     statuses = api.list_toolchains(tmp_path)
@@ -54,7 +54,7 @@ def test_the_default_toolchain_works(tmp_path: Path) -> None:
     ], status.steps
 
 
-def test_a_target_that_is_no_gpu_is_the_reason_why_nothing_compiles(tmp_path: Path) -> None:
+def test_a_target_that_is_not_a_gpu_is_given_as_the_reason_for_no_compile(tmp_path: Path) -> None:
     target = tmp_path / "odd.pbtxt"
     target.write_text("gpu_device_info { cuda_compute_capability { major: 9 } no_such_field: 1 }")
     status = api.diagnose_toolchain("default", str(target), tmp_path)
@@ -62,12 +62,12 @@ def test_a_target_that_is_no_gpu_is_the_reason_why_nothing_compiles(tmp_path: Pa
     assert status.steps[-1].detail.startswith("for `odd`: ")
 
 
-def test_a_device_runs_what_the_default_toolchain_compiles() -> None:
+def test_a_device_needs_the_default_toolchain() -> None:
     with pytest.raises(InputError, match="a device runs what toolchain `default` compiles, not `seed`"):
         api.check(api.CheckOptions(device=True, toolchain="seed"))
 
 
-def test_an_expectation_for_a_toolchain_replaces_the_usual_ones() -> None:
+def test_an_expectation_for_a_toolchain_replaces_the_general_one() -> None:
     source = Source(file="/f.py", root="/")
     usual = {"id": "a", "name": "a", "params": (), "source": source, "mesh": {}, "about": "", "draws": ""}
     case = CaseSpec(**usual, expected="fresh", expected_rules=("LD006",), expected_elsewhere={"old": {"x": "stale"}})  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""Values that no program defines: what nobody has written, and what the order of a grid's programs makes.
+"""Values that the program does not define: unwritten memory, and results that depend on the order of a grid's programs.
 
-The cases of `undefined_values/` say what is right for each; they are for both generations of jax-triton.
+The cases of `undefined_values/` state their right answers, for both generations of jax-triton.
 """
 
 from dataclasses import replace
@@ -49,19 +49,19 @@ def test_an_unwritten_value_is_never_fresh_and_a_written_one_always_is(unwritten
     assert list_unexpected(unwritten) == {}
 
 
-def test_memory_that_the_program_allocates_holds_nothing(allocated: dict[str, CaseReport]) -> None:
-    """Where the launch alone proves the read, the finding names the kernel; replay finds the others."""
+def test_memory_that_the_program_allocates_has_no_contents(allocated: dict[str, CaseReport]) -> None:
+    """If the launch alone proves the read, the finding names the kernel; replay finds the other reads."""
     assert list_unexpected(allocated) == {}
     assert get_finding(allocated["total"], "LD025").kernel == "add_rows_there"
     assert get_finding(allocated["total_in_scan"], "LD025").outputs == ("last",)
 
 
-def test_an_output_that_the_program_drops_counts_where_the_kernel_reads_it(shared_cache: Path) -> None:
+def test_a_dropped_output_counts_if_the_kernel_reads_it(shared_cache: Path) -> None:
     assert list_unexpected(check("scratch.py", shared_cache)) == {}
 
 
-def test_without_numbers_what_may_hold_unwritten_elements_is_not_fresh(shared_cache: Path) -> None:
-    """Replay tells the outputs apart that read the others alone."""
+def test_without_numbers_possibly_unwritten_elements_are_not_fresh(shared_cache: Path) -> None:
+    """Only replay can distinguish the outputs that read just the written elements."""
     selectors = tuple(f"{FILES / 'unwritten.py'}::{name}" for name in ("half", "padding_read", "half_elements"))
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache, replay=False))
     assert {verdict for case in report.cases for verdict in case.outputs.values()} == {Verdict.UNKNOWN}
@@ -71,7 +71,7 @@ def test_a_value_that_depends_on_the_order_of_the_programs_is_never_fresh(orders
     assert list_unexpected(orders) == {}
 
 
-def test_an_unwritten_read_names_the_call_the_line_that_reads_and_the_cure(unwritten: dict[str, CaseReport]) -> None:
+def test_an_unwritten_read_names_the_call_the_reading_line_and_the_remedy(unwritten: dict[str, CaseReport]) -> None:
     finding = get_finding(unwritten["total"], "LD025")
     assert finding.source is not None
     assert (Path(finding.source.file).name, finding.outputs) == ("unwritten.py", ("scaled", "total"))
@@ -86,21 +86,21 @@ def test_the_first_nan_is_blamed_on_the_memory_and_not_on_the_arguments(unwritte
     assert "arguments" not in replay.reason
 
 
-def test_configurations_that_add_to_an_output_are_named_beside_the_memory_that_they_add_to(
+def test_autotuning_that_adds_to_an_output_is_reported_besides_its_unwritten_memory(
     unwritten: dict[str, CaseReport],
 ) -> None:
     assert [one.rule for one in unwritten["splitk"].findings] == ["LD010", "LD025"]
     assert "output 0" in get_finding(unwritten["splitk"], "LD010").message
 
 
-def test_a_lost_update_is_shown_by_programs_that_run_at_once(orders: dict[str, CaseReport]) -> None:
+def test_a_lost_update_is_shown_by_running_programs_at_the_same_time(orders: dict[str, CaseReport]) -> None:
     for name, rule in (("cell", "LD019"), ("tile", "LD011")):
         finding = get_finding(orders[name], rule)
         assert "at the same time" in dict(finding.evidence)["replay"]
         assert "atomic" in finding.help
 
 
-def test_findings_that_replay_alone_makes_have_a_line(
+def test_findings_that_only_replay_makes_have_a_line(
     orders: dict[str, CaseReport], unwritten: dict[str, CaseReport]
 ) -> None:
     for case in (*orders.values(), *unwritten.values()):
@@ -110,7 +110,7 @@ def test_findings_that_replay_alone_makes_have_a_line(
 FINDING = Finding(rule="LD025", severity=Severity.ERROR, message="reads", outputs=("a", "b"))
 
 
-def test_only_a_right_output_becomes_unknown_and_only_by_a_finding_that_is_not_allowed() -> None:
+def test_only_fresh_outputs_become_unknown_and_only_through_findings_that_are_not_allowed() -> None:
     outputs = {"a": Verdict.FRESH, "b": Verdict.STALE, "c": Verdict.LATENT}
     assert mark_undefined(outputs, (FINDING,)) == {**outputs, "a": Verdict.UNKNOWN}
     allowed = replace(FINDING, suppressed=Suppression(kind=SuppressionKind.CONFIG, reason="known", where="x:1"))
@@ -147,8 +147,8 @@ CASE = Case(name="again", function=program, args=(Arg(shape=(8, 16)),))
 
 
 @pytest.mark.parametrize("rows", [8, 16])
-def test_a_hazard_of_a_second_execution_says_so(rows: int, tmp_path: Path, shared_cache: Path) -> None:
-    """The counter is a constant that the call overwrites: the second time it begins at 8."""
+def test_a_hazard_of_the_second_execution_is_reported_as_such(rows: int, tmp_path: Path, shared_cache: Path) -> None:
+    """The counter is a constant that the call overwrites: the second execution starts at 8."""
     (tmp_path / "again.py").write_text(SECOND.replace("ROWS", str(rows)))
     selectors = (str(tmp_path / "again.py"),)
     (case,) = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache)).cases

@@ -1,4 +1,4 @@
-"""What the HTML draws of cases/: real artifacts, from both ends of the interface."""
+"""The drawing data of the HTML report for real artifacts of cases/."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ type Reports = Mapping[str, CaseReport]
 
 @pytest.fixture(scope="module")
 def reports(cache: Path) -> Reports:
-    """The cases of the day by id, with their views; compiled before by whoever asks for `table` first."""
+    """The daily cases by id, with their views; the first user of `table` has already compiled them."""
     selectors = tuple(map(str, list_selectors(everything=False)))
     options = api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False, view=True)
     return {report.id: report for report in api.check(options).cases}
@@ -38,7 +38,7 @@ def reads_of(view: ScheduleView, output: str, kind: ReadKind) -> list[BufferAcce
     return [one for one in view.accesses if one.read is kind and output in one.outputs]
 
 
-def test_the_views_of_all_cases_have_the_properties_of_every_view(reports: Reports) -> None:
+def test_the_views_of_all_cases_satisfy_the_invariants(reports: Reports) -> None:
     violations = {name: list(list_violations(view_of(reports, name))) for name in reports}
     assert {name: found for name, found in violations.items() if found} == {}
 
@@ -51,13 +51,13 @@ def test_a_view_has_the_verdicts_of_its_report(reports: Reports) -> None:
 
 
 NOT_RUN = {"accumulated_sum[unused-hidden]": "add_sum_kernel", "dropped_backward[hidden]": "scale_kernel"}
-"""Cases whose kernel JAX drops: the schedule holds no call from which an arrow could be missing."""
+"""Cases whose kernel JAX drops: the schedule has no call from which an arrow could be missing."""
 NOT_RUN_BACKWARD = {f"{kernel}[hidden]" for kernel in ("geglu", "rope", "swiglu")}
-"""Cases whose backward kernel JAX drops, for whose gradients the same holds."""
+"""Cases whose backward kernel JAX drops; the same holds for their gradients."""
 
 
 @pytest.mark.parametrize("name", NOT_RUN)
-def test_an_output_that_misses_a_kernel_that_is_not_run_says_so(name: str, reports: Reports) -> None:
+def test_an_output_says_that_its_kernel_is_not_run(name: str, reports: Reports) -> None:
     view = view_of(reports, name)
     said = {one.name: one.sentence for one in view.outputs if one.verdict is Verdict.STALE}
     assert said
@@ -69,7 +69,7 @@ def test_an_output_that_misses_a_kernel_that_is_not_run_says_so(name: str, repor
 
 
 @pytest.mark.parametrize("name", sorted(NOT_RUN_BACKWARD))
-def test_a_gradient_that_misses_a_kernel_that_is_not_run_says_so(name: str, reports: Reports) -> None:
+def test_a_gradient_says_that_its_kernel_is_not_run(name: str, reports: Reports) -> None:
     untold = [one for one in view_of(reports, name).outputs if one.verdict is Verdict.STALE and not one.missing]
     assert untold
     assert [one.name for one in untold if " does not run, so its write is missing" not in one.sentence] == []
@@ -83,14 +83,14 @@ WRONG_WITHOUT_A_KERNEL = {
 
 
 @pytest.mark.parametrize("name", WRONG_WITHOUT_A_KERNEL)
-def test_an_output_that_jax_or_xla_makes_wrong_says_so_and_blames_no_kernel(name: str, reports: Reports) -> None:
+def test_an_output_that_jax_or_xla_makes_wrong_blames_no_kernel(name: str, reports: Reports) -> None:
     view = view_of(reports, name)
     assert [one.name for one in view.outputs if f" is wrong: {WRONG_WITHOUT_A_KERNEL[name]}" not in one.sentence] == []
     assert [note for note in view.notes if note.startswith("no hidden write makes ")]
     assert not [note for note in view.notes if "it is unknown" in note]
 
 
-def test_a_wrong_output_has_a_read_that_is_not_right(reports: Reports) -> None:
+def test_a_wrong_output_has_a_wrong_read(reports: Reports) -> None:
     unexplained = {
         (name, output.name)
         for name, report in reports.items()
@@ -104,9 +104,9 @@ def test_a_wrong_output_has_a_read_that_is_not_right(reports: Reports) -> None:
         *NOT_RUN_BACKWARD,
         "accumulated_sum[twice-hidden]",
         "barrier_copy[kernel-hidden]",
-        "fused_alias[halves]",  # the write does not arrive: every read of the output is alike
+        "fused_alias[halves]",  # the write is lost: all reads of the output are alike
         "fused_alias[stacked]",
-        "moved_ref[zeros]",  # JAX has moved the read: what XLA got is as wrong
+        "moved_ref[zeros]",  # JAX has moved the read: XLA's input is already wrong
         "sub_views[hidden]",
         "two_losses[same-hidden]",
     }
@@ -132,7 +132,7 @@ def test_the_seed_reads_the_logits_too_early_and_one_gradient_is_right_by_luck(r
     assert ways["weight"][:2] == (kernel.id, lucky.step)
 
 
-def test_a_step_knows_the_users_line_and_what_is_fused_in_it(reports: Reports) -> None:
+def test_a_step_knows_the_user_s_line_and_its_fused_operations(reports: Reports) -> None:
     view = view_of(reports, f"seed_flce[False-float32-True-{SMALL}]")
     fusion = next(step for step in view.steps if step.opcode == "fusion" and "dot_general" in step.op_name)
     assert fusion.source is not None
@@ -142,13 +142,13 @@ def test_a_step_knows_the_users_line_and_what_is_fused_in_it(reports: Reports) -
     assert fusion.text in view.text[dict(view.anchors)[fusion.id]]
 
 
-def test_a_cast_that_is_folded_away_makes_readers_of_a_copy(reports: Reports) -> None:
+def test_after_a_folded_cast_the_readers_read_a_copy(reports: Reports) -> None:
     view = view_of(reports, f"bf16_flce[False-True-{SMALL}]")
     for output in ("input", "weight"):
         assert {read.place for read in reads_of(view, output, ReadKind.STALE)} == {Place.COPY}
 
 
-def test_under_sharding_the_kernel_overwrites_what_was_gathered(reports: Reports) -> None:
+def test_under_sharding_the_kernel_overwrites_the_gathered_copy(reports: Reports) -> None:
     view = view_of(reports, "sharded_flce[vocabulary-trivial]")
     (gather,) = [step for step in view.steps if step.name.startswith("%all-gather")]
     assert gather.lane is Lane.COLLECTIVE
@@ -166,7 +166,7 @@ def test_an_output_is_explained_by_the_second_wrong_operation_of_one_instruction
     assert bias.path[0] == bias.missing[0].reader
 
 
-def test_a_loop_that_carries_the_value_leads_from_one_iteration_to_the_next(reports: Reports) -> None:
+def test_the_path_of_a_value_carried_by_a_loop_leads_to_the_next_iteration(reports: Reports) -> None:
     view = view_of(reports, "loop_carry[descent-hidden]")
     steps = steps_of(view)
     way = [steps[number] for number in next(o.path for o in view.outputs if o.name == "losses")]
@@ -194,7 +194,7 @@ def test_a_read_that_could_not_be_followed_is_unknown(reports: Reports) -> None:
     assert {one.read for one in view.accesses if one.kind is AccessKind.READ} == {ReadKind.UNKNOWN}
 
 
-def test_a_program_with_declared_writes_has_only_its_text_to_draw(reports: Reports) -> None:
+def test_the_view_of_a_program_with_declared_writes_has_only_text(reports: Reports) -> None:
     view = view_of(reports, f"flce_modes[aliased-float32-True-{SMALL}]")
     assert (view.buffers, view.steps) == ((), ())
     assert any("output_to_operand_aliasing={" in line for line in view.text)
@@ -210,14 +210,14 @@ def test_without_the_program_no_read_is_right(reports: Reports) -> None:
     assert Verdict.STALE not in {output.verdict for output in report.view.outputs}
 
 
-def test_an_artifact_that_is_inspected_has_the_view_of_the_check(reports: Reports, cache: Path) -> None:
+def test_an_inspected_artifact_has_the_same_view_as_in_check(reports: Reports, cache: Path) -> None:
     checked = reports[f"seed_flce[False-float32-True-{SMALL}]"]
     options = api.InspectOptions(paths=(Path(checked.artifact),), cache_directory=cache, view=True)
     (report,) = api.inspect(options).cases
     assert report.view == checked.view
 
 
-def test_a_view_is_made_only_on_request(reports: Reports, cache: Path) -> None:
+def test_a_view_is_computed_only_on_request(reports: Reports, cache: Path) -> None:
     case = "constant[hidden]"
     options = api.CheckOptions(selectors=(str(ROOT / "cases/constant.py"),), cache_directory=cache, replay=False)
     assert {report.view for report in api.check(options).cases if report.id == case} == {None}

@@ -1,4 +1,4 @@
-"""The file of a baseline: equal content is equal text, and any other file is refused in one line."""
+"""The baseline file: equal content is equal text, and any other file is refused in one line."""
 
 import json
 import os
@@ -31,7 +31,7 @@ BASELINE = Baseline(
 
 
 def change(path: str, value: Any) -> str:
-    """The text with one value replaced, `path` as in `cases.0.id`."""
+    """Returns the text with one value replaced; `path` is such as `cases.0.id`."""
     top = json.loads(render_baseline(BASELINE))
     *steps, last = path.split(".")
     at: Any = top
@@ -104,7 +104,7 @@ def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
         (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is there twice"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FieldError, match=message):
         parse_baseline(text)
     path = tmp_path / "b.json"
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_baseline_is_refused(text: str, message: str, tmp_path
 
 
 @pytest.mark.parametrize("name", ["a\n::error::b", "\x1b[31m", "a" * 100_000])
-def test_a_name_in_a_file_cannot_break_the_line_that_refuses_it(name: str, tmp_path: Path) -> None:
+def test_a_name_in_the_file_cannot_break_the_error_line(name: str, tmp_path: Path) -> None:
     for text in (change("cases.0.outputs", {name: 1}), change("cases.0.outputs", {"loss": name})):
         (tmp_path / "b.json").write_text(text)
         with pytest.raises(InputError, match="is no baseline that can be read") as caught:
@@ -129,7 +129,7 @@ def test_the_error_for_a_missing_file_says_how_to_record_one(tmp_path: Path) -> 
         load_baseline(tmp_path / "b.json")
 
 
-def test_a_folder_a_pipe_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_a_folder_a_pipe_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, Path("/dev/null"), tmp_path / "pipe"):
         with pytest.raises(InputError, match="is none: record one"):

@@ -1,4 +1,4 @@
-"""One runner for all tests, which share its compiles."""
+"""One runner for all tests, so that they share its compiles."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,13 +27,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 
 @pytest.fixture(scope="session")
 def runner(cache: Cache) -> Iterator[TrialRunner]:
-    with TrialRunner(cache=cache, tell=ignore) as runner:
+    with TrialRunner(cache=cache, report_progress=ignore) as runner:
         yield runner
 
 
 @pytest.fixture(scope="session")
 def load(runner: TrialRunner, tmp_path_factory: pytest.TempPathFactory) -> Load:
-    """The case of a file with this text."""
+    """Returns the case of a file with this text."""
     folder = tmp_path_factory.mktemp("files")
 
     def write_and_discover(text: str) -> CaseSpec:

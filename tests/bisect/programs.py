@@ -1,4 +1,4 @@
-"""Small programs around a kernel that overwrites its operand, as files of their own."""
+"""Small programs around a kernel that overwrites its operand, as separate files."""
 
 KERNEL = """\
 import jax
@@ -26,7 +26,9 @@ def overwrite(row, dtype="float32"):
 
 
 def make_file(name: str, body: str) -> str:
-    """A file with one case of two arguments, x and y, of f32[8]; `body` computes a dictionary of outputs from them."""
+    """Returns a file with one case of two arguments, x and y, f32[8]; `body` computes a dictionary of outputs from
+    them.
+    """
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     return f"""{KERNEL}def program(x, y):
 {lines}
@@ -43,7 +45,7 @@ TWO_KERNELS = make_file(
     "row = x * y\nfirst = overwrite(row)\nother = row + x\nsecond = overwrite(other)\n"
     'return {"product": row * y, "best": second, "first": first}',
 )
-"""The second kernel's operand is computed from what the first one leaves, and its output is listed first."""
+"""The second kernel's operand is computed from the first one's result, and its output is listed first."""
 NO_READER = make_file("no_reader", 'row = x * y\nreturn {"last": overwrite(row)}')
 HARMLESS = make_file("harmless", 'return {"sum": x + y}')
 INTEGER_OUTPUT = make_file(

@@ -1,4 +1,4 @@
-"""Mitigations count as right, exact and cheap by hand-written numbers, including those of devices."""
+"""Which mitigations count as right, exact and cheap, from hand-written numbers including a device's."""
 
 from dataclasses import replace
 from math import inf, nan
@@ -51,14 +51,14 @@ def make_device(attribution: Attribution, *errors: float, milliseconds: float | 
     return DeviceRun(device="GPU", count=1, runs=3, outputs={"w": output}, milliseconds=milliseconds, timed_runs=20)
 
 
-def test_an_error_is_that_of_the_schedule_or_of_program_order_whichever_is_larger() -> None:
+def test_an_error_is_the_larger_of_the_schedule_s_and_program_order_s() -> None:
     assert make_mitigation(replay=make_replay(Attribution.FRESH, 1e-7, 0.25)).errors == {"w": 0.25}
     assert make_mitigation(replay=make_replay(Attribution.STALE, 1e4, 0.25)).errors == {"w": 1e4}
     assert make_mitigation(replay=Replay(state=ReplayState.TOO_LARGE)).errors == {}
     assert make_mitigation(device=make_device(Attribution.LOSSY, 0.1, 0.3)).device_errors == {"w": 0.3}
 
 
-def test_the_worst_error_is_one_that_is_no_number() -> None:
+def test_nan_is_the_worst_error() -> None:
     assert find_worst({"a": 0.1, "b": nan, "c": inf}) is not None
     assert (find_worst({"a": 0.1, "b": nan, "c": inf}) or ("",))[0] == "b"
     assert find_worst({"a": 0.1, "c": inf}) == ("c", inf)
@@ -84,7 +84,7 @@ def test_a_mitigation_that_loses_precision_is_right_and_not_exact(lossy: Mitigat
     assert not lossy.is_exact
 
 
-def test_numbers_that_are_exact_clear_what_the_rule_suspects() -> None:
+def test_exact_numbers_clear_the_rule_s_suspicion() -> None:
     assert make_mitigation(findings=(LD012,), replay=make_replay(Attribution.FRESH, 1e-7, 1e-7)).is_exact
     assert make_mitigation(findings=(LD012,), device=make_device(Attribution.FRESH, 1e-3)).is_exact
 
@@ -96,14 +96,14 @@ def test_a_latent_or_unknown_outcome_is_not_right() -> None:
 
 
 @pytest.mark.parametrize("attribution", Attribution)
-def test_a_device_that_computed_something_else_contradicts_a_fresh_schedule(attribution: Attribution) -> None:
+def test_a_device_with_another_result_contradicts_a_fresh_schedule(attribution: Attribution) -> None:
     wrong = {Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER}
     mitigation = make_mitigation(device=make_device(attribution, 1.0))
     assert mitigation.is_right is (attribution not in wrong)
     assert mitigation.is_wrong_on_device is (attribution in wrong)
 
 
-def test_time_counts_before_instructions_and_an_unknown_value_costs_most() -> None:
+def test_time_outranks_instructions_and_an_unknown_value_costs_most() -> None:
     slow = make_mitigation(device=make_device(Attribution.FRESH, 0.0, milliseconds=2.0), instructions=1)
     fast = make_mitigation(device=make_device(Attribution.FRESH, 0.0, milliseconds=1.0), instructions=9)
     untimed = make_mitigation(instructions=1)
@@ -115,7 +115,7 @@ def test_time_counts_before_instructions_and_an_unknown_value_costs_most() -> No
     assert make_mitigation().peak_bytes is None, "without an artifact there is no analysis of memory"
 
 
-def test_a_difference_within_the_noise_of_the_clock_does_not_count() -> None:
+def test_a_difference_within_the_clock_s_noise_does_not_count() -> None:
     slow, fast = (make_mitigation(device=make_device(Attribution.FRESH, 0.0, milliseconds=ms)) for ms in (18.9, 18.6))
     small = replace(slow, instructions=3)
     assert find_cheapest([replace(fast, instructions=4), small]) is small

@@ -1,4 +1,4 @@
-"""Where two compiles diverge, by modules that are written by hand; `test_targets` has real ones."""
+"""The pass at which two compiles diverge, from hand-written modules; `test_targets` has real ones."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ NAMES = (
 
 
 def write(folder: Path, states: str, *, numbers: tuple[int, ...] = (0, 1, 2, 3, 4)) -> tuple[Path, ...]:
-    """Snapshots whose modules read x, apply the opcode of each letter, and return the result."""
+    """Writes snapshots whose modules read x, apply the opcode of each letter, and return the result."""
     folder.mkdir()
     opcodes = {"a": ("negate",), "b": ("negate", "exponential"), "c": ("exponential",), "d": ("sine", "negate")}
     paths: list[Path] = []
@@ -35,7 +35,7 @@ def write(folder: Path, states: str, *, numbers: tuple[int, ...] = (0, 1, 2, 3, 
     return tuple(paths)
 
 
-def test_snapshots_come_in_the_order_of_their_numbers_and_of_the_last_module_alone(tmp_path: Path) -> None:
+def test_snapshots_come_in_numeric_order_and_only_from_the_last_module(tmp_path: Path) -> None:
     names = [
         *reversed(NAMES),
         "module_0001.jit_f.before_optimizations.hlo.pb",
@@ -104,7 +104,7 @@ def test_the_first_instruction_that_differs_is_named_for_each(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["bitcast", "opt-barrier", "domain", "add-dependency"])
-def test_instructions_that_run_nothing_do_not_count_where_schedules_differ(name: str, tmp_path: Path) -> None:
+def test_instructions_that_execute_nothing_do_not_count_as_a_divergence(name: str, tmp_path: Path) -> None:
     def write_scheduled(folder: Path, order: tuple[int, ...]) -> tuple[Path, ...]:
         folder.mkdir()
         builder = Builder()
@@ -129,7 +129,7 @@ def test_instructions_that_run_nothing_do_not_count_where_schedules_differ(name:
     assert [one.opcode if one else "" for one in harmless.find_difference()] == ["negate", name]
 
 
-def test_compiles_that_are_alike_do_not_diverge_and_a_broken_snapshot_is_an_error(tmp_path: Path) -> None:
+def test_equal_compiles_do_not_diverge_and_a_broken_snapshot_is_an_error(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one", "aabbb"), write(tmp_path / "other", "abb", numbers=(0, 2, 4))
     assert find_divergence(load_states(one), load_states(other)) is None
     one[2].write_bytes(b"no module")

@@ -36,10 +36,10 @@ def test_all_minimal_sets_are_found_and_each_is_shown_to_need_its_tie(
     assert not bisection.is_unsettled
 
 
-def test_a_tie_between_two_kernels_does_not_change_which_is_which(
-    runner: TrialRunner, load: Load, h100: Target
-) -> None:
-    """A module lists them in another order when their readers are tied: a set of ties that helps was not one."""
+def test_a_tie_between_two_kernels_does_not_exchange_them(runner: TrialRunner, load: Load, h100: Target) -> None:
+    """A module lists the kernels in another order if their readers are tied; a helpful set of ties was once missed for
+    this.
+    """
     bisection = bisect_edges(runner, load(TWO_KERNELS), h100, OPTIONS)
     assert bisection.answers[0] == "exactly 2 minimal sets of ties, out of 2 possible, make every output right"
     assert not any("a tie can do harm" in note for note in bisection.notes)
@@ -83,7 +83,7 @@ def test_a_kernel_without_a_floating_output_cannot_be_tied_to(runner: TrialRunne
     assert bisection.trials == 1
 
 
-def test_a_case_that_does_not_trace_is_the_users_error(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_a_case_that_does_not_trace_is_the_user_s_error(runner: TrialRunner, load: Load, h100: Target) -> None:
     with pytest.raises(CaseError, match="untraceable"):
         bisect_edges(runner, load(UNTRACEABLE), h100, OPTIONS)
 
@@ -94,7 +94,7 @@ def test_the_limit_is_named_and_the_results_are_kept(runner: TrialRunner, load: 
     assert "there may be other sets: `--limit` allows more than 2 trials" in bisection.notes
 
 
-def test_ctrl_c_leaves_the_smallest_set_so_far(cache: Cache, load: Load, h100: Target) -> None:
+def test_ctrl_c_keeps_the_smallest_set_so_far(cache: Cache, load: Load, h100: Target) -> None:
     seen: list[Progress] = []
 
     def interrupt(progress: Progress) -> None:
@@ -102,7 +102,7 @@ def test_ctrl_c_leaves_the_smallest_set_so_far(cache: Cache, load: Load, h100: T
         if progress.best:
             raise KeyboardInterrupt
 
-    with TrialRunner(cache=cache, tell=interrupt) as runner:
+    with TrialRunner(cache=cache, report_progress=interrupt) as runner:
         with pytest.raises(KeyboardInterrupt):
             bisect_edges(runner, load(TWO_READERS), h100, OPTIONS)
         assert runner.draft is not None

@@ -1,4 +1,4 @@
-"""Against asking everyone."""
+"""Compares the search for the first change with asking every member."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -52,16 +52,14 @@ def test_a_member_without_an_answer_is_skipped() -> None:
     assert _search([None, "a", "b", None])[0] == [AnswerChange(before=1, after=2)]
 
 
-def test_lists_in_which_nothing_can_change() -> None:
+def test_lists_of_at_most_one_member_have_no_change() -> None:
     assert _search([]) == ([], [], True)
     assert _search(["a"]) == ([], [0], True)
     assert _search([None, None])[0] == []
 
 
 @given(st.lists(st.sampled_from(["a", "b", None]), max_size=12), st.booleans())
-def test_every_reported_change_exists_and_none_is_missed_if_all_were_asked(
-    answers: list[str | None], verify: bool
-) -> None:
+def test_every_reported_change_exists_and_asking_all_misses_none(answers: list[str | None], verify: bool) -> None:
     changes, _, is_whole = _search(answers, verify=verify)
     everything = _list_all(answers)
     assert set(changes) <= set(everything)

@@ -1,4 +1,4 @@
-"""Flags of XLA on a small case: their effects on the program and on its verdicts."""
+"""XLA flags on a small case: their effects on the program and on its verdicts."""
 
 from pathlib import Path
 
@@ -100,7 +100,7 @@ def test_a_flag_that_changes_verdicts_is_an_answer_and_confirmed_by_numbers(flag
     )
 
 
-def test_a_refused_flag_is_shown_and_unsettles_nothing(flags: Bisection) -> None:
+def test_a_refused_flag_is_shown_without_making_the_answer_incomplete(flags: Bisection) -> None:
     errors = {row.label: row.error for row in flags.rows if row.error}
     assert errors["xla_gpu_no_such_flag=1"] == "not known to this XLA"
     assert "SIDEWAYS" in errors["xla_gpu_command_buffer_scheduling_mode=SIDEWAYS"]
@@ -109,7 +109,7 @@ def test_a_refused_flag_is_shown_and_unsettles_nothing(flags: Bisection) -> None
     assert "not known to this XLA: `xla_gpu_no_such_flag=1`" in flags.notes
 
 
-def test_a_case_that_no_flag_changes_says_so(
+def test_a_case_that_no_flag_changes_is_reported_as_such(
     runner: TrialRunner, load: Load, h100: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_table(TABLE, tmp_path, monkeypatch)
@@ -126,10 +126,10 @@ def test_a_case_that_cannot_be_analysed_is_not_tried_with_flags(runner: TrialRun
     assert found.answers[0].startswith("the case could not be analysed without any flag: ")
 
 
-def test_this_xla_has_every_flag_of_the_table_and_takes_every_value(
+def test_this_xla_has_every_flag_of_the_table_and_accepts_every_value(
     runner: TrialRunner, load: Load, h100: Target
 ) -> None:
-    """All flags at once: XLA looks at the options before it compiles, and what comes of that says nothing here."""
+    """All flags at once: XLA checks the options before it compiles, and the result of the compile does not matter here."""
     case = load(HARMLESS)
     values: dict[str, list[str | int | float | bool]] = {}
     for flag in load_flags():
@@ -152,7 +152,7 @@ def test_the_table_is_curated_and_a_damaged_one_is_refused(tmp_path: Path, monke
         load_flags()
 
 
-def test_changes_are_those_of_outputs_that_both_have() -> None:
+def test_only_outputs_of_both_sides_can_change() -> None:
     one = {"loss": Verdict.FRESH, "w": Verdict.STALE, "gone": Verdict.STALE}
     other = {"loss": Verdict.FRESH, "w": Verdict.LATENT, "new": Verdict.STALE}
     assert compare_outputs(one, other) == ("`w` stale -> latent",)

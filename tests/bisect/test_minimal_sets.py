@@ -1,4 +1,4 @@
-"""Against trying every set."""
+"""Compares the search for minimal sets with trying every set."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -73,7 +73,7 @@ def test_many_knobs_of_a_monotone_predicate_give_all_sets(sets: list[Knobs], wid
 
 
 @given(st.integers(7, 8).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(0, 255)))))
-def test_many_knobs_of_any_predicate_give_sets_that_are_confirmed(drawn: tuple[int, set[int]]) -> None:
+def test_many_knobs_of_any_predicate_give_confirmed_sets(drawn: tuple[int, set[int]]) -> None:
     count, chosen = drawn
     held = {knobs for number, knobs in enumerate(_power_set(count)) if number in chosen}
     found, search, _ = _search(count, lambda knobs: knobs in held)
@@ -84,7 +84,7 @@ def test_many_knobs_of_any_predicate_give_sets_that_are_confirmed(drawn: tuple[i
     assert found.completeness in (Completeness.CERTAIN, Completeness.IF_MONOTONE)
 
 
-def test_a_knob_that_does_harm_is_noticed_and_does_not_hide_the_others() -> None:
+def test_a_harmful_knob_is_noticed_and_does_not_hide_the_others() -> None:
     def holds(knobs: Knobs) -> bool:
         return {0, 1} <= knobs and 7 not in knobs
 
@@ -93,7 +93,7 @@ def test_a_knob_that_does_harm_is_noticed_and_does_not_hide_the_others() -> None
     assert not found.is_monotone
 
 
-def test_the_limit_leaves_the_results_so_far() -> None:
+def test_the_limit_keeps_the_results_so_far() -> None:
     holds = _contains_one_of([frozenset({0, 1}), frozenset({2, 3, 4})])
     whole, _, asked = _search(10, holds)
     assert len(whole.sets) == 2
@@ -105,7 +105,7 @@ def test_the_limit_leaves_the_results_so_far() -> None:
 
 
 @given(_families(8), st.integers(0, 60))
-def test_a_search_with_the_record_of_an_interrupted_one_continues(sets: list[Knobs], interrupted: int) -> None:
+def test_a_search_continues_from_the_record_of_an_interrupted_one(sets: list[Knobs], interrupted: int) -> None:
     holds = _contains_one_of(sets)
     whole, _, asked = _search(8, holds)
     _, search, first = _search(8, holds, limit=interrupted)
@@ -115,7 +115,7 @@ def test_a_search_with_the_record_of_an_interrupted_one_continues(sets: list[Kno
     assert set(first).isdisjoint(second)
 
 
-def test_ctrl_c_leaves_the_tried_sets() -> None:
+def test_ctrl_c_keeps_the_tried_sets() -> None:
     judged: list[Knobs] = []
 
     def judge(sets: Sequence[Knobs]) -> list[bool | None]:
@@ -150,7 +150,7 @@ def test_each_better_set_is_reported_once() -> None:
 
 
 @given(_families(6))
-def test_hitting_sets_are_all_and_minimal(sets: list[Knobs]) -> None:
+def test_all_minimal_hitting_sets_are_found(sets: list[Knobs]) -> None:
     hitting = compute_hitting_sets(sets)
     expected = _list_minimal(6, lambda knobs: all(knobs & one for one in sets))
     assert set(hitting) == expected

@@ -1,4 +1,4 @@
-"""The ladder of a small fused linear cross entropy, compiled and replayed."""
+"""The mitigations of a small fused linear cross entropy, compiled and replayed."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_each_mitigation_has_verdicts_confirmed_by_numbers(ladder: Bisection) ->
     assert not ladder.is_unsettled
 
 
-def test_each_mitigation_has_its_price(ladder: Bisection) -> None:
+def test_each_mitigation_has_its_cost(ladder: Bisection) -> None:
     counts = {row.label: row.cells["instructions"] for row in ladder.rows}
     sizes = {row.label: int(row.cells["bytes"]) for row in ladder.rows}
     assert min(sizes.values()) > 4 * 32 * 16, "the weight's gradient at least"
@@ -79,7 +79,7 @@ def test_the_seed_has_two_mitigations_and_the_missing_ones_are_named(runner: Tri
 def test_times_on_a_device_choose_the_cheapest_exact_mitigation(
     runner: TrialRunner, h100: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no GPU here: its runs are by hand, all else is real."""
+    """This machine has no GPU: the device's runs are hand-written, everything else is real."""
     times = dict(zip(RUNGS, (0.5, 0.4, 0.7, 0.8, 0.6), strict=True))
     attributions = {"hidden": Attribution.STALE, "trivial": Attribution.LOSSY, "barrier": Attribution.STALE}
 
@@ -104,7 +104,7 @@ def test_times_on_a_device_choose_the_cheapest_exact_mitigation(
     assert any("median of 7 executions on GPU" in note for note in found.notes)
 
 
-def test_a_case_without_siblings_is_compared_with_itself_where_every_reader_is_tied(
+def test_a_case_without_siblings_is_compared_with_itself_with_every_reader_tied(
     runner: TrialRunner, h100: Target, load: Load
 ) -> None:
     found = bisect_mitigation(runner, load(TWO_READERS), h100, make_options(Axis.MITIGATION, replay=True))
@@ -123,15 +123,13 @@ def test_a_case_without_a_hidden_write_has_one_mitigation(runner: TrialRunner, h
     assert any("there is nothing to tie" in note for note in found.notes)
 
 
-def test_a_case_that_does_not_trace_is_an_error_of_the_user(runner: TrialRunner, h100: Target, load: Load) -> None:
+def test_a_case_that_does_not_trace_is_the_user_s_error(runner: TrialRunner, h100: Target, load: Load) -> None:
     with pytest.raises(CaseError, match="KeyError"):
         bisect_mitigation(runner, load(RAISES), h100, make_options(Axis.MITIGATION))
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
-def test_a_device_that_is_not_there_is_an_input_error_before_anything_is_compiled(
-    runner: TrialRunner, h100: Target
-) -> None:
+def test_a_missing_device_is_an_input_error_before_anything_is_compiled(runner: TrialRunner, h100: Target) -> None:
     trials = runner.trials
     with pytest.raises(InputError, match="needs an NVIDIA GPU"):
         climb(runner, h100, device=True)

@@ -1,4 +1,4 @@
-"""Which step is to blame, by snapshots written by hand: h = -x, a kernel that overwrites h, and y = |h|."""
+"""The step to blame, from hand-written snapshots: h = -x, a kernel that overwrites h, and y = |h|."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,9 @@ EFFECTS = CallEffectsReader(cache=None, declared=(DeclaredEffects(name="double",
 
 
 def write(kind: str) -> Program:
-    """tied: y needs the kernel's result. copied: the kernel gets a copy. ky, yk: scheduled in this order; open: not."""
+    """tied: y needs the kernel's result; copied: the kernel gets a copy; ky, yk: scheduled in this order; open: not
+    scheduled.
+    """
     module = Program()
     entry = module.computation("entry")
     x = module.op(entry, "parameter")
@@ -60,7 +62,7 @@ def names(answer: PassAnswer) -> list[str]:
     return [step.name for step in answer.steps]
 
 
-def test_the_step_that_takes_away_what_forced_the_order_is_named() -> None:
+def test_the_step_that_removes_the_forced_order_is_named() -> None:
     answer = explain(Verdict.LATENT, "tied", "open", "ky")
     assert (answer.blame, names(answer)) == (PassBlame.LATENT, ["pass-1"])
     assert describe_answers([answer]) == [
@@ -78,7 +80,7 @@ def test_the_step_that_fixes_the_wrong_order_comes_before_the_one_that_allowed_i
     assert facts["before"] != facts["after"]
 
 
-def test_where_nothing_ever_forced_the_order_only_the_scheduler_is_to_blame() -> None:
+def test_if_nothing_ever_forced_the_order_only_the_scheduler_is_to_blame() -> None:
     answer = explain(Verdict.STALE, "open", "yk")
     assert names(answer) == ["pass-1"]
     assert describe_answers([answer])[0].endswith("and the program as XLA got it does not force the order")

@@ -1,4 +1,4 @@
-"""Real bisections over passes, compared with the HLO of each step as a person read it."""
+"""Real bisections over passes, compared with a manual reading of each step's HLO."""
 
 from collections.abc import Mapping
 
@@ -49,7 +49,7 @@ def test_the_pass_that_folds_the_convert_is_named(bisections: Mapping[str, Bisec
     assert "what is overwritten is another value made from it: `convert_element_type_ld52" in after
 
 
-def test_without_the_pass_that_folds_it_others_do(bisections: Mapping[str, Bisection]) -> None:
+def test_without_the_folding_pass_other_passes_are_named(bisections: Mapping[str, Bisection]) -> None:
     bisection = bisections["bf16_flce"]
     assert answers(bisection)["algsimp in pre-spmd-partitioner"].cells["without it"] == "wrong"
     without = [answer for answer in bisection.answers if answer.startswith("without `algsimp`")]
@@ -65,7 +65,7 @@ def test_a_value_that_a_later_pass_restores_is_not_lost(bisections: Mapping[str,
     assert "`cse`" in answer
 
 
-def test_the_partitioner_is_named_where_the_kernel_gets_a_gathered_copy(bisections: Mapping[str, Bisection]) -> None:
+def test_the_partitioner_is_named_if_the_kernel_gets_a_gathered_copy(bisections: Mapping[str, Bisection]) -> None:
     bisection = bisections["sharded_flce"]
     ((label, row),) = answers(bisection).items()
     assert label == "spmd-partitioning in spmd-partitioner"
@@ -77,7 +77,7 @@ def test_the_partitioner_is_named_where_the_kernel_gets_a_gathered_copy(bisectio
     assert any("without `spmd-partitioning`" in answer for answer in bisection.answers)
 
 
-def test_the_scheduler_is_named_where_nothing_forces_the_order(bisections: Mapping[str, Bisection]) -> None:
+def test_the_scheduler_is_named_if_nothing_forces_the_order(bisections: Mapping[str, Bisection]) -> None:
     bisection = bisections["seed_flce"]
     row = answers(bisection)["latency-hiding-scheduler"]
     assert row.outputs == {"bias": STALE, "input": STALE, "loss": FRESH, "weight": LATENT}
@@ -89,7 +89,7 @@ def test_the_scheduler_is_named_where_nothing_forces_the_order(bisections: Mappi
 
 
 def _comes_after(text: str) -> bool:
-    """Whether the reader's time is later than the kernel's."""
+    """Returns whether the reader's time is later than the kernel's."""
     reader, kernel = (int(part.rpartition(" ")[2]) for part in text.split(", "))
     return reader > kernel
 
@@ -115,15 +115,13 @@ def test_no_pass_is_to_blame_for_a_value_lost_before_xla(runner: TrialRunner, lo
     assert bisection.trials == 1
 
 
-def test_where_every_output_is_fresh_there_is_no_pass_to_look_for(
-    runner: TrialRunner, load: Load, h100: Target
-) -> None:
+def test_if_every_output_is_fresh_no_pass_is_searched_for(runner: TrialRunner, load: Load, h100: Target) -> None:
     bisection = bisect_passes(runner, load(NO_READER), h100, make_options(Axis.PASSES))
     assert bisection.answers == ("every output is fresh: there is no pass to look for",)
     assert [row.word for row in bisection.rows] == ["right"]
 
 
-def test_a_case_that_does_not_compile_is_unsettled(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_a_case_that_does_not_compile_has_no_complete_answer(runner: TrialRunner, load: Load, h100: Target) -> None:
     bisection = bisect_passes(runner, load(make_file("broken", "return missing")), h100, make_options(Axis.PASSES))
     assert bisection.is_unsettled
     assert "missing" in bisection.rows[0].error

@@ -1,4 +1,4 @@
-"""Which cases of a table differ only in their mitigation."""
+"""Finds the cases of a table that differ only in their mitigation."""
 
 import pytest
 
@@ -35,11 +35,11 @@ def make_case(*params: str, name: str = "step", mitigation: str = "", source: So
     ],
     ids=["a param", "a later param", "its own word", "its own word first", "none", "two", "no params"],
 )
-def test_a_case_names_its_mitigation_or_has_one_param_that_is_a_usual_word(case: CaseSpec, mitigation: str) -> None:
+def test_a_case_names_its_mitigation_or_has_one_parameter_with_a_usual_name(case: CaseSpec, mitigation: str) -> None:
     assert find_mitigation(case) == mitigation
 
 
-def test_siblings_differ_in_their_mitigation_alone_and_come_in_the_order_of_the_usual_words() -> None:
+def test_siblings_differ_only_in_their_mitigation_and_come_in_the_usual_order() -> None:
     table = [
         make_case("aliased", "float32", "8"),
         make_case("hidden", "float32", "8"),
@@ -55,7 +55,7 @@ def test_siblings_differ_in_their_mitigation_alone_and_come_in_the_order_of_the_
     assert [case.id for case in found] == [f"step[{word}-float32-8]" for word in ("hidden", "aliased", "out_of_place")]
 
 
-def test_a_users_own_word_is_a_mitigation_after_the_usual_ones() -> None:
+def test_a_user_s_own_mitigation_comes_after_the_usual_ones() -> None:
     table = [
         make_case("2", "x", mitigation="rewritten"),
         make_case("False", "x", mitigation="hidden"),
@@ -65,11 +65,11 @@ def test_a_users_own_word_is_a_mitigation_after_the_usual_ones() -> None:
     assert [find_mitigation(case) for case in find_siblings(table[2], table)] == ["hidden", "trivial", "rewritten"]
 
 
-def test_of_two_cases_with_one_mitigation_the_bisected_or_the_first_counts() -> None:
+def test_of_two_cases_with_the_same_mitigation_the_bisected_or_the_first_counts() -> None:
     table = [make_case("1", mitigation="hidden"), make_case("2", mitigation="hidden"), make_case("aliased")]
     assert find_siblings(table[1], table) == (table[1], table[2])
     assert find_siblings(table[2], table) == (table[0], table[2])
 
 
-def test_a_case_that_says_no_mitigation_has_no_siblings() -> None:
+def test_a_case_without_a_mitigation_has_no_siblings() -> None:
     assert find_siblings(make_case("float32"), [make_case("float32"), make_case("hidden")]) == ()

@@ -1,4 +1,4 @@
-"""Names of snapshots as XLA gives them, in the order of their numbers."""
+"""XLA's names of snapshots, in the order of their numbers."""
 
 from pathlib import Path
 
@@ -31,11 +31,11 @@ def test_the_name_of_a_snapshot_has_the_pipeline_and_passes() -> None:
     assert (found.after, found.before) == ("algsimp", "simplify-sorts")
 
 
-def test_a_file_that_is_no_step_is_no_snapshot() -> None:
+def test_a_file_that_is_not_a_step_is_not_a_snapshot() -> None:
     assert parse_snapshot(Path("module_0012.jit_step.after_spmd_partitioner.hlo.pb")) is None
 
 
-def test_the_program_is_the_module_that_xla_began_last() -> None:
+def test_the_program_is_the_module_that_xla_started_last() -> None:
     other = name(7, "fusion.after_cse.before_dce", module="module_0002.gemm.with.dots")
     assert [one.number for one in list_snapshots((other, NESTED[1], NESTED[0]))] == [0, 1]
     assert parse_snapshot(other) is not None
@@ -49,12 +49,12 @@ def test_changes_before_a_nested_pipeline_belong_to_the_pass_that_runs_it() -> N
     assert step(2).label == "spmd-partitioning in spmd-partitioner"
 
 
-def test_a_change_between_pipelines_is_no_pass() -> None:
+def test_a_change_between_pipelines_belongs_to_no_pass() -> None:
     assert step(5) == CompilerStep(name="", pipeline="optimization", number=5)
     assert step(5).label == "before optimization"
 
 
-def test_a_pipeline_that_begins_again_does_not_continue() -> None:
+def test_a_restarted_pipeline_does_not_continue_the_first() -> None:
     again = name(6, "spmd-cleanup.after_pipeline-start.before_dce")
     later = name(7, "spmd-cleanup.after_dce.before_pipeline-end")
     open_ = name(3, "spmd-cleanup.after_cse.before_dce")

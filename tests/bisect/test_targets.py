@@ -24,7 +24,7 @@ def gpus(runner: TrialRunner, h100: Target) -> Bisection:
     return bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=("h100", "h200", "a100")))
 
 
-def test_each_gpu_has_a_row_and_says_whether_it_runs_the_program_of_another(gpus: Bisection) -> None:
+def test_each_gpu_has_a_row_that_says_whether_it_runs_another_s_program(gpus: Bisection) -> None:
     assert [row.label for row in gpus.rows] == ["h100", "h200", "a100"]
     assert [row.cells["capability"] for row in gpus.rows] == ["9.0", "9.0", "8.0"]
     assert [row.cells["program"] for row in gpus.rows] == ["its own", "as h100", "its own"]
@@ -42,7 +42,7 @@ def test_the_pass_and_the_instructions_at_which_two_compiles_diverge_are_named(g
     assert not gpus.is_unsettled
 
 
-def test_gpus_with_the_same_verdicts_have_one_answer_and_a_single_name_means_all(
+def test_gpus_with_the_same_verdicts_share_an_answer_and_a_single_name_means_all(
     runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     found = bisect_targets(runner, load(TWO_READERS), h100, make_options(Axis.TARGETS))
@@ -52,7 +52,9 @@ def test_gpus_with_the_same_verdicts_have_one_answer_and_a_single_name_means_all
     assert found.answers[0].startswith("the verdicts are the same on `h100`, ")
 
 
-def test_a_target_that_cannot_be_analysed_is_named_and_unsettles(runner: TrialRunner, load: Load, h100: Target) -> None:
+def test_a_target_that_cannot_be_analysed_is_named_and_the_answer_is_incomplete(
+    runner: TrialRunner, load: Load, h100: Target
+) -> None:
     options = make_options(Axis.TARGETS, targets=("h100", "a100"))
     found = bisect_targets(runner, load(UNTRACEABLE), h100, options)
     assert found.is_unsettled
@@ -60,9 +62,7 @@ def test_a_target_that_cannot_be_analysed_is_named_and_unsettles(runner: TrialRu
     assert found.notes == ("could not be analysed for `h100` and `a100`, see the table",)
 
 
-def test_a_target_that_is_not_there_and_one_alone_are_input_errors(
-    runner: TrialRunner, load: Load, h100: Target
-) -> None:
+def test_an_unknown_target_and_a_single_one_are_input_errors(runner: TrialRunner, load: Load, h100: Target) -> None:
     case = load(TWO_READERS)
     with pytest.raises(InputError, match="but got `h900`"):
         bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=("h100", "h900")))

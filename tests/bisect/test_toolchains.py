@@ -1,4 +1,4 @@
-"""Which versions changed a verdict: requests that fail, and the seed's row under real toolchains."""
+"""The versions that changed a verdict: failing requests, and the seed's row under real toolchains."""
 
 import os
 from pathlib import Path
@@ -21,9 +21,7 @@ from tests.bisect.programs import TWO_READERS
 CASES = Path(__file__).parents[2] / "cases"
 
 
-def test_environments_that_were_named_and_are_missing_are_not_made_silently(
-    runner: TrialRunner, load: Load, h100: Target
-) -> None:
+def test_missing_environments_are_not_created_silently(runner: TrialRunner, load: Load, h100: Target) -> None:
     options = make_options(Axis.TOOLCHAINS, toolchains=("seed", "default", "0.6"))
     with pytest.raises(InputError) as caught:
         bisect_toolchains(runner, load(TWO_READERS), h100, options)
@@ -34,7 +32,7 @@ def test_environments_that_were_named_and_are_missing_are_not_made_silently(
     assert not (runner.cache.root / "toolchains").exists()
 
 
-def test_with_nothing_but_the_default_one_there_is_nothing_to_compare(
+def test_with_only_the_default_toolchain_there_is_nothing_to_compare(
     runner: TrialRunner, load: Load, h100: Target
 ) -> None:
     with pytest.raises(InputError, match="`ligerdiag toolchains create seed`"):
@@ -54,7 +52,7 @@ def test_the_step_at_which_the_seeds_row_changed_is_named(h100: Target) -> None:
     directory = locate_environment(find_spec("seed"), Cache())
     if not has_environment(directory) and os.environ.get("LIGERDIAG_TEST_TOOLCHAINS") != "create":
         pytest.skip(f"`{directory}` is not there; LIGERDIAG_TEST_TOOLCHAINS=create makes it")
-    with TrialRunner(cache=Cache(), tell=ignore) as runner:
+    with TrialRunner(cache=Cache(), report_progress=ignore) as runner:
         (case,) = runner.discover([f"{CASES / 'seed_flce.py'}::seed_flce[False-float32-False-1-4-32-16]"])
         options = make_options(Axis.TOOLCHAINS, toolchains=("seed", "default"), create=True)
         bisection = bisect_toolchains(runner, case, h100, options)

@@ -1,4 +1,4 @@
-"""The key of a trial, and the word for its outcome."""
+"""The key of a trial, and the verdict of its outcome."""
 
 import pytest
 
@@ -24,14 +24,14 @@ TRIAL = Trial(case=CASE, target=load_target("h100"))
         ((), "unknown"),
     ],
 )
-def test_a_trials_word_is_that_of_its_worst_output(verdicts: tuple[str, ...], word: str) -> None:
+def test_a_trial_s_verdict_is_that_of_its_worst_output(verdicts: tuple[str, ...], word: str) -> None:
     outputs = {f"o{number}": Verdict(verdict) for number, verdict in enumerate(verdicts)}
     outcome = Outcome(trial=TRIAL, outputs=outputs)
     assert outcome.word == word
     assert outcome.is_right is (word == "right")
 
 
-def test_an_error_is_unknown_whatever_else_there_is() -> None:
+def test_an_error_is_unknown_whatever_the_outputs() -> None:
     assert Outcome(trial=TRIAL, outputs={"loss": Verdict.FRESH}, error="aborted").word == "unknown"
 
 
@@ -39,7 +39,7 @@ def test_an_error_is_unknown_whatever_else_there_is() -> None:
     ("meant", "keeps"),
     [({"a": 0b01}, True), ({"a": 0b11}, True), ({"a": 0b10}, False), ({"b": 0b01}, False), ({}, False)],
 )
-def test_an_output_may_depend_on_more_writes_than_before_and_not_on_fewer(meant: dict[str, int], keeps: bool) -> None:
+def test_an_output_may_depend_on_more_writes_than_before_but_not_on_fewer(meant: dict[str, int], keeps: bool) -> None:
     assert Outcome(trial=TRIAL, meant=meant).wants({"a": 0b01}) is keeps
 
 

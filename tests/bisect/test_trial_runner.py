@@ -19,7 +19,7 @@ def trial(load: Load, h100: Target) -> Trial:
     return Trial(case=load(TWO_READERS), target=h100)
 
 
-def test_outcomes_come_in_the_order_asked_and_equal_trials_are_one(runner: TrialRunner, trial: Trial) -> None:
+def test_outcomes_come_in_the_requested_order_and_equal_trials_run_once(runner: TrialRunner, trial: Trial) -> None:
     other = Trial(case=trial.case, target=load_target("a100"))
     plain = Trial(
         case=trial.case, target=trial.target, variation=Variation(flags={"xla_gpu_enable_triton_gemm": False})
@@ -40,7 +40,7 @@ def test_nothing_is_compiled_twice_by_one_runner_or_the_next(runner: TrialRunner
     before = runner.trials, runner.compiled
     assert runner.try_one(trial) is first
     assert (runner.trials, runner.compiled) == before
-    with TrialRunner(cache=cache, tell=ignore) as another:
+    with TrialRunner(cache=cache, report_progress=ignore) as another:
         again = another.try_one(trial)
         assert again.cached
         assert (another.trials, another.compiled) == (1, 0)
@@ -65,7 +65,7 @@ def test_numbers_come_in_the_order_of_the_outcomes(runner: TrialRunner, load: Lo
 
 def test_progress_shows_every_trial_and_the_best_result_so_far(cache: Cache, trial: Trial) -> None:
     answered: list[Progress] = []
-    with TrialRunner(cache=cache, tell=answered.append) as runner:
+    with TrialRunner(cache=cache, report_progress=answered.append) as runner:
         runner.best = "right with 2 ties"
         runner.try_one(trial)
     tries = [one for one in answered if one.phase == "try"]
@@ -76,7 +76,7 @@ def test_progress_shows_every_trial_and_the_best_result_so_far(cache: Cache, tri
     assert {one.best for one in tries} == {"right with 2 ties"}
 
 
-def test_ctrl_c_ends_the_workers_and_leaves_the_results_so_far(cache: Cache, load: Load, h100: Target) -> None:
+def test_ctrl_c_ends_the_workers_and_keeps_the_results_so_far(cache: Cache, load: Load, h100: Target) -> None:
     case: CaseSpec = load(TWO_READERS)
     trials = [
         Trial(case=case, target=h100, variation=Variation(flags={"xla_gpu_autotune_level": level})) for level in (0, 1)
@@ -86,7 +86,7 @@ def test_ctrl_c_ends_the_workers_and_leaves_the_results_so_far(cache: Cache, loa
         if progress.phase == "try" and progress.event == "finished":
             raise KeyboardInterrupt
 
-    with TrialRunner(cache=cache, jobs=1, tell=interrupt) as runner:
+    with TrialRunner(cache=cache, jobs=1, report_progress=interrupt) as runner:
         draft = runner.open_draft(case, "h100", Axis.FLAGS)
         draft.answers.append("known")
         with pytest.raises(KeyboardInterrupt):

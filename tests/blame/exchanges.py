@@ -1,4 +1,6 @@
-"""Loops whose state changes places: each round a kernel fills another of its buffers. And twins of them that are wrong."""
+"""Loops that exchange their state buffers, in which a kernel fills another buffer each round; and similar ones that are
+wrong.
+"""
 
 import inspect
 from typing import Any
@@ -64,7 +66,7 @@ def made(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def divided(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """XLA makes products and sums of these."""
+    """XLA turns these into products and sums."""
     return plain(a / 3.0, b - 1.5, n)
 
 
@@ -73,7 +75,7 @@ def gathered(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def powers(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """XLA makes several operations of each."""
+    """XLA turns each of these into several operations."""
     return plain(a**3, jnp.log1p(jnp.abs(b)), n)
 
 
@@ -114,7 +116,7 @@ def scanned(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def recorded(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """A scan that stacks what each round leaves."""
+    """A scan that stacks the result of each round."""
 
     def body(state: Any, _: Any) -> Any:
         old, new = state
@@ -148,7 +150,7 @@ def rotated_in_a_scan(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def to_and_fro(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Two kernels, and nothing changes places."""
+    """Two kernels, and no exchange."""
 
     def body(_: Any, state: Any) -> Any:
         one, two, total = state
@@ -161,7 +163,7 @@ def to_and_fro(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def two_kernels(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Two kernels, one after the other, each with its own source, and the buffers change places."""
+    """Two kernels in sequence, each with its own source; the buffers are exchanged."""
 
     def body(_: Any, state: Any) -> Any:
         old, new, total = state
@@ -174,7 +176,7 @@ def two_kernels(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def exchanged_by_cond(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """The buffers change places where the change is large."""
+    """The buffers are exchanged if the change is large."""
 
     def body(_: Any, state: Any) -> Any:
         old, new, total = state
@@ -187,7 +189,7 @@ def exchanged_by_cond(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def in_a_branch(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Each second round fills the one, the others fill the other."""
+    """Every other round fills one buffer, the remaining rounds the other."""
 
     def body(i: Any, state: Any) -> Any:
         one, two, total = state
@@ -236,7 +238,7 @@ def in_branches_that_read(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def in_branches_that_need_the_old(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """The same, and the branch needs the old contents."""
+    """The same, but the branch needs the old contents."""
 
     def step(one: Any, two: Any) -> Any:
         was = jnp.sin(two)
@@ -261,17 +263,17 @@ def nested(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def once(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Without a loop: XLA sees that nothing is copied."""
+    """Without a loop: XLA sees that no copy is needed."""
     change = fill(smooth_kernel, a, b)
     again = fill(wave_kernel, b, a)
     return {"a": a, "b": b, "sum": change + again}
 
 
-# wrong ones
+# wrong programs
 
 
 def needs_the_one_before(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """`sums` needs the old contents of the buffer, and waits for the kernel that fills it."""
+    """`sums` needs the old contents of the buffer, but waits for the kernel that fills it."""
 
     def body(state: Any, w: Any) -> Any:
         old, new = state
@@ -284,7 +286,7 @@ def needs_the_one_before(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def needs_the_new_one(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """`tops` should read the filled buffer, and XLA sorts once, before the kernel, which waits for it."""
+    """`tops` should read the filled buffer, but XLA sorts only once, before the kernel, which waits for it."""
 
     def body(state: Any, w: Any) -> Any:
         old, new = state
@@ -310,13 +312,13 @@ def rotated_and_kept(a: Any, b: Any, n: Any) -> dict[str, Any]:
 
 
 def both_of_one(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Both buffers start as one value: XLA sees no difference between them, and the kernel fills both."""
+    """Both buffers start as the same value: XLA sees no difference between them, and the kernel fills both."""
     a = a * 2.0
     return plain(a, a, n)
 
 
 def exchanged_without_need(a: Any, b: Any, n: Any) -> dict[str, Any]:
-    """Branches return the buffer from before and from after the kernel: the same value to XLA."""
+    """The branches return the buffer from before and after the kernel, which are the same value to XLA."""
 
     def body(_: Any, state: Any) -> Any:
         old, new, total = state

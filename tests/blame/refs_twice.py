@@ -1,4 +1,4 @@
-"""Calls of jax-triton 0.4 and later that get one `Ref` for two pointers, or two that start from one value."""
+"""Calls of jax-triton 0.4 and later that pass one `Ref` for two pointers, or two Refs that start from one value."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def two_of_one_value(y: Any, x: Any) -> Any:
 
 
 def a_place_to_work_in(y: Any, x: Any) -> Any:
-    """No output needs the end of b."""
+    """No output needs the final contents of b."""
     z = jnp.zeros_like(y)
     a, b = jax.new_ref(z), jax.new_ref(z)
     call(a, b, x)

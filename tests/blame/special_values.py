@@ -1,6 +1,6 @@
-"""Programs in which XLA asks the value from before a kernel for NaNs or infinite values, where the author asks the one
-that the kernel leaves. The kernel makes no special value and removes none. And twins of them in which the read decides
-more.
+"""Programs in which XLA looks for NaNs or infinite values before a kernel, although the author looks after it.
+
+The kernel neither makes nor removes special values. Also similar programs in which the read decides more.
 """
 
 import inspect
@@ -51,7 +51,7 @@ def quantiles(x: Any, w: Any) -> Any:
 
 
 def any_nan(x: Any, w: Any) -> Any:
-    """The program asks before and after the kernel, and XLA only once."""
+    """The program looks before and after the kernel, XLA only once."""
     z = x @ w
     before = jnp.isnan(z).any(1)
     sums = halve(z)
@@ -122,7 +122,7 @@ def in_bfloat16(x: Any, w: Any) -> Any:
 
 
 def removed(x: Any, w: Any) -> Any:
-    """The kernel removes the NaNs, and the numbers are wrong."""
+    """The kernel removes the NaNs, so the numbers are wrong."""
     z = jnp.log(x @ w)
     bad = jnp.isnan(z).any(1)
     sums = halve(z, mask_kernel) + bad
@@ -144,7 +144,7 @@ def sorted_once(x: Any, w: Any) -> Any:
 
 
 def bound(x: Any, w: Any) -> Any:
-    """The value is compared with a number, which asks for more than special values."""
+    """The value is compared with a number, which concerns more than special values."""
     z = x @ w
     high = (z > 1.0).any(1)
     sums = halve(z) + high

@@ -1,8 +1,8 @@
-"""Steps of several kernels that overwrite operands behind XLA's back, one of them guilty of what is wrong.
+"""Steps of several kernels with hidden writes, one of which makes an output wrong.
 
-A reader comes too late for the original by data flow alone: XLA merges it with an equal operation from before the
-kernel, or it has to wait for the kernel's result. A reader comes too early in the same way: equal operations before and
-after a kernel are one, and the kernel waits for it.
+A reader misses the original purely by data flow: XLA merges it with an equal operation from before the kernel, or it
+must wait for the kernel's result. A reader comes too early in the same way: equal operations before and after a kernel
+are merged, and the kernel waits for the result.
 """
 
 import inspect
@@ -94,7 +94,7 @@ def wide(x: jax.Array) -> jax.Array:
 
 
 def late(x: jax.Array, sums: jax.Array) -> jax.Array:
-    """Needs x, and what a kernel returned."""
+    """Needs x and the result of a kernel."""
     return jnp.tanh(x) * (1.0 + sums[:, None])
 
 
@@ -107,7 +107,9 @@ def optimizer_too_early(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Ar
 
 
 def weight_too_old(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`early` should have the product with the weight after the optimizer's step, and XLA computes one of the two."""
+    """`early` needs the product with the weight after the optimizer's step, and XLA computes only one of the two
+    products.
+    """
     logits = x @ m
     total = loss(logits, labels)
     w = w * 2.0
@@ -127,7 +129,7 @@ def moment_too_old(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def keys_too_new(k: Any, v: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`late` needs the keys from before the append; they come from the result of the norm."""
+    """`late` needs the keys from before the append, but waits for the result of the norm."""
     h = x * 2.0
     scales = norm(h)
     sums = append(wide(k), v + scales[:, None], h, h)
@@ -143,7 +145,7 @@ def values_too_new(k: Any, v: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def norm_then_loss(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`second` needs the logits from before the loss; both should see the result of the norm, and do."""
+    """`second` needs the logits from before the loss; both outputs need the result of the norm, and get it."""
     h = x @ m
     scales = norm(h)
     both = h @ m + scales[:, None]
@@ -160,7 +162,7 @@ def two_losses(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def chain_too_early(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`early` should see the last link of three, and through it the others."""
+    """`early` needs the last of three links and, through it, the others."""
     a, b, c = x + 1.0, x * 3.0, jnp.exp(m)
     one = norm(a)
     two = residual(b, a + one[:, None])
@@ -170,7 +172,7 @@ def chain_too_early(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]
 
 
 def chain_too_late(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """`late` should see none of the three, and sees the last."""
+    """`late` needs none of the three, and sees the last."""
     a, b, c = x + 1.0, x * 3.0, wide(w)
     one = norm(a)
     two = residual(b, a + one[:, None])
@@ -238,7 +240,7 @@ def sharded(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def each_its_own(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """Four kernels and two guilty ones, each of one output."""
+    """Four kernels, two of them guilty of one output each."""
     h = x * 2.0
     scales = norm(h)
     logits = h + scales[:, None]
@@ -252,7 +254,7 @@ def each_its_own(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def in_one_output(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """Two guilty kernels of one output, and the norm, which is not."""
+    """Two kernels guilty of the same output, and the norm, which is innocent."""
     h = x * 2.0
     scales = norm(h)
     norms = momentum(wide(w), m + scales[:, None], h)
@@ -262,8 +264,9 @@ def in_one_output(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
 
 
 def differentiated(w: Any, m: Any, x: Any, labels: Any) -> dict[str, jax.Array]:
-    """The derivative of tanh is computed from its result, which the gate has overwritten. The cotangent comes from what
-    the loss left; the gate waits for it."""
+    """The derivative of tanh is computed from its result, which the gate has overwritten. The cotangent comes from the
+    loss's result, and the gate waits for it.
+    """
 
     @jax.custom_vjp
     def fused(h: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Loops whose state changes places are called right where they are, and wrong where a value is read too late."""
+"""Loops that exchange their buffers are called right if they are, and wrong if a value is read too late."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ RIGHT = {
     **dict.fromkeys(("exchanged_by_cond", "to_and_fro"), "fresh"),
     **dict.fromkeys(("in_a_branch", "in_three_branches", "in_branches_that_read"), "fresh"),
 }
-"""The verdict on every output. `latent` are those where XLA copies a buffer that a kernel fills, in order to exchange
-it: no operand and no control edge makes the copy wait for the kernel, and in another legal order it takes the old
-contents.
+"""Case to the verdict on all its outputs. It is `latent` if XLA copies a buffer that a kernel fills in order to
+exchange it: no operand and no control edge makes the copy wait for the kernel, and in another legal order it copies
+the old contents.
 """
 
 WRONG = {
@@ -30,9 +30,9 @@ WRONG = {
     "both_of_one": {"now", "apart", "change"},
     "exchanged_without_need": {"total"},
 }
-"""The outputs that are wrong."""
+"""Case to its wrong outputs."""
 
-DAY = (
+DAILY = (
     "started",
     "rotated",
     "in_a_branch",
@@ -40,12 +40,12 @@ DAY = (
     "needs_the_one_before",
     "in_branches_that_need_the_old",
 )
-EACH = [pytest.param(name, marks=() if name in DAY else pytest.mark.nightly) for name in (*RIGHT, *WRONG)]
+EACH = [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in (*RIGHT, *WRONG)]
 
 
 @pytest.fixture(scope="module")
 def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, CaseReport]:
-    names = DAY if request.config.option.markexpr == "not nightly" else (*RIGHT, *WRONG)
+    names = DAILY if request.config.option.markexpr == "not nightly" else (*RIGHT, *WRONG)
     selectors = tuple(f"{FILE}::{name}" for name in names)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache))
     return {case.id: case for case in report.cases}
@@ -61,5 +61,5 @@ def test_exchanged_buffers_are_judged_as_the_numbers_say(reports: dict[str, Case
         assert {verdict.value for verdict in case.outputs.values()} == {RIGHT[name]}
     assert case.replay is not None
     right = {one for one, numbers in case.replay.outputs.items() if numbers.attribution.value == "fresh"}
-    assert right.isdisjoint(wrong) or name == "both_of_one"  # there the numbers are the same either way
+    assert right.isdisjoint(wrong) or name == "both_of_one"  # in these cases the numbers are the same either way
     assert set(case.outputs) - wrong <= right

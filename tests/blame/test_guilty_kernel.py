@@ -1,4 +1,4 @@
-"""A finding names the kernel whose bytes are read wrongly, and no other one of the step."""
+"""A finding names the kernel whose bytes are read wrongly, and no other kernel of the step."""
 
 from pathlib import Path
 
@@ -31,19 +31,19 @@ GUILTY = {
     "in_one_output": {("momentum_kernel", 0, "both"), ("gate_kernel", 0, "both")},
     "differentiated": {("gate_kernel", 0, "gradient")},
 }
-"""By case: kernel, the operand that it overwrites, and the output that is wrong for it, derived by hand from the
+"""Case to kernel, the operand it overwrites, and the output that is wrong because of it; derived by hand from the
 program.
 """
 
 
-DAY = ("optimizer_too_early", "weight_too_old", "values_too_new", "chain_too_early", "looped", "each_its_own")
-EACH = [pytest.param(name, marks=() if name in DAY else pytest.mark.nightly) for name in GUILTY]
+DAILY = ("optimizer_too_early", "weight_too_old", "values_too_new", "chain_too_early", "looped", "each_its_own")
+EACH = [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in GUILTY]
 
 
 @pytest.fixture(scope="module")
 def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, CaseReport]:
     file = Path(__file__).with_name("steps.py")
-    names = DAY if request.config.option.markexpr == "not nightly" else tuple(GUILTY)
+    names = DAILY if request.config.option.markexpr == "not nightly" else tuple(GUILTY)
     selectors = tuple(f"{file}::{name}" for name in names)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache, replay=False, view=True))
     return {case.id: case for case in report.cases}
@@ -54,12 +54,12 @@ def find_accused(findings: tuple[Finding, ...]) -> set[tuple[str, int | None, st
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_the_guilty_kernel_is_accused_and_no_other(reports: dict[str, CaseReport], name: str) -> None:
+def test_only_the_guilty_kernel_is_named(reports: dict[str, CaseReport], name: str) -> None:
     case = reports[name]
     assert find_accused(case.findings) == GUILTY[name]
     guilty = {kernel for kernel, _, _ in GUILTY[name]}
     innocent = {one.kernel for one in case.findings} - guilty
-    shared = {"two_losses"}  # LD008 is about two kernels in one place, and names both
+    shared = {"two_losses"}  # LD008 concerns two kernels on the same memory, and names both
     for cause in list_causes(case):
         if cause.rule in WRONG and not (cause.rule == "LD008" and name in shared):
             said = [cause.message, *(text for label, text in cause.evidence if label in ("write", "read"))]

@@ -1,4 +1,4 @@
-"""One `Ref`, or one value, for two pointers that a kernel writes through is found where a part of that is dropped."""
+"""One `Ref`, or one value, passed for two pointers that a kernel writes through is found if part of the result is lost."""
 
 import json
 import subprocess
@@ -13,10 +13,10 @@ FOLDER = Path(__file__).parent
 VALUES = {"last_kept": ["y"], "referenced": ["y"], "first_kept": ["y"], "of_an_argument": ["y"], "in_a_loop": ["y"]}
 _OF_Y = ("plain", "of_an_argument", "in_a_branch", "in_a_function", "written_again", "three_times")
 REFS = {name: ["y"] for name in _OF_Y} | {"in_a_scan": ["last", "sums"]}
-"""By case: the outputs that lack a part. The other cases have no finding."""
+"""Case to the outputs that lack a part. The other cases have no finding."""
 
 
-def test_one_value_as_two_operands(shared_cache: Path) -> None:
+def test_one_value_passed_as_two_operands_is_found(shared_cache: Path) -> None:
     options = api.CheckOptions(selectors=(str(FOLDER / "values_twice.py"),), cache_directory=shared_cache, replay=False)
     cases = api.check(options).cases
     assert len(cases) == 8
@@ -27,8 +27,8 @@ def test_one_value_as_two_operands(shared_cache: Path) -> None:
     assert finding.message.endswith("the program drops output 0")
 
 
-def test_a_missing_half_is_no_loss_of_precision(shared_cache: Path) -> None:
-    """The relative error is 0.44, and roundings come to a ten-thousandth."""
+def test_a_missing_half_is_not_a_loss_of_precision(shared_cache: Path) -> None:
+    """The relative error is 0.44, and the roundings add up to 1e-4."""
     options = api.CheckOptions(selectors=(f"{FOLDER / 'values_twice.py'}::referenced",), cache_directory=shared_cache)
     (case,) = api.check(options).cases
     assert case.replay is not None
@@ -39,8 +39,8 @@ def test_a_missing_half_is_no_loss_of_precision(shared_cache: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_one_ref_as_two_operands(plain_python: Path, tmp_path: Path) -> None:
-    """With what a plain install brings."""
+def test_one_ref_passed_as_two_operands_is_found(plain_python: Path, tmp_path: Path) -> None:
+    """With the versions of a plain install."""
     file = tmp_path / "refs_twice.py"
     file.write_text((FOLDER / "refs_twice.py").read_text(encoding="utf-8"), encoding="utf-8")
     words = [str(plain_python), "-m", "ligerdiag", "check", str(file), "--no-replay", "--format", "json"]

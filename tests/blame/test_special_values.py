@@ -1,4 +1,4 @@
-"""A wrong read that only asks whether there is a NaN is a warning that says so, and right numbers do not contradict it."""
+"""A wrong read that only asks whether there is a NaN is a specific warning, and right numbers do not contradict it."""
 
 from pathlib import Path
 
@@ -18,16 +18,16 @@ ASKED = {
     "finite_guard": "a NaN or an infinite value",
     "infinite_guard": "an infinite value",
 }
-"""By case: the only thing that the read for `of` asks. `of` is right on numbers without special values."""
+"""Case to the only question that the read for `of` asks. `of` is right on numbers without special values."""
 MORE = ("any_nan", "skipped_step", "in_a_scan", "in_bfloat16", "largest", "bound")
-"""In these, XLA merges another read, too, and that one uses the value: a sum, a maximum, a comparison with a number."""
-DAY = ("median", "finite_guard", "removed", "bound")
-EACH = [pytest.param(name, marks=() if name in DAY else pytest.mark.nightly) for name in (*ASKED, *MORE, "removed")]
+"""In these, XLA also merges another read that uses the value itself: a sum, a maximum, a comparison with a number."""
+DAILY = ("median", "finite_guard", "removed", "bound")
+EACH = [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in (*ASKED, *MORE, "removed")]
 
 
 @pytest.fixture(scope="module")
 def reports(shared_cache: Path, request: pytest.FixtureRequest) -> dict[str, CaseReport]:
-    names = DAY if request.config.option.markexpr == "not nightly" else (*ASKED, *MORE, "removed")
+    names = DAILY if request.config.option.markexpr == "not nightly" else (*ASKED, *MORE, "removed")
     selectors = tuple(f"{FILE}::{name}" for name in names)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache))
     return {case.id: case for case in report.cases}

@@ -1,4 +1,4 @@
-"""Calls that get one array as two operands that outputs alias: the twins without a `Ref`."""
+"""Calls that pass one array as two operands with aliased outputs: the counterpart of refs_twice.py without `Ref`."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def halves_kernel(a: Any, b: Any, x: Any, a_out: Any, b_out: Any) -> None:
 
 
 def whole_kernel(a: Any, b: Any, x: Any, a_out: Any, b_out: Any) -> None:
-    """Works in b, and fills a."""
+    """Uses b as scratch memory, and fills a."""
     b_out[...] = x[...] * 2
     a_out[...] = b_out[...] + 1
 

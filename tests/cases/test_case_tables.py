@@ -1,4 +1,4 @@
-"""The tables in cases/: how many, under which ids, and that none of them needs JAX to be built."""
+"""The tables in cases/: their number and ids, and that building them needs no JAX."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def get_case(id: str) -> Case:
 
 
 @pytest.mark.parametrize(("table", "count"), TABLES.items(), ids=[table.__name__ for table in TABLES])
-def test_a_table_has_its_cases_under_its_own_name(table, count):
+def test_a_table_names_its_cases_after_itself(table, count):
     assert len(table.CASES) == count
     assert {f"cases.{case.name}" for case in table.CASES} == {table.__name__}
 
@@ -91,12 +91,12 @@ def test_ids_are_unique():
         "False-bfloat16-True-4-2048-50304-1024",
     ],
 )
-def test_the_failures_published_with_the_seed_are_cases_under_the_same_id(published):
+def test_the_seed_s_published_failures_are_cases_with_the_same_ids(published):
     case = get_case(f"seed_flce[{published}]")
     assert case.expected == "hazard"
 
 
-def test_the_bfloat16_rows_of_the_seed_compute_in_float32_and_those_beside_them_in_bfloat16():
+def test_the_seed_s_bfloat16_rows_compute_in_float32_and_their_siblings_in_bfloat16():
     assert get_case("seed_flce[False-bfloat16-True-1-4-32-16]").args[0].dtype == "float32"
     assert get_case("bf16_flce[False-True-1-4-32-16]").args[0].dtype == "bfloat16"
 
@@ -137,7 +137,7 @@ def test_the_bfloat16_rows_of_the_seed_compute_in_float32_and_those_beside_them_
         ("unknown_effect[hidden]", {"norm": "fresh", "*": "unknown"}),
     ],
 )
-def test_a_case_is_expected_to_be(id, expected):
+def test_a_case_has_its_expectation(id, expected):
     assert get_case(id).expected == expected
 
 
@@ -160,12 +160,12 @@ def test_a_case_is_expected_to_be(id, expected):
         ("seed_flce[False-float32-True-1-4-32-16]", None),
     ],
 )
-def test_rules_are_expected_to_speak(id, rules):
+def test_a_case_has_its_expected_rules(id, rules):
     assert get_case(id).expected_rules == rules
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_expected_rules_are_rules(case):
+def test_expected_rules_exist(case):
     parse_expected_rules(case.expected_rules, beside=case.expected)
 
 
@@ -193,7 +193,7 @@ def test_listing_the_cases_starts_neither_jax_nor_triton():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("mode", ["hidden", "trivial"])
 @pytest.mark.parametrize("rest", ["False-1-4-32-16", "True-1-4-32-16", "True-4-2048-50304-1024"])
-def test_the_lowest_rungs_expect_what_the_tables_of_the_seed_expect(mode, dtype, rest):
+def test_the_lowest_rungs_have_the_expectations_of_the_seed_s_tables(mode, dtype, rest):
     trivial = mode == "trivial"
     row = f"seed_flce[{trivial}-float32-{rest}]" if dtype == "float32" else f"bf16_flce[{trivial}-{rest}]"
     rung, same = get_case(f"flce_modes[{mode}-{dtype}-{rest}]"), get_case(row)

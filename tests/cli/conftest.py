@@ -1,4 +1,4 @@
-"""A stand-in for `ligerdiag.api`, so that no test of the command line compiles."""
+"""A fake `ligerdiag.api`, so that no test of the command line compiles."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ STATUSES = {
 
 @dataclass
 class FakeApi:
-    """Answers with `report`, or raises `error`, and remembers what it was asked."""
+    """Returns `report`, or raises `error`, and records its arguments."""
 
     report: CheckReport = field(default_factory=lambda: make_report(make_case()))
     error: BaseException | None = None
@@ -94,9 +94,9 @@ class FakeApi:
         return tuple(STATUSES.values())
 
     def create_toolchain(
-        self, name: str, tell: Callable[[str], None], cache_directory: Path | None = None
+        self, name: str, log: Callable[[str], None], cache_directory: Path | None = None
     ) -> ToolchainStatus:
-        tell(f"creating toolchain {name}\x1b[1m")
+        log(f"creating toolchain {name}\x1b[1m")
         return STATUSES[name]
 
     def diagnose_toolchain(self, name: str, target: str, cache_directory: Path | None = None) -> ToolchainStatus:
@@ -122,7 +122,7 @@ type RunCommand = Callable[..., Outcome]
 
 @pytest.fixture
 def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
-    """Runs `ligerdiag` with these words in this process, through the real entry point."""
+    """Runs `ligerdiag` with these arguments in this process, through the real entry point."""
     from ligerdiag.cli.main import main
 
     def run(*words: str) -> Outcome:

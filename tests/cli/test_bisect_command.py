@@ -1,4 +1,4 @@
-"""`ligerdiag bisect` through the real entry point: options in, table or JSON and an exit code out."""
+"""`ligerdiag bisect` through the real entry point: from options to a table or JSON and an exit code."""
 
 import json
 from pathlib import Path
@@ -13,9 +13,7 @@ from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.bisection_samples import make_bisection
 
 
-def test_the_table_goes_to_standard_output_and_the_best_so_far_to_the_other(
-    api: FakeApi, run_command: RunCommand
-) -> None:
+def test_the_table_goes_to_stdout_and_progress_to_stderr(api: FakeApi, run_command: RunCommand) -> None:
     outcome = run_command("bisect", "a", "--over", "edges")
     assert outcome.code == 0
     assert outcome.out.startswith("edges of flce[hidden] on h100, jax-0.11.2\n")
@@ -45,7 +43,7 @@ def test_every_option_is_passed_on(api: FakeApi, run_command: RunCommand, tmp_pa
     ]
 
 
-def test_over_targets_means_all_targets_unless_some_are_named(api: FakeApi, run_command: RunCommand) -> None:
+def test_over_targets_means_all_targets_unless_some_are_given(api: FakeApi, run_command: RunCommand) -> None:
     run_command("bisect", "a", "--over", "targets")
     run_command("bisect", "a", "--over", "targets", "--target", "b200")
     run_command("bisect", "a", "--over", "flags", "--toolchain", "seed")
@@ -57,14 +55,14 @@ def test_over_targets_means_all_targets_unless_some_are_named(api: FakeApi, run_
     ("changes", "code"),
     [({}, 0), ({"answers": ("no set",)}, 0), ({"is_unsettled": True}, 3), ({"interrupted": True}, 130)],
 )
-def test_the_exit_code_says_whether_there_is_an_answer(
+def test_the_exit_code_tells_whether_there_is_an_answer(
     api: FakeApi, run_command: RunCommand, changes: dict[str, object], code: int
 ) -> None:
     api.bisections = (make_bisection(), make_bisection(**changes))
     assert run_command("bisect", "a", "--over", "edges").code == code
 
 
-def test_an_interruption_counts_before_what_could_not_be_analysed(api: FakeApi, run_command: RunCommand) -> None:
+def test_an_interruption_outranks_a_failed_analysis(api: FakeApi, run_command: RunCommand) -> None:
     api.bisections = (make_bisection(is_unsettled=True), make_bisection(interrupted=True))
     assert run_command("bisect", "a", "--over", "edges").code == 130
 
@@ -75,7 +73,7 @@ def test_json_holds_the_exit_code(api: FakeApi, run_command: RunCommand) -> None
     assert json.loads(outcome.out)["exit_code"] == outcome.code == 3
 
 
-def test_a_file_gets_the_json_and_the_terminal_the_table(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_the_file_gets_json_and_the_terminal_the_table(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     outcome = run_command("bisect", "a", "--over", "edges", "--format", "json", "--output", str(file))
     assert json.loads(file.read_text())["bisections"][0]["case"] == "flce[hidden]"
@@ -83,12 +81,12 @@ def test_a_file_gets_the_json_and_the_terminal_the_table(api: FakeApi, run_comma
 
 
 @pytest.mark.parametrize("words", [("--over", "moods"), ("--limit", "0", "--over", "edges"), ()])
-def test_wrong_usage_is_2(api: FakeApi, run_command: RunCommand, words: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_with_2(api: FakeApi, run_command: RunCommand, words: tuple[str, ...]) -> None:
     assert run_command("bisect", "a", *words).code == 2
     assert not api.bisected
 
 
-def test_an_axis_that_does_not_apply_is_one_line(api: FakeApi, run_command: RunCommand) -> None:
+def test_an_inapplicable_axis_is_a_one_line_error(api: FakeApi, run_command: RunCommand) -> None:
     api.error = InputError("there is only one mode of `a`")
     outcome = run_command("bisect", "a", "--over", "mitigation")
     assert (outcome.code, outcome.err) == (2, "error: there is only one mode of `a`\n")

@@ -1,4 +1,4 @@
-"""A command keeps the bytecode of its imports in the cache if nobody else does."""
+"""A command keeps the bytecode of its imports in the cache if nothing else stores it."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ print(sys.dont_write_bytecode, sys.pycache_prefix)
 
 
 def run(root: Path, **variables: str) -> list[str]:
-    """Runs where typer was installed without bytecode."""
+    """Runs a Python in which typer was installed without bytecode."""
     (installed := root.parent / "installed" / "typer").mkdir(parents=True, exist_ok=True)
     (installed / "__init__.py").touch()
     unset = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -44,12 +44,12 @@ def test_a_command_keeps_bytecode_in_the_cache(root: Path) -> None:
     assert run(root, PYTHONDONTWRITEBYTECODE="1") == ["False", str(locate_bytecode(root))]
 
 
-def test_a_command_leaves_python_its_own_place(root: Path) -> None:
+def test_a_command_respects_python_s_own_settings(root: Path) -> None:
     assert run(root) == ["False", "None"]
     assert run(root, PYTHONDONTWRITEBYTECODE="1", PYTHONPYCACHEPREFIX="/mine") == ["True", "/mine"]
 
 
-def test_bytecode_is_not_read_where_others_may_write(root: Path, tmp_path: Path) -> None:
+def test_bytecode_is_not_read_from_folders_that_others_may_write(root: Path, tmp_path: Path) -> None:
     root.chmod(0o777)
     assert run(root, PYTHONDONTWRITEBYTECODE="1") == ["True", "None"]
     assert run(tmp_path / "missing", PYTHONDONTWRITEBYTECODE="1") == ["True", "None"]

@@ -1,4 +1,4 @@
-"""Options in, output and exit code out: every command through the real entry point."""
+"""Every command through the real entry point: from options to output and exit code."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_comman
     assert api.asked == [CheckOptions()]
 
 
-def test_check_passes_every_option_on(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_check_passes_on_every_option(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     where = ("--target", "a100,h100", "--target", "b200", "--cache-dir", str(tmp_path))
     how = ("--no-replay", "--replay-seconds", "60", "--replay-memory", "500M", "--full", "--rows", "--device")
     with_these = ("--orders", "20", "--toolchain", "seed", "--source-root", str(tmp_path), "--source-root", "src")
@@ -75,13 +75,15 @@ def test_check_weighs_findings_by_fail_on(api: FakeApi, run_command: RunCommand)
     assert run_command("check", "--fail-on", "error").code == 0
 
 
-def test_json_goes_to_stdout_alone(api: FakeApi, run_command: RunCommand) -> None:
+def test_json_is_alone_on_stdout(api: FakeApi, run_command: RunCommand) -> None:
     api.report = make_report(make_case(status=Status.UNEXPECTED))
     outcome = run_command("check", "--format", "json")
     assert json.loads(outcome.out)["exit_code"] == outcome.code == 1
 
 
-def test_output_takes_the_format_and_the_table_stays(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_the_file_gets_the_format_and_stdout_keeps_the_table(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path
+) -> None:
     path = tmp_path / "report.json"
     outcome = run_command("check", "--format", "json", "--output", str(path))
     assert json.loads(path.read_text())["cases"][0]["id"] == "flce[hidden]"
@@ -90,7 +92,7 @@ def test_output_takes_the_format_and_the_table_stays(api: FakeApi, run_command: 
 
 
 @pytest.mark.parametrize("place", ["", "missing/report.json"])
-def test_an_output_that_cannot_be_written_is_an_error_before_any_work(
+def test_an_unwritable_output_is_an_error_before_any_work(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, place: str
 ) -> None:
     outcome = run_command("check", "--output", str(tmp_path / place))
@@ -110,7 +112,7 @@ def test_an_old_output_file_survives_a_run_that_fails(api: FakeApi, run_command:
 @pytest.mark.parametrize(
     ("error", "code"), [(InputError("expected `a`"), 2), (CompileError("aborted"), 3), (LigerdiagError("x"), 3)]
 )
-def test_an_error_is_one_line_and_its_exit_code(
+def test_an_error_is_one_line_with_its_exit_code(
     api: FakeApi, run_command: RunCommand, error: LigerdiagError, code: int
 ) -> None:
     api.error = error
@@ -136,7 +138,7 @@ def test_ctrl_c_exits_with_130_and_prints_one_word(api: FakeApi, run_command: Ru
     assert (outcome.code, outcome.err) == (130, "interrupted\n")
 
 
-def test_an_interrupted_report_is_shown_and_130(api: FakeApi, run_command: RunCommand) -> None:
+def test_an_interrupted_report_is_shown_and_exits_with_130(api: FakeApi, run_command: RunCommand) -> None:
     api.report = make_report(make_case(), interrupted=True)
     outcome = run_command("check")
     assert outcome.code == 130
@@ -158,14 +160,16 @@ def test_an_interrupted_report_is_shown_and_130(api: FakeApi, run_command: RunCo
         ("chekc",),
     ],
 )
-def test_wrong_usage_is_2_without_a_traceback(api: FakeApi, run_command: RunCommand, words: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_with_2_and_no_traceback(
+    api: FakeApi, run_command: RunCommand, words: tuple[str, ...]
+) -> None:
     outcome = run_command(*words)
     assert outcome.code == 2
     assert "Traceback" not in outcome.err
     assert api.asked == []
 
 
-def test_help_of_check_has_the_exit_codes_and_the_verdicts(run_command: RunCommand) -> None:
+def test_the_help_of_check_lists_exit_codes_and_verdicts(run_command: RunCommand) -> None:
     outcome = run_command("check", "--help")
     assert outcome.code == 0
     flat = " ".join(outcome.out.split())
@@ -184,7 +188,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.stdout.startswith("ligerdiag ")
 
 
-def test_list_shows_expectation_mesh_and_about(api: FakeApi, run_command: RunCommand) -> None:
+def test_list_shows_expectation_mesh_and_description(api: FakeApi, run_command: RunCommand) -> None:
     lines = run_command("list").out.splitlines()
     assert lines == [
         "case          expected        mesh  about",
@@ -194,23 +198,23 @@ def test_list_shows_expectation_mesh_and_about(api: FakeApi, run_command: RunCom
     assert run_command("list", "--ids").out == "flce[hidden]\nce\n"
 
 
-def test_a_selector_of_nothing_is_2(api: FakeApi, run_command: RunCommand) -> None:
+def test_a_selector_without_matches_exits_with_2(api: FakeApi, run_command: RunCommand) -> None:
     assert run_command("list", "nothing").code == 2
 
 
-def test_targets_lists_and_shows(api: FakeApi, run_command: RunCommand) -> None:
+def test_targets_are_listed_and_shown(api: FakeApi, run_command: RunCommand) -> None:
     assert run_command("targets").out.splitlines()[1].split() == ["h100", "9.0", "h100.pbtxt"]
     assert run_command("targets", "h100").out == "# figures\ncuda {}\n"
     outcome = run_command("targets", "h1000")
     assert (outcome.code, outcome.err) == (2, "error: expected a target of h100 but got `h1000`\n")
 
 
-def test_an_unknown_rule_is_2(api: FakeApi, run_command: RunCommand) -> None:
+def test_an_unknown_rule_exits_with_2(api: FakeApi, run_command: RunCommand) -> None:
     outcome = run_command("explain", "LD999")
     assert (outcome.code, outcome.err) == (2, "error: expected a rule such as LD001 but got `LD999`\n")
 
 
-def test_an_unknown_rule_is_2_with_the_rules_that_there_are(run_command: RunCommand) -> None:
+def test_an_unknown_rule_exits_with_2_and_lists_the_rules(run_command: RunCommand) -> None:
     outcome = run_command("explain", "LD999")
     assert outcome.code == 2
     assert "LD999" in outcome.err
@@ -225,7 +229,7 @@ def test_sizes_are_parsed_with_and_without_units(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-def test_targets_are_split_once_each_in_order() -> None:
+def test_targets_are_split_in_order_without_duplicates() -> None:
     assert parse_targets(["b200, a100", "a100", ","]) == ("b200", "a100")
     assert parse_targets([]) == ()
 
@@ -244,7 +248,7 @@ def test_help_imports_neither_rich_nor_jax_nor_the_analysis() -> None:
 
 
 def test_a_command_imports_no_arrays_and_no_framework() -> None:
-    """They are the workers'; numpy alone was a fifth of what a command imported."""
+    """Only the workers need them; numpy alone was a fifth of a command's imports."""
     script = (
         "import sys, ligerdiag.api, ligerdiag.cli.main\n"
         "heavy = {'jax', 'jaxlib', 'triton', 'numpy', 'scipy', 'cloudpickle'}\n"

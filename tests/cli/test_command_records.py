@@ -1,4 +1,6 @@
-"""Each option is declared once, in a record: the command line, `ligerdiag.check` and the pytest fixture are made from it."""
+"""Each option is declared once, in a record; the command line, `ligerdiag.check` and the pytest fixture are made from
+it.
+"""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,7 +18,7 @@ from ligerdiag.run_options import CheckOptions, Option
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What an API takes."""
+    """Options of an API function."""
 
     paths: Annotated[tuple[Path, ...], Option(help="Files.")]
     names: Annotated[tuple[str, ...] | None, Option("--name", help="Names.")] = None
@@ -26,7 +28,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Line(Options):
-    """What its command takes."""
+    """Options of its command."""
 
     loud: Annotated[bool, Option("--loud/--quiet", help="Loud.")] = True
 
@@ -39,7 +41,7 @@ def run(*words: str) -> list[Line]:
     return seen
 
 
-def test_a_record_becomes_a_command_that_gives_the_record_back() -> None:
+def test_a_command_made_from_a_record_returns_that_record() -> None:
     assert run("a", "b", "--name", "x", "--name", "y", "--count", "2", "--quiet") == [
         Line(paths=(Path("a"), Path("b")), names=("x", "y"), count=2, loud=False)
     ]
@@ -47,17 +49,17 @@ def test_a_record_becomes_a_command_that_gives_the_record_back() -> None:
     assert run("a", "--count", "0") == run() == []
 
 
-def test_a_command_fills_in_the_fields_that_are_no_options() -> None:
+def test_fields_that_are_not_options_are_filled_in() -> None:
     line = Line(paths=(Path("a"),), count=2)
     assert fill_options(Options, line, found=True) == Options(paths=(Path("a"),), count=2, found=True)
 
 
-def test_an_option_that_the_help_would_not_list_is_an_error() -> None:
+def test_an_option_missing_from_the_help_is_an_error() -> None:
     with pytest.raises(TypeError, match="count"):
         make_command(Line, print, "paths loud names")
 
 
-def test_words_of_a_function_are_options_of_check() -> None:
+def test_the_keywords_of_the_function_are_options_of_check() -> None:
     hints = get_type_hints(CheckOptions, include_extras=True) | {"full": bool}
     plain = {name: get_args(hint)[0] if hasattr(hint, "__metadata__") else hint for name, hint in hints.items()}
     assert {name: plain[name] for name in RunKeywords.__annotations__} == RunKeywords.__annotations__

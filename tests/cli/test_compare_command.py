@@ -11,6 +11,7 @@ from ligerdiag.api import report_comparing
 from ligerdiag.errors import InputError
 from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.model.report import CheckReport
+from ligerdiag.report.json import render_json
 from ligerdiag.report.report_comparison import ReportComparison
 from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
@@ -20,7 +21,6 @@ from tests.report.compared_samples import (
     compare_by_hand,
     make_compared,
     make_compared_report,
-    render_with_memory,
 )
 
 
@@ -35,8 +35,8 @@ class Files:
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     found = Files(str(tmp_path / "old.json"), str(tmp_path / "new.json"))
-    Path(found.old).write_text(render_with_memory(make_compared_report(OLD)))
-    Path(found.new).write_text(render_with_memory(make_compared_report(NEW, "0.11.2")))
+    Path(found.old).write_text(render_json(make_compared_report(OLD)))
+    Path(found.new).write_text(render_json(make_compared_report(NEW, "0.11.2")))
     return found
 
 
@@ -62,7 +62,7 @@ def test_each_format_goes_where_it_is_sent(files: Files, tmp_path: Path, run_com
     [
         ("{", "no JSON"),
         ("{}", "expected an array for `cases`"),
-        (render_with_memory(make_compared_report([make_compared("other")])), "expected a case that both reports have"),
+        (render_json(make_compared_report([make_compared("other")])), "expected a case that both reports have"),
     ],
 )
 def test_bad_input_is_2_in_one_line(text: str, said: str, files: Files, run_command: RunCommand) -> None:
@@ -86,7 +86,7 @@ def test_a_file_that_is_not_there_and_a_format_that_no_comparison_has_are_2(
 def test_reports_of_one_name_are_labelled_with_their_folders(tmp_path: Path, run_command: RunCommand) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "r.json").write_text(render_with_memory(make_compared_report(OLD)))
+        (tmp_path / name / "r.json").write_text(render_json(make_compared_report(OLD)))
     outcome = run_command("compare", str(tmp_path / "one/r.json"), str(tmp_path / "two/r.json"))
     assert f"old: {tmp_path}/one/r.json" in outcome.out
 

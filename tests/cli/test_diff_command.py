@@ -1,4 +1,4 @@
-"""`ligerdiag diff`: options, exit codes and forms; `check --record` and `--baseline`."""
+"""`ligerdiag diff`: options, exit codes and formats; `check --record` and `--baseline`."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ DRIFT = make_finding(rule="LD015", severity=Severity.WARNING)
 
 @dataclass
 class DiffApi(FakeApi):
-    """With what `diff` and `--record` ask for; recording is the real thing."""
+    """Also answers `diff` and `--record`; the recording is real."""
 
     differences: DifferenceReport = field(default_factory=lambda: DifferenceReport(differences=(MOVED,)))
     compared: list[Options] = field(default_factory=list)
@@ -48,7 +48,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> DiffApi:
     return fake
 
 
-def test_comma_lists_are_two_sides(api: DiffApi, run_command: RunCommand) -> None:
+def test_lists_with_commas_give_two_sides(api: DiffApi, run_command: RunCommand) -> None:
     run_command("diff", "a", "b", "--targets", "a100,h100", "--toolchains", "seed,default", "--module", "*m*")
     (asked,) = api.compared
     assert (asked.subjects, asked.targets, asked.toolchains) == (("a", "b"), ("a100", "h100"), ("seed", "default"))
@@ -85,7 +85,7 @@ def test_the_most_severe_result_is_the_exit_code(differences: tuple[Difference, 
     assert compute_difference_code(DifferenceReport(differences=differences)) == code
 
 
-def test_an_interrupted_comparison_is_130() -> None:
+def test_an_interrupted_comparison_exits_with_130() -> None:
     assert compute_difference_code(DifferenceReport(differences=(FAILED,), interrupted=True)) == 130
 
 
@@ -108,7 +108,7 @@ def test_an_interrupted_run_records_nothing(api: DiffApi, run_command: RunComman
     assert path.read_text() == text
 
 
-def test_no_file_of_another_kind_is_overwritten(api: DiffApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_overwritten(api: DiffApi, run_command: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("import jax\n")
     outcome = run_command("check", "--record", str(path))
@@ -118,7 +118,7 @@ def test_no_file_of_another_kind_is_overwritten(api: DiffApi, run_command: RunCo
     assert path.read_text() == "import jax\n"
 
 
-def test_the_baseline_is_that_of_the_file_unless_given_or_recorded(
+def test_the_baseline_comes_from_the_config_unless_given_or_recorded(
     api: DiffApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -150,6 +150,6 @@ def test_the_baseline_is_that_of_the_file_unless_given_or_recorded(
         ),
     ],
 )
-def test_a_drift_fails_a_run_whatever_is_expected(case: CaseReport, fail_on: FailOn, code: int) -> None:
+def test_a_drift_fails_a_run_whatever_the_expectation(case: CaseReport, fail_on: FailOn, code: int) -> None:
     assert case.status is Status.EXPECTED
     assert compute_exit_code(make_report(case), fail_on=fail_on, strict=False) == code

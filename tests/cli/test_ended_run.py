@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM and a time limit: every format shows the results so far, and the rest is not checked."""
+"""After Ctrl-C, SIGTERM or a time limit, every format shows the results so far and lists the cases that were not
+checked.
+"""
 
 import json
 import os
@@ -49,7 +51,7 @@ with watch_for_end({limit}):
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with three cases, the first of which is in the cache; the others wait for ever."""
+    """A folder with three cases: the first is in the cache, the others wait forever."""
 
     folder: Path
 
@@ -99,8 +101,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return one
 
 
-def assert_everything_is_told(project: Project, out: str, code: int, ended_by: str) -> None:
-    """Each form holds all three cases, says how the run was ended, and is there as a whole."""
+def assert_every_format_is_complete(project: Project, out: str, code: int, ended_by: str) -> None:
+    """Each format is a complete file, lists all three cases, and says how the run was ended."""
     report = json.loads(project.read("json"))
     assert (report["exit_code"], report["interrupted"], report["ended_by"]) == (code, True, ended_by)
     statuses = {case["id"]: case["status"] for case in report["cases"]}
@@ -135,14 +137,14 @@ def test_a_signal_keeps_the_results_so_far(project: Project, number: signal.Sign
     process.send_signal(number)
     out, err = process.communicate()
     assert process.returncode == code, err
-    assert_everything_is_told(project, out, code, ended_by)
+    assert_every_format_is_complete(project, out, code, ended_by)
 
 
 def test_a_time_limit_keeps_the_results_so_far_and_exits_with_3(project: Project) -> None:
     process = project.start("--time-limit", "5")  # the first case is in the cache, the second one never ends
     out, err = process.communicate()
     assert process.returncode == 3, err
-    assert_everything_is_told(project, out, 3, "the time limit")
+    assert_every_format_is_complete(project, out, 3, "the time limit")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The exit code of every kind of run, and which one wins."""
+"""The exit code of every kind of run, and the precedence between them."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def warned(severity: Severity) -> CaseReport:
         ((UNSURE,), 4),
         ((), 5),
         ((NOTHING, NOTHING), 5),
-        ((NOTHING, CURED), 0),  # its kernel declares what it writes: that has been checked
+        ((NOTHING, CURED), 0),  # its kernel declares its writes, and the declaration was checked
         ((RIGHT, WRONG, UNSURE), 1),
         ((WRONG, UNSURE, BROKEN), 3),
         ((WRONG, UNSURE, BROKEN, MISTAKEN), 2),
@@ -66,12 +66,12 @@ def test_inconclusive_fails_only_a_strict_run() -> None:
     assert compute_exit_code(make_report(UNSURE), fail_on=FailOn.WARNING, strict=False) == 0
 
 
-def test_an_interrupted_run_is_130_whatever_was_found() -> None:
+def test_an_interrupted_run_exits_with_130_whatever_the_findings() -> None:
     report = make_report(WRONG, BROKEN, interrupted=True)
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=True) == 130
 
 
-def test_a_terminated_run_is_143_whatever_was_found() -> None:
+def test_a_terminated_run_exits_with_143_whatever_the_findings() -> None:
     report = make_report(WRONG, MISTAKEN, UNSEEN, interrupted=True, ended_by=Ending.TERMINATE)
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=True) == 143
 
@@ -79,7 +79,7 @@ def test_a_terminated_run_is_143_whatever_was_found() -> None:
 @pytest.mark.parametrize(
     ("cases", "code"), [((RIGHT, UNSEEN), 3), ((WRONG, UNSEEN), 3), ((RIGHT,), 3), ((MISTAKEN,), 2)]
 )
-def test_a_case_that_a_time_limit_left_unknown_is_never_clean(cases: tuple[CaseReport, ...], code: int) -> None:
+def test_a_case_left_unknown_by_a_time_limit_is_never_clean(cases: tuple[CaseReport, ...], code: int) -> None:
     report = make_report(*cases, interrupted=True, ended_by=Ending.TIME_LIMIT)
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) == code
 
@@ -95,9 +95,7 @@ def test_a_case_that_a_time_limit_left_unknown_is_never_clean(cases: tuple[CaseR
         (Severity.ERROR, FailOn.NEVER, 0),
     ],
 )
-def test_findings_without_expectation_fail_from_their_severity_on(
-    severity: Severity, fail_on: FailOn, code: int
-) -> None:
+def test_unexpected_findings_fail_from_the_given_severity_up(severity: Severity, fail_on: FailOn, code: int) -> None:
     assert compute_exit_code(make_report(warned(severity)), fail_on=fail_on, strict=False) == code
 
 
@@ -121,11 +119,11 @@ def test_findings_of_an_expected_hazard_do_not_fail() -> None:
     assert compute_exit_code(make_report(case), fail_on=FailOn.NOTE, strict=True) == 0
 
 
-def test_a_mismatch_fails_even_where_findings_never_do() -> None:
+def test_a_mismatch_fails_even_if_findings_never_fail() -> None:
     assert compute_exit_code(make_report(WRONG), fail_on=FailOn.NEVER, strict=False) == 1
 
 
-def test_the_table_has_every_code() -> None:
+def test_the_table_lists_every_exit_code() -> None:
     assert set(MEANINGS) == set(ExitCode)
     codes = [int(line.split()[0]) for line in render_table().splitlines() if line[:5].strip()]
     assert codes == [0, 1, 2, 3, 4, 5, 130, 143]

@@ -1,4 +1,4 @@
-"""`--html DIR`: pages beside the table, in a directory that is ours."""
+"""`--html DIR` writes pages besides the table, and only into a folder that belongs to ligerdiag."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_report
 
 
-def test_check_writes_pages_and_says_where(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_check_writes_pages_and_prints_their_path(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     outcome = run_command("check", "--html", str(tmp_path / "pages"))
     assert outcome.code == 0
     assert f"html: {tmp_path / 'pages' / 'index.html'}" in outcome.err
@@ -25,9 +25,7 @@ def test_without_html_no_view_is_computed(api: FakeApi, run_command: RunCommand)
     assert not api.asked[0].view
 
 
-def test_a_directory_that_is_not_ours_is_refused_before_any_work(
-    api: FakeApi, run_command: RunCommand, tmp_path: Path
-) -> None:
+def test_a_foreign_directory_is_refused_before_any_work(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("", encoding="utf-8")
     outcome = run_command("check", "--html", str(tmp_path))
     assert outcome.code == 2
@@ -72,7 +70,7 @@ def test_pages_of_an_earlier_report_are_removed_and_other_files_stay(tmp_path: P
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_report_whose_index_was_never_written_is_ours(tmp_path: Path) -> None:
+def test_a_report_without_an_index_still_counts_as_ours(tmp_path: Path) -> None:
     write_html(make_report(make_case("a")), tmp_path)
     (tmp_path / "index.html").unlink()
     require_html_directory(tmp_path)

@@ -1,4 +1,4 @@
-"""`ligerdiag init` writes files that check, and overwrites nothing."""
+"""`ligerdiag init` writes files that pass a check, and overwrites nothing."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ type Run = Callable[..., Outcome]
 
 @pytest.fixture
 def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a module of Python's in the folder."""
+    """Runs a Python module in the folder."""
     cache = tmp_path_factory.mktemp("cache")
 
     def run_it(*words: str) -> Outcome:
@@ -55,7 +55,7 @@ def test_the_written_case_checks_at_once_and_the_written_test_passes(run: Run, t
     assert "1 passed" in tested.out
 
 
-def test_the_starter_is_stale_as_its_text_says_when_the_declaration_is_gone(run: Run, tmp_path: Path) -> None:
+def test_without_its_declaration_the_starter_is_stale_as_its_text_says(run: Run, tmp_path: Path) -> None:
     assert run("ligerdiag", "init").code == 0
     starter = tmp_path / "cases" / "starter.py"
     text = starter.read_text()
@@ -104,7 +104,7 @@ def test_the_table_is_added_and_nothing_else_is_changed(tmp_path: Path, text: st
     assert table.get("project") == tomllib.loads(text).get("project")
 
 
-def test_without_a_place_for_the_table_it_is_shown(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_added_is_printed(tmp_path: Path) -> None:
     (step,) = (step for step in command.plan_steps(tmp_path) if step.path == command.CONFIG)
     assert step.text == ""
     assert step.said.startswith("no pyproject.toml here")
@@ -115,7 +115,7 @@ def test_without_a_place_for_the_table_it_is_shown(tmp_path: Path) -> None:
     assert "add to its table `tool`" in step.said
 
 
-def test_a_missing_folder_and_a_file_without_toml_are_input_errors(run: Run, tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_file_that_is_not_toml_are_input_errors(run: Run, tmp_path: Path) -> None:
     assert run("ligerdiag", "init", "nowhere").code == 2
     (tmp_path / "pyproject.toml").write_text("[tool")
     outcome = run("ligerdiag", "init")

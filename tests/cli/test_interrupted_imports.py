@@ -1,4 +1,4 @@
-"""Ctrl-C while a command is still importing ends it with 130, one word and no traceback."""
+"""Ctrl-C while a command is still importing exits with 130, one word and no traceback."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ STARTS = {
 }
 IMPORTED = ("platformdirs", "ligerdiag.cli.main", "typer", "ligerdiag.cli.sweep", "ligerdiag.api")
 HEARD = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-"""What a shell that starts a run in the background takes from all its processes."""
+"""Restores Ctrl-C, which a shell disables for a run in the background and its children."""
 COMMANDS = (("check", "x.py"), ("inspect", "."), ("report", "."), ("list", "x.py"), ("targets",))
 
 
@@ -39,7 +39,7 @@ def run(imported: str, start: str, words: tuple[str, ...], folder: Path) -> "sub
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("imported", IMPORTED)
-def test_an_import_that_is_interrupted_ends_the_command(imported: str, start: str, tmp_path: Path) -> None:
+def test_an_interrupted_import_ends_the_command(imported: str, start: str, tmp_path: Path) -> None:
     done = run(imported, start, ("check", "x.py"), tmp_path)
     assert (done.returncode, done.stderr.strip(), done.stdout) == (130, "interrupted", "")
 

@@ -1,4 +1,4 @@
-"""Which form goes where: several at once, each a whole file or none, whatever the exit code."""
+"""Several formats at once go to the right places: each file is complete or missing, whatever the exit code."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def outside_of_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("code", REPORTS)
 @pytest.mark.parametrize("form", FORMS)
-def test_the_exit_code_is_the_same_in_every_form(
+def test_the_exit_code_is_the_same_for_every_format(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, form: str, code: int
 ) -> None:
     api.report, words = REPORTS[code]
@@ -61,13 +61,13 @@ def test_several_files_are_written_at_once_and_the_table_is_shown(
     assert "Exit code 1: findings at or above" in (tmp_path / "markdown").read_text()
 
 
-def test_format_is_shown_on_standard_output_beside_files(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
+def test_format_goes_to_standard_output_besides_files(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     outcome = run_command("check", "--format", "markdown", "--output", f"json={tmp_path / 'a.json'}")
     assert outcome.out.startswith("## ligerdiag\n")
     assert json.loads((tmp_path / "a.json").read_text())["exit_code"] == 0
 
 
-def test_fail_on_and_strict_reach_the_tests_of_junit(api: FakeApi, run_command: RunCommand) -> None:
+def test_fail_on_and_strict_apply_to_junit_tests(api: FakeApi, run_command: RunCommand) -> None:
     api.report = make_report(make_case(status=Status.INCONCLUSIVE))
     assert "<skipped" in run_command("check", "--format", "junit").out
     assert "<failure" in run_command("check", "--format", "junit", "--strict").out
@@ -113,9 +113,7 @@ def test_two_reports_cannot_share_a_file(
     assert api.asked == []
 
 
-def test_a_file_name_may_have_an_equals_sign_without_a_word_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_name_may_contain_an_equals_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     outputs = parse_outputs(["./foo=x", "a.b=c", "json=d=e"], Format.JSON)
     assert outputs == Outputs(
@@ -124,14 +122,14 @@ def test_a_file_name_may_have_an_equals_sign_without_a_word_before_it(
     )
 
 
-def test_a_bare_file_takes_the_format_and_keeps_the_table(tmp_path: Path) -> None:
+def test_a_bare_file_gets_the_format_and_the_table_is_still_shown(tmp_path: Path) -> None:
     files = {tmp_path / "a": Format.SARIF, tmp_path / "b": Format.JUNIT}
     assert parse_outputs([str(tmp_path / "a"), f"junit={tmp_path / 'b'}"], Format.SARIF) == Outputs(
         shown=Format.TERMINAL, files=files
     )
 
 
-def test_a_file_that_cannot_be_written_does_not_stop_the_others(
+def test_an_unwritable_file_does_not_stop_the_others(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ligerdiag.cli import output
@@ -148,7 +146,7 @@ def test_a_file_that_cannot_be_written_does_not_stop_the_others(
     assert "flce[hidden]" in outcome.out
 
 
-def test_the_page_of_a_job_is_added_to_with_the_form_github(
+def test_the_github_format_appends_to_the_job_summary(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "summary.md"
@@ -163,7 +161,7 @@ def test_the_page_of_a_job_is_added_to_with_the_form_github(
     assert page.read_text().count("## ligerdiag\n") == 2
 
 
-def test_a_page_of_a_job_stays_below_what_github_takes(
+def test_a_job_summary_stays_below_github_s_limit(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "summary.md"
@@ -173,7 +171,7 @@ def test_a_page_of_a_job_stays_below_what_github_takes(
     assert 10_000 < page.stat().st_size <= SUMMARY_BYTES
 
 
-def test_inspect_takes_the_same_forms(run_command: RunCommand, tmp_path: Path) -> None:
+def test_inspect_accepts_the_same_formats(run_command: RunCommand, tmp_path: Path) -> None:
     outcome = run_command("inspect", str(tmp_path), "--output", "sarfi=x")
     assert outcome.code == 2
     assert "expected one of terminal, json, sarif" in outcome.err
@@ -182,7 +180,7 @@ def test_inspect_takes_the_same_forms(run_command: RunCommand, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", ["bisect", "diff", "toolchains"])
-def test_answers_have_a_table_and_json_alone(run_command: RunCommand, command: str) -> None:
+def test_answers_come_only_as_a_table_or_json(run_command: RunCommand, command: str) -> None:
     help_text = run_command(command, "--help").out
     if command == "toolchains":
         help_text = run_command(command, "list", "--help").out

@@ -1,4 +1,4 @@
-"""docs/cli.md is the help of the application."""
+"""docs/cli.md is the help text of the application."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools.cli_reference import main, render_reference
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_in_docs_is_fresh() -> None:
+def test_the_page_in_docs_is_up_to_date() -> None:
     assert main([str(DOCS / "cli.md"), "--check"]) == 0
 
 
@@ -23,7 +23,7 @@ def test_a_stale_page_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "run `make docs`" in capsys.readouterr().err
 
 
-def test_wrong_usage_is_2() -> None:
+def test_wrong_usage_exits_with_2() -> None:
     assert main([]) == 2
 
 

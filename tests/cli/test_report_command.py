@@ -1,4 +1,4 @@
-"""`ligerdiag report`: an inspection that leaves pages."""
+"""`ligerdiag report` inspects a dump and writes pages."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ REPORT = make_report(make_case("step", Status.FINDINGS, expected=None, findings=
 
 @pytest.fixture
 def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the inspection was asked."""
+    """Records the options of the inspection."""
     asked: list[Any] = []
 
     def inspect(options: Any, show: Any) -> Any:
@@ -35,7 +35,7 @@ def test_report_inspects_and_writes_pages(asked: list[Any], run_command: RunComm
     assert "1 module" in (tmp_path / "pages" / "index.html").read_text("utf-8")
 
 
-def test_report_has_a_directory_of_its_own(
+def test_report_has_its_own_default_directory(
     asked: list[Any], run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

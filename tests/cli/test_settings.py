@@ -1,4 +1,4 @@
-"""The configuration file gives defaults, the command line wins."""
+"""The configuration file gives defaults; the command line overrides them."""
 
 from pathlib import Path
 
@@ -16,9 +16,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pyproject.toml"
 
 
-def test_targets_are_those_of_the_file_unless_some_are_named(
-    api: FakeApi, run_command: RunCommand, project: Path
-) -> None:
+def test_targets_come_from_the_file_unless_given(api: FakeApi, run_command: RunCommand, project: Path) -> None:
     project.write_text("[tool.ligerdiag]\ntargets = ['a100', 'b200']\n")
     run_command("check")
     run_command("check", "--target", "h100")
@@ -28,7 +26,7 @@ def test_targets_are_those_of_the_file_unless_some_are_named(
     ]
 
 
-def test_fail_on_is_that_of_the_file_unless_given(api: FakeApi, run_command: RunCommand, project: Path) -> None:
+def test_fail_on_comes_from_the_file_unless_given(api: FakeApi, run_command: RunCommand, project: Path) -> None:
     api.report = make_report(make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.LATENT}))
     assert run_command("check").code == 1
     project.write_text("[tool.ligerdiag]\nfail_on = 'error'\n")
@@ -36,7 +34,7 @@ def test_fail_on_is_that_of_the_file_unless_given(api: FakeApi, run_command: Run
     assert run_command("check", "--fail-on", "warning").code == 1
 
 
-def test_strict_is_that_of_the_file_unless_given(api: FakeApi, run_command: RunCommand, project: Path) -> None:
+def test_strict_comes_from_the_file_unless_given(api: FakeApi, run_command: RunCommand, project: Path) -> None:
     api.report = make_report(make_case(status=Status.INCONCLUSIVE))
     assert run_command("check").code == 0
     project.write_text("[tool.ligerdiag]\nstrict = true\n")
@@ -44,7 +42,7 @@ def test_strict_is_that_of_the_file_unless_given(api: FakeApi, run_command: RunC
     assert run_command("check", "--no-strict").code == 0
 
 
-def test_suppressions_of_the_file_are_passed_on(
+def test_suppressions_in_the_file_are_passed_on(
     api: FakeApi, run_command: RunCommand, project: Path, tmp_path: Path
 ) -> None:
     project.write_text("[tool.ligerdiag]\nstrict = true\n")

@@ -1,4 +1,4 @@
-"""Where the output cannot go: one line and an exit code, and no traceback."""
+"""If the output cannot be written, a command prints one line, sets its exit code, and shows no traceback."""
 
 import os
 import subprocess
@@ -18,19 +18,19 @@ def run(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", ["targets", "explain LD001", "toolchains"])
-def test_a_full_device_is_said_in_a_line(words: str, tmp_path: Path) -> None:
+def test_a_full_device_is_a_one_line_error(words: str, tmp_path: Path) -> None:
     done = run(f"{RUN} {words} > /dev/full", tmp_path)
     assert done.stderr == "error: expected to write to standard output but: No space left on device\n"
     assert done.returncode == 2
 
 
 @pytest.mark.parametrize("where", [">&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&-", "2>/dev/full"])
-def test_a_closed_stream_is_no_fault(where: str, tmp_path: Path) -> None:
+def test_a_closed_stream_is_not_an_error(where: str, tmp_path: Path) -> None:
     done = run(f"{RUN} targets {where}", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nothing_is_written_into_a_file_in_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+def test_no_file_receives_the_output_of_a_closed_stream(tmp_path: Path) -> None:
     (tmp_path / "step.txt").write_text("HloModule step\n")
     done = run(f"{RUN} inspect step.txt --format json --output out.json >&- 2>&-", tmp_path)
     assert done.returncode in (2, 3, 5), done.stderr
@@ -38,7 +38,7 @@ def test_nothing_is_written_into_a_file_in_the_place_of_a_closed_stream(tmp_path
 
 
 @pytest.mark.parametrize("words", ["check", "inspect step.txt", "list", "diff a b", "targets"])
-def test_a_current_folder_that_is_gone_is_said_in_a_line(words: str, tmp_path: Path) -> None:
+def test_a_deleted_current_folder_is_a_one_line_error(words: str, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     done = run(f"cd gone; rmdir ../gone; {RUN} {words}", tmp_path)
     assert done.stderr == "error: the current folder no longer exists: change to another one\n"

@@ -1,4 +1,4 @@
-"""A real terminal: no line is wider than it, and colours are where they are wanted."""
+"""In a real terminal no line is too wide, and colours appear only where they are wanted."""
 
 import fcntl
 import os
@@ -32,7 +32,7 @@ write_report(report, outputs, verbose=VERBOSE, code=ExitCode.FINDINGS, fail_on=F
 
 
 def show(columns: int, *, verbose: bool = False, **environment: str) -> str:
-    """What a terminal of that many columns is given."""
+    """Returns the output on a terminal with this number of columns."""
     own, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     inherited = {
@@ -49,7 +49,7 @@ def show(columns: int, *, verbose: bool = False, **environment: str) -> str:
     while True:
         try:
             part = os.read(own, 1 << 16)
-        except OSError:  # Linux says EIO when the other end is closed
+        except OSError:  # Linux raises EIO when the other end is closed
             break
         if not part:
             break
@@ -69,14 +69,14 @@ def test_no_line_is_wider_than_the_terminal(columns: int, verbose: bool) -> None
     assert len(lines) > 30
 
 
-def test_a_terminal_is_coloured_unless_told_otherwise() -> None:
+def test_a_terminal_is_coloured_by_default() -> None:
     assert "\x1b[1;31mUNEXPECTED" in show(80)
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}):
         assert "\x1b" not in show(80, **environment)
 
 
 @pytest.mark.parametrize(("environment", "is_coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True)])
-def test_a_pipe_is_coloured_only_by_force_and_never_wrapped(environment: dict[str, str], is_coloured: bool) -> None:
+def test_a_pipe_is_coloured_only_if_forced_and_never_wrapped(environment: dict[str, str], is_coloured: bool) -> None:
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.replace("VERBOSE", "False")],

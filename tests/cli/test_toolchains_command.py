@@ -1,4 +1,4 @@
-"""`ligerdiag toolchains`: words in, table, JSON and exit code out."""
+"""`ligerdiag toolchains`: from arguments to a table, JSON and an exit code."""
 
 import json
 
@@ -12,7 +12,7 @@ def _fake(api: FakeApi) -> None:
     del api
 
 
-def test_the_list_says_what_is_there(run_command: RunCommand) -> None:
+def test_the_list_shows_the_state_of_each_toolchain(run_command: RunCommand) -> None:
     outcome = run_command("toolchains")
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
@@ -23,7 +23,7 @@ def test_the_list_says_what_is_there(run_command: RunCommand) -> None:
     ]
 
 
-def test_the_doctor_says_why_and_its_exit_code_says_that_one_is_broken(run_command: RunCommand) -> None:
+def test_the_doctor_gives_the_reason_and_an_exit_code_for_a_broken_toolchain(run_command: RunCommand) -> None:
     outcome = run_command("toolchains", "doctor")
     assert outcome.code == 3
     assert outcome.out.splitlines()[1:] == [
@@ -35,13 +35,13 @@ def test_the_doctor_says_why_and_its_exit_code_says_that_one_is_broken(run_comma
 
 
 @pytest.mark.parametrize(("names", "code"), [(("whole",), 0), (("absent",), 3), (("whole", "broken"), 3)])
-def test_the_doctor_minds_what_is_missing_only_when_it_is_named(
+def test_a_missing_toolchain_fails_the_doctor_only_if_named(
     names: tuple[str, ...], code: int, run_command: RunCommand
 ) -> None:
     assert run_command("toolchains", "doctor", *names).code == code
 
 
-def test_json_holds_every_step(run_command: RunCommand) -> None:
+def test_json_contains_every_step(run_command: RunCommand) -> None:
     outcome = run_command("toolchains", "doctor", "broken", "--format", "json")
     assert outcome.code == 3
     (record,) = json.loads(outcome.out)["toolchains"]
@@ -53,7 +53,7 @@ def test_json_holds_every_step(run_command: RunCommand) -> None:
     ]
 
 
-def test_creating_is_told_on_stderr_without_control_characters(run_command: RunCommand) -> None:
+def test_progress_of_create_goes_to_stderr_without_control_characters(run_command: RunCommand) -> None:
     outcome = run_command("toolchains", "create", "whole")
     assert outcome.code == 0
     assert outcome.err == "creating toolchain whole\n"
@@ -67,7 +67,9 @@ def test_creating_is_told_on_stderr_without_control_characters(run_command: RunC
         (("list", "seed"), "`list` takes no names but got `seed`"),
     ],
 )
-def test_names_are_asked_for_and_refused(words: tuple[str, ...], told: str, run_command: RunCommand) -> None:
+def test_create_requires_names_and_list_refuses_them(
+    words: tuple[str, ...], told: str, run_command: RunCommand
+) -> None:
     outcome = run_command("toolchains", *words)
     assert outcome.code == 2
     assert told in outcome.err

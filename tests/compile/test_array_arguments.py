@@ -1,4 +1,4 @@
-"""Arguments of a live function: arrays become records, in any container."""
+"""Array arguments of a live function become records, in any container."""
 
 import pickle
 from collections import OrderedDict
@@ -52,7 +52,7 @@ def send(value: Any) -> tuple[Any, list[Mapping[str, int]]]:
         (np.float32(3.0), (), "float32", Draw(kind="uniform", low=3.0, high=3.0)),
     ],
 )
-def test_an_array_that_is_too_large_to_go_along_stands_for_its_shape_dtype_and_range(
+def test_an_array_too_large_to_be_passed_becomes_its_shape_dtype_and_range(
     array: Any, shape: tuple[int, ...], dtype: str, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (array_records, array_arguments):
@@ -77,7 +77,7 @@ def test_an_array_has_its_own_values_in_every_draw(array: Any, dtype: str) -> No
         assert (str(drawn.dtype), np.asarray(drawn).tolist()) == (dtype, np.asarray(array).tolist())
 
 
-def test_floats_go_along_until_they_are_large_together_and_labels_always_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floats_are_passed_up_to_a_total_size_and_labels_always(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (array_records, array_arguments):
         monkeypatch.setattr(module, "MAXIMUM_VALUE_BYTES", 12)
     first, second, labels = send(
@@ -88,7 +88,7 @@ def test_floats_go_along_until_they_are_large_together_and_labels_always_do(monk
     assert isinstance(labels.draw, Values)
 
 
-def test_arrays_of_jax_and_records_of_arrays_are_taken_alike() -> None:
+def test_jax_arrays_and_shape_structs_are_recorded_alike() -> None:
     spec = jax.ShapeDtypeStruct((4,), jnp.bfloat16)
     assert send(spec)[0] == Arg(shape=(4,), dtype="bfloat16")
     assert send(jnp.zeros(4, "bfloat16"))[0] == Arg(shape=(4,), dtype="bfloat16", draw=Draw(kind="zeros"))
@@ -96,7 +96,7 @@ def test_arrays_of_jax_and_records_of_arrays_are_taken_alike() -> None:
     assert send(jnp.asarray(2.0))[0].weak
 
 
-def test_any_container_is_kept_with_what_is_no_array() -> None:
+def test_containers_and_their_non_array_values_are_kept() -> None:
     own = Arg(shape=(3,), draw=Draw(seed=5))
     value = {"a": [np.zeros(1), own], "b": Pair(np.zeros(1), 0.5), "c": OrderedDict(x=np.zeros(1)), "d": None}
     zeros = Arg(shape=(1,), dtype="float32", draw=Draw(kind="zeros"))
@@ -111,13 +111,13 @@ def test_a_sharding_gives_partition_and_mesh() -> None:
     assert meshes == [{"data": 4, "model": 2}]
 
 
-def test_an_axis_that_is_left_to_the_compiler_is_refused() -> None:
+def test_an_axis_left_to_the_compiler_is_refused() -> None:
     sharding = NamedSharding(AUTO, PartitionSpec(PartitionSpec.UNCONSTRAINED))
     with pytest.raises(InputError, match="expected mesh axes in the sharding"):
         send(jax.ShapeDtypeStruct((8,), "float32", sharding=sharding))
 
 
-def test_a_typed_key_is_refused_with_what_to_do() -> None:
+def test_a_typed_key_is_refused_with_a_remedy() -> None:
     with pytest.raises(InputError, match="key_data"):
         send(jax.random.key(0))
     assert send(jax.random.PRNGKey(0))[0].shape == (2,)

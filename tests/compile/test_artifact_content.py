@@ -25,7 +25,7 @@ def artifact_of(results: Results, case_id: str) -> Artifact:
 
 
 def op_names(path: Path) -> dict[str, list[str]]:
-    """op_name of each instruction, by computation."""
+    """Returns the op_name of each instruction, by computation."""
     module, _ = load_hlo(path)
     return {c.name: [i.op_name for i in c.instructions] for c in module.computations.values()}
 
@@ -36,13 +36,13 @@ def test_outputs_are_named_by_their_paths(doubling: Results) -> None:
     assert artifact_of(doubling, "pair").provenance.outputs == ("0", "1.w")
 
 
-def test_inputs_are_named_by_the_functions_parameters(doubling: Results) -> None:
+def test_inputs_are_named_after_the_function_s_parameters(doubling: Results) -> None:
     assert artifact_of(doubling, "step").provenance.inputs == ("x", "w")
     assert artifact_of(doubling, "pair").provenance.inputs == ("x", "rest.0")
     assert artifact_of(doubling, "pair").provenance.parameters == (0, 1)
 
 
-def test_the_program_that_is_compiled_has_every_named_output(doubling: Results) -> None:
+def test_the_compiled_program_has_every_named_output(doubling: Results) -> None:
     for case_id in ("step", "single", "pair"):
         artifact = artifact_of(doubling, case_id)
         module, buffers = load_hlo(artifact.optimized)
@@ -61,7 +61,7 @@ def test_tags_survive_into_fused_instructions(doubling: Results) -> None:
     assert all(re.search(r"tanh#ld\d+$", name) for name in tanh)
 
 
-def test_the_program_as_written_and_as_xla_got_it_have_the_same_kernel_tag(doubling: Results) -> None:
+def test_the_program_as_written_and_xla_s_input_have_the_same_kernel_tag(doubling: Results) -> None:
     artifact = artifact_of(doubling, "step")
     (call,) = artifact.kernel_calls
     for path in (artifact.as_written, artifact.unoptimized):
@@ -69,7 +69,7 @@ def test_the_program_as_written_and_as_xla_got_it_have_the_same_kernel_tag(doubl
         assert tags == {call.tags}
 
 
-def test_a_kernel_call_knows_its_line_and_who_reads_after_it(doubling: Results) -> None:
+def test_a_kernel_call_records_its_line_and_whether_it_has_later_readers(doubling: Results) -> None:
     (call,) = artifact_of(doubling, "step").kernel_calls
     source = (PROGRAMS / "doubling.py").read_text().splitlines()
     assert call.kernel == "double_kernel"
@@ -92,7 +92,7 @@ def test_a_call_without_outputs_is_recorded_as_not_in_the_program(doubling: Resu
     assert b"triton" in artifact.unoptimized.read_bytes() or case_id == "effect_in_loop"
 
 
-def test_the_other_call_of_that_program_is_in_it(doubling: Results) -> None:
+def test_the_other_call_of_the_same_program_is_in_it(doubling: Results) -> None:
     calls = {call.kernel: call for call in artifact_of(doubling, "effect").kernel_calls}
     assert calls["double_kernel"].in_program
 
@@ -104,7 +104,7 @@ def test_the_same_program_is_compiled_once(doubling: Results) -> None:
     assert step.provenance.compile_seconds == again.provenance.compile_seconds
 
 
-def test_tagging_does_not_change_what_is_executed() -> None:
+def test_tagging_does_not_change_the_executed_thunks() -> None:
     script = Path(__file__).parent / "programs" / "compare_thunks.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The scripts that replace ptxas change no byte of the judged files. The real ptxas is that of `nvidia-cuda-nvcc`."""
+"""The scripts that replace ptxas change no byte of the judged files. The real ptxas comes from `nvidia-cuda-nvcc`."""
 
 import shutil
 import subprocess
@@ -35,7 +35,7 @@ def make_witnessed(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "selector", ["seed_flce.py::seed_flce[False-float32-True-1-4-32-16]", "sharded_flce.py::sharded_flce[batch-hidden]"]
 )
-def test_modules_and_thunks_are_those_of_a_compile_with_the_real_ptxas(selector: str, tmp_path: Path) -> None:
+def test_modules_and_thunks_equal_those_with_the_real_ptxas(selector: str, tmp_path: Path) -> None:
     calls = make_witnessed(tmp_path / "real")
     flags = {"xla_gpu_cuda_data_dir": str(tmp_path / "real")}
     made: list[dict[str, bytes]] = []
@@ -52,7 +52,7 @@ def test_modules_and_thunks_are_those_of_a_compile_with_the_real_ptxas(selector:
     assert made[0] == made[1]
 
 
-def test_what_stands_in_can_be_run_and_is_part_of_the_wheel(tmp_path: Path) -> None:
+def test_the_replacements_run_and_are_part_of_the_wheel(tmp_path: Path) -> None:
     output = tmp_path / "kernel.cubin"
     for name in ("ptxas", "nvlink"):
         done = subprocess.run([STAND_INS / name, "--version"], check=True, capture_output=True, text=True)
@@ -64,8 +64,8 @@ def test_what_stands_in_can_be_run_and_is_part_of_the_wheel(tmp_path: Path) -> N
     assert shutil.which("ptxas", path=str(STAND_INS))
 
 
-def test_the_stand_in_says_which_ptx_it_knows() -> None:
-    """Mosaic GPU passes ptxas a version that no ptxas knows, and parses the message for the version that it names."""
+def test_the_replacement_names_the_newest_ptx_it_supports() -> None:
+    """Mosaic GPU passes ptxas a version that no ptxas supports, and parses the version in its error message."""
     told = subprocess.run(
         [STAND_INS / "ptxas", "--input-as-string", ".version 99.99"], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""The cache: read without jax, missed after any change, never half written."""
+"""The cache is read without jax, missed after any change, and never left half-written."""
 
 import fcntl
 import json
@@ -94,7 +94,7 @@ def test_a_truncated_artifact_is_noticed_and_compiled_again(project: Path, pool:
     assert load_artifact(first.artifact.directory) == second.artifact
 
 
-def test_a_byte_that_changed_is_noticed(project: Path, pool: Pool, h100: Target) -> None:
+def test_a_changed_byte_is_noticed(project: Path, pool: Pool, h100: Target) -> None:
     artifact = compile_mine(project, pool, h100).artifact
     assert artifact is not None
     data = bytearray(artifact.optimized.read_bytes())
@@ -156,7 +156,7 @@ def test_snapshots_of_passes_are_kept_on_request(project: Path, pool: Pool, h100
 
 
 SECONDS = 600.0
-"""Longest time that anything here may take, however busy the machine is."""
+"""The longest time that anything here may take on a busy machine."""
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
@@ -231,7 +231,7 @@ def test_the_remains_of_a_dead_process_are_removed_after_a_day(tmp_path: Path) -
     assert new.exists()
 
 
-def test_effects_that_a_dead_process_was_writing_are_removed_and_those_of_a_living_one_are_not(tmp_path: Path) -> None:
+def test_effects_half_written_by_a_dead_process_are_removed_and_a_living_one_s_are_not(tmp_path: Path) -> None:
     Cache(tmp_path)
     effects = tmp_path / EFFECTS
     effects.mkdir()
@@ -250,7 +250,7 @@ def wait_for_children(process: subprocess.Popen[str]) -> list[int]:
     end = time.monotonic() + SECONDS
     while not (children := children_of(process.pid)) and time.monotonic() < end:
         time.sleep(0.1)
-    time.sleep(1.0)  # so that the worker is at work, on a machine that is not busy
+    time.sleep(1.0)  # by then the worker is compiling, unless the machine is busy
     return children
 
 
@@ -267,7 +267,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_folder_without_init_below_a_package_is_imported_anew_for_each_source(tmp_path: Path) -> None:
+def test_a_folder_without_init_inside_a_package_is_imported_again_for_each_source(tmp_path: Path) -> None:
     folder = tmp_path / "package" / "inner"
     folder.mkdir(parents=True)
     (tmp_path / "pyproject.toml").touch()
@@ -302,7 +302,9 @@ def compile_twins(folder: Path, cache: Path, target: Target, *order: str) -> dic
     return found
 
 
-def test_cases_of_one_program_have_artifacts_of_their_own_names_in_any_order(project: Path, h100: Target) -> None:
+def test_cases_with_the_same_program_have_artifacts_under_their_own_names_in_any_order(
+    project: Path, h100: Target
+) -> None:
     (project / "mine.py").write_text(TWINS)
     one = compile_twins(project, project / "one", h100, "mine", "twin")
     other = compile_twins(project, project / "other", h100, "twin", "mine")

@@ -1,4 +1,4 @@
-"""A cache entry is used only if it says which question it answers and nobody else could have written it."""
+"""A cache entry is used only if it names its question and nobody else could have written it."""
 
 import json
 import os
@@ -90,7 +90,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_files_left_by_a_killed_run_are_removed_by_the_next(tmp_path: Path) -> None:
     alive = Cache(tmp_path / "cache")
     mine = alive.allocate_scratch()
     mine.mkdir()
@@ -123,7 +123,7 @@ def test_an_entry_that_names_no_question_is_a_miss(tmp_path: Path) -> None:
 
 @contextmanager
 def no_waiting() -> Generator[None]:
-    """Fails if something waits for a pipe that nobody writes to."""
+    """Fails if the code waits for a pipe without a writer."""
 
     def ring(number: int, frame: object) -> None:
         raise AssertionError("waits for a pipe")

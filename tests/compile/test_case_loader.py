@@ -1,4 +1,4 @@
-"""The modules that a worker drops before it reads another source: the project's own, and no installed ones."""
+"""A worker drops the project's own modules before it reads another source, and keeps the installed ones."""
 
 import os
 import subprocess
@@ -36,8 +36,8 @@ def write(file: Path, text: str = "") -> Path:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Returns a folder as `pip install --target` makes it, with one part of the namespace `spread`; `nvidia` is such a
-    namespace.
+    """Returns a folder in the layout of `pip install --target`, with one part of the namespace `spread`; `nvidia` is
+    such a namespace.
     """
     folder = tmp_path / "target"
     write(folder / "part-1.0.dist-info" / "METADATA", "Name: part\nVersion: 1.0\n")
@@ -62,10 +62,9 @@ def load(paths: list[Path], *files: Path) -> str:
 def test_a_namespace_that_is_spread_over_installed_folders_outlives_each_source(
     tmp_path: Path, installed: Path
 ) -> None:
-    """JAX on a GPU imports `nvidia.cudnn` from one folder while another one has `nvidia.cu13`.
-
-    The second folder is no `site-packages`, so `nvidia` was taken for the project's, dropped, and the third source
-    ended the worker with KeyError: 'nvidia'.
+    """JAX on a GPU imports `nvidia.cudnn` from one folder while another one has `nvidia.cu13`. The second folder is not
+    a `site-packages`, so `nvidia` was taken for the project's and dropped, and the third source ended the worker
+    with KeyError: 'nvidia'.
     """
     other = tmp_path / "lib" / "site-packages"
     write(other / "spread" / "inside" / "part" / "module.py")
@@ -73,7 +72,7 @@ def test_a_namespace_that_is_spread_over_installed_folders_outlives_each_source(
     assert load([installed, other], *files) == "one\ntwo\nthree\nTrue True\n"
 
 
-def test_a_namespace_that_the_project_shares_with_a_package_sees_the_projects_part(
+def test_a_namespace_shared_with_an_installed_package_includes_the_project_s_part(
     tmp_path: Path, installed: Path
 ) -> None:
     other = tmp_path / "lib" / "site-packages"
@@ -85,7 +84,7 @@ def test_a_namespace_that_the_project_shares_with_a_package_sees_the_projects_pa
     assert load([installed, other], *files) == "one\ntwo\nthree\nTrue True\n"
 
 
-def test_a_module_of_the_projects_own_namespace_is_read_anew(tmp_path: Path, installed: Path) -> None:
+def test_a_module_in_the_project_s_own_namespace_is_imported_again(tmp_path: Path, installed: Path) -> None:
     write(installed / "library.py")
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):

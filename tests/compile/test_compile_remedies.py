@@ -11,11 +11,11 @@ LEVEL = "xla_gpu_autotune_level"
 def test_a_product_without_a_configuration_is_tuned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert find_remedy(UNTUNED, {LEVEL: 0}, {}) == {LEVEL: 4}
-    assert find_remedy(UNTUNED, {LEVEL: 4}, {}) is None  # it did not help
+    assert find_remedy(UNTUNED, {LEVEL: 4}, {}) is None  # tuning has already failed
     assert find_remedy("INTERNAL: something else", {LEVEL: 0}, {}) is None
 
 
-def test_the_users_own_option_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_s_own_option_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert find_remedy(UNTUNED, {LEVEL: 0}, {LEVEL: 0}) is None
     monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=0")

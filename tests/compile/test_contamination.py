@@ -1,4 +1,4 @@
-"""The effects of one case file on its process reach no other file, nor the cache."""
+"""The effects of a case file on its process reach no other file, and not the cache."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def read(result: CompileResult) -> dict[str, bytes]:
     return {name: (result.artifact.directory / name).read_bytes() for name in COMPARED}
 
 
-def test_no_file_changes_what_another_ones_case_compiles_to(tmp_path: Path, h100: Target) -> None:
+def test_no_file_changes_the_compiled_program_of_another_s_case(tmp_path: Path, h100: Target) -> None:
     for name, line in CULPRITS.items():
         (tmp_path / f"{name}.py").write_text(f"{VICTIM.format(name)}\n{line}\n")
     (tmp_path / "victim.py").write_text(VICTIM.format("victim"))
@@ -63,7 +63,7 @@ def test_no_file_changes_what_another_ones_case_compiles_to(tmp_path: Path, h100
     assert b"cosine" not in expected["as_written.hlo.pb"]
 
 
-def test_a_flag_that_a_file_sets_is_part_of_the_key_and_of_the_record(tmp_path: Path, h100: Target) -> None:
+def test_a_flag_set_by_a_file_is_part_of_the_key_and_the_record(tmp_path: Path, h100: Target) -> None:
     with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
         keys = []
         for line in ("", CULPRITS["flags"], "jax.config.update('jax_default_matmul_precision', 'highest')"):
@@ -75,7 +75,7 @@ def test_a_flag_that_a_file_sets_is_part_of_the_key_and_of_the_record(tmp_path: 
     assert len(set(keys)) == 3
 
 
-def test_a_changed_file_is_compiled_as_if_it_had_never_been_another(tmp_path: Path, h100: Target) -> None:
+def test_a_changed_file_is_compiled_like_a_new_one(tmp_path: Path, h100: Target) -> None:
     with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
         found = []
         for line in ("", CULPRITS["setting"], ""):
@@ -129,7 +129,7 @@ def ask(tmp_path: Path, own_templates: None) -> Iterator[Callable[[str], str]]:
         yield ask_it
 
 
-def test_a_worker_that_answers_with_garbage_is_not_asked_again(ask: Callable[[str], str]) -> None:
+def test_a_worker_that_answers_with_garbage_is_not_used_again(ask: Callable[[str], str]) -> None:
     first = ask("plain").split()
     assert ask("plain").split() == [first[0], "2"]
     with pytest.raises(CompileError, match="gave no answer"):
@@ -137,7 +137,7 @@ def test_a_worker_that_answers_with_garbage_is_not_asked_again(ask: Callable[[st
     assert ask("plain").split()[1] == "1"
 
 
-def test_a_line_that_nobody_asked_for_is_no_answer_to_the_next_job(ask: Callable[[str], str]) -> None:
+def test_an_unrequested_line_is_not_taken_for_the_next_answer(ask: Callable[[str], str]) -> None:
     ask("talk")
     assert ask("plain").split()[1] == "1"
 

@@ -1,5 +1,5 @@
-"""A program that asks for its devices takes the branch of the target, never the CPU's; programs that call Python or a
-library compile without these.
+"""A program that asks for its devices takes the target's branch, never the CPU's; programs with calls into Python or a
+library compile without the called code.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ type Judge = Callable[[str], dict[str, CaseReport]]
 
 @pytest.fixture(scope="module")
 def judge(shared_cache: Path) -> Judge:
-    """Judges all programs for one target; returns them by what they ask."""
+    """Judges all programs for one target; returns the reports by the question each program asks."""
 
     def run(target: str) -> dict[str, CaseReport]:
         options = api.CheckOptions(
@@ -31,15 +31,15 @@ def judge(shared_cache: Path) -> Judge:
 
 
 @pytest.mark.parametrize("asks", list(asking.ASKS))
-def test_the_kernel_of_the_gpus_branch_is_judged(asks: str, judge: Judge) -> None:
+def test_the_kernel_in_the_gpu_s_branch_is_judged(asks: str, judge: Judge) -> None:
     case = judge("h100")[asks]
     assert not case.error
     assert case.coverage.hidden_writes == 1
     assert case.outputs == {"back": Verdict.STALE, "total": Verdict.FRESH}
 
 
-def test_another_target_gets_answers_of_its_own_also_at_import(judge: Judge) -> None:
-    for target in ("a100", "h100"):  # in one cache: neither gets the answers of the other
+def test_each_target_gets_its_own_answers_even_at_import(judge: Judge) -> None:
+    for target in ("a100", "h100"):  # in one cache: neither target gets the other's answers
         found = judge(target)
         told = {name for name, case in found.items() if case.coverage.hidden_writes}
         own = {"kind", "inner_devices", "mesh", "kind_at_import", "capability_at_import"}
@@ -75,13 +75,13 @@ def test_a_callback_that_gets_copies_makes_nothing_unknown(name: str, called: di
 
 
 @pytest.mark.parametrize("name", [function.__name__ for function in callbacks.UNKNOWN])
-def test_a_call_that_gets_the_buffers_makes_what_hangs_on_it_unknown(name: str, called: dict[str, CaseReport]) -> None:
+def test_a_call_that_gets_the_buffers_makes_dependent_outputs_unknown(name: str, called: dict[str, CaseReport]) -> None:
     case = called[name]
     assert (case.error, case.status) == ("", Status.INCONCLUSIVE)
     assert set(case.outputs.values()) == {Verdict.UNKNOWN}
     assert [finding.rule for finding in case.findings] == ["LD014"]
 
 
-def test_what_ordered_callbacks_were_given_has_a_verdict(called: dict[str, CaseReport]) -> None:
+def test_values_passed_to_ordered_callbacks_have_a_verdict(called: dict[str, CaseReport]) -> None:
     case = called["shown_early"]
     assert case.outputs == {"ordered effects": Verdict.STALE, "total": Verdict.FRESH}

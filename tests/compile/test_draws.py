@@ -1,4 +1,4 @@
-"""Two cases draw the same numbers only when that is certain."""
+"""Two cases draw the same numbers only if their arguments and references are certainly equal."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ def draws(case_id: str = "a", source: str = "/mine.py", **changes: Any) -> str:
     return compute_draws(Case(name=case_id, **fields), source)
 
 
-def test_cases_of_equal_arguments_and_reference_draw_the_same() -> None:
+def test_cases_with_equal_arguments_and_reference_draw_the_same() -> None:
     assert draws("a") == draws("b", source="/other.py")
     assert draws("a", reference=reference) == draws("b", reference=reference)
     assert draws("a", reference=partial(reference, scale=2.0)) == draws("b", reference=partial(reference, scale=2.0))
@@ -55,13 +55,13 @@ def test_cases_of_equal_arguments_and_reference_draw_the_same() -> None:
         {"reference": partial(reference, scale=3.0)},
     ],
 )
-def test_another_argument_or_reference_draws_something_else(changes: dict[str, Any]) -> None:
+def test_another_argument_or_reference_draws_other_numbers(changes: dict[str, Any]) -> None:
     assert draws(**changes) != draws()
     if "reference" in changes:
         assert draws(**changes) != draws(reference=partial(reference, scale=4.0))
 
 
-def test_functions_of_one_name_are_told_apart_by_their_defaults() -> None:
+def test_functions_with_the_same_name_are_distinguished_by_their_defaults() -> None:
     assert draws(reference=redefine(1.0)) == draws(reference=redefine(1.0))
     assert draws(reference=redefine(1.0)) != draws(reference=redefine(2.0))
 
@@ -69,6 +69,6 @@ def test_functions_of_one_name_are_told_apart_by_their_defaults() -> None:
 @pytest.mark.parametrize(
     "function", [make_closure(), reference.__call__, redefine(object()), partial(reference, scale=object())]
 )
-def test_a_reference_that_cannot_be_told_from_another_is_the_cases_own(function: Callable[..., Any]) -> None:
+def test_an_unidentifiable_reference_makes_the_draws_the_case_s_own(function: Callable[..., Any]) -> None:
     assert draws("a", reference=function) == draws("a", reference=function)
     assert draws("a", reference=function) != draws("b", reference=function)

@@ -1,4 +1,4 @@
-"""Unusual programs are judged like any other: no thunk at all, launches of no block, calls of a library."""
+"""Unusual programs are judged like any other: no thunks, launches of no block, library calls."""
 
 from pathlib import Path
 
@@ -19,27 +19,27 @@ def cases(shared_cache: Path) -> dict[str, CaseReport]:
 
 
 @pytest.mark.parametrize("name", ["constant", "identity", "donated", "aliased_and_read", "libraries"])
-def test_what_overwrites_nothing_is_nothing_to_check(name: str, cases: dict[str, CaseReport]) -> None:
+def test_a_program_without_writes_has_nothing_to_check(name: str, cases: dict[str, CaseReport]) -> None:
     case = cases[name]
     assert (case.error, case.status, case.findings) == ("", Status.NOTHING, ())
     assert set(case.outputs.values()) == {Verdict.FRESH}
 
 
 @pytest.mark.parametrize("grid", edges.GRIDS)
-def test_elements_that_no_program_of_the_grid_stores_are_named(grid: int, cases: dict[str, CaseReport]) -> None:
+def test_elements_that_no_program_of_the_grid_stores_are_reported(grid: int, cases: dict[str, CaseReport]) -> None:
     case = cases[f"grid[{grid}]"]
     assert case.error == ""
     findings = [finding.rule for finding in case.findings]
     assert findings == (["LD013"] if grid * edges.BLOCK < edges.SIZE else [])
 
 
-def test_a_grid_of_none_is_said(cases: dict[str, CaseReport]) -> None:
+def test_an_empty_grid_is_reported(cases: dict[str, CaseReport]) -> None:
     (finding,) = cases["grid[0]"].findings
     assert ("kernel", "the grid is 0 x 1 x 1: no program runs, and CUDA refuses the launch") in finding.evidence
 
 
 @pytest.mark.parametrize("name", edges.NAMES)
-def test_a_kernel_declared_clean_still_writes_what_its_code_writes(name: str, cases: dict[str, CaseReport]) -> None:
+def test_a_kernel_declared_clean_still_has_the_writes_of_its_code(name: str, cases: dict[str, CaseReport]) -> None:
     case = cases[f"declared_clean[{name}]"]
     assert (case.error, case.coverage.hidden_writes) == ("", 1)
     assert Verdict.STALE in case.outputs.values()

@@ -1,4 +1,4 @@
-"""Closing a pool while its template imports ends the template, and a waiting job starts no other one."""
+"""Closing a pool while its template imports ends the template, and a waiting job does not start another one."""
 
 import subprocess
 from pathlib import Path

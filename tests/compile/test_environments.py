@@ -1,4 +1,4 @@
-"""Environments that uv really makes, of one small wheel built here, without a package index."""
+"""Real uv environments of one small wheel built here, without a package index."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def make_spec(python: str = PYTHON, **packages: str) -> ToolchainSpec:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
-    """An empty cache, and a uv that knows one wheel and no index."""
+    """An empty cache, and a uv that has one wheel and no index."""
     try:
         find_uv(tmp_path)
     except InputError as error:
@@ -86,7 +86,7 @@ def test_an_existing_environment_is_used_unchanged(cache: Cache, monkeypatch: py
     assert said == []
 
 
-def test_two_processes_make_the_same_environment_once(cache: Cache) -> None:
+def test_two_processes_create_the_same_environment_once(cache: Cache) -> None:
     spec, said = make_spec(), list[str]()
     with ThreadPoolExecutor(2) as executor:
         made = list(executor.map(lambda _: create_environment(spec, cache, said.append), range(2)))
@@ -100,7 +100,7 @@ def test_differences_from_the_pins_are_reported(cache: Cache) -> None:
     assert find_differences(make_spec(other="1.0"), directory) == ("no other",)
 
 
-def test_an_environment_without_its_interpreter_is_made_again(cache: Cache) -> None:
+def test_an_environment_without_its_interpreter_is_created_again(cache: Cache) -> None:
     directory = create_environment(make_spec(), cache, ignore)
     (directory / "bin" / "python").unlink()
     assert create_environment(make_spec(), cache, ignore) == directory
@@ -118,7 +118,7 @@ def test_an_environment_without_packages_fails_with_a_remedy_and_leaves_nothing(
     assert list((cache.root / "toolchains").iterdir()) == []
 
 
-def test_an_environment_without_its_python_names_the_version(cache: Cache) -> None:
+def test_a_missing_python_is_reported_with_its_version(cache: Cache) -> None:
     with pytest.raises(InputError, match=r"it needs a Python 3\.99, or a copy of "):
         create_environment(make_spec(python="3.99"), cache, ignore)
     assert list((cache.root / "toolchains").iterdir()) == []

@@ -1,4 +1,4 @@
-"""A folder that a .pth file adds to the path holds installed packages as site-packages does: they are nobody's project."""
+"""A folder that a .pth file adds to the path holds installed packages like site-packages, and is not a project."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ def forget_folders() -> None:
 
 
 @pytest.mark.parametrize(("marker", "is_project"), [("foo-1.0.dist-info", False), ("", True)])
-def test_a_folder_with_installed_packages_is_no_project(
+def test_a_folder_with_installed_packages_is_not_a_project(
     marker: str, is_project: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "lib"
@@ -26,7 +26,7 @@ def test_a_folder_with_installed_packages_is_no_project(
     assert errors.is_project_file(str(folder / "foo" / "module.py")) is is_project
 
 
-def test_the_current_folder_is_a_project_whatever_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_folder_is_a_project_whatever_it_contains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "foo-1.0.dist-info").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])

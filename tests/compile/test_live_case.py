@@ -1,4 +1,4 @@
-"""A live function is the same function after the trip to a worker; here the worker's side runs in this process."""
+"""A live function arrives at a worker unchanged; here the worker's side runs in this process."""
 
 import dataclasses
 import functools
@@ -80,7 +80,7 @@ def send(tmp_path: Path) -> Iterator[Send]:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A user's module that is found by name."""
+    """A user's module that workers find by name."""
     (tmp_path / "users_steps.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("users_steps")
@@ -91,13 +91,13 @@ def make_scaled(scale: Any) -> Callable[[Any], Any]:
     return lambda x: x * scale
 
 
-def test_a_closure_arrives_with_what_it_holds(send: Send) -> None:
+def test_a_closure_arrives_with_its_captured_values(send: Send) -> None:
     case, source = send(make_scaled(jnp.full(3, 2.0)), np.ones(3))
     assert np.asarray(case.function(np.ones(3))).tolist() == [2.0, 2.0, 2.0]
     assert (case.id, str(source)) == ("lambda", f"{__name__}:make_scaled.<locals>.<lambda>")
 
 
-def test_what_is_importable_goes_by_reference_with_its_decorators(send: Send, module: Any) -> None:
+def test_importable_functions_are_passed_by_reference_with_their_decorators(send: Send, module: Any) -> None:
     for function in (module.uses, module.kernel, module.derived, module.named, module.wrapped):
         case, source = send(functools.partial(max, function))
         assert case.function.args[0] is function
@@ -106,7 +106,9 @@ def test_what_is_importable_goes_by_reference_with_its_decorators(send: Send, mo
     assert case.function is module.named.__wrapped__
 
 
-def test_a_module_that_no_worker_finds_goes_by_value(send: Send, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_no_worker_finds_is_passed_by_value(
+    send: Send, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(Path(module.__file__).parent)])
     case, source = send(module.uses, np.ones(1))
     assert case.function is not module.uses
@@ -116,7 +118,7 @@ def test_a_module_that_no_worker_finds_goes_by_value(send: Send, module: Any, mo
     assert kernel is not module.kernel
 
 
-def test_a_kernel_by_value_is_found_again_under_its_own_module(send: Send) -> None:
+def test_a_kernel_passed_by_value_has_its_own_module(send: Send) -> None:
     @triton.jit
     def helper(x):
         return x * 2.0
@@ -137,7 +139,7 @@ def test_a_kernel_by_value_is_found_again_under_its_own_module(send: Send) -> No
     assert arrived.fn.__module__ not in sys.modules
 
 
-def test_two_kernels_of_one_source_are_two(send: Send) -> None:
+def test_two_kernels_with_the_same_source_stay_two(send: Send) -> None:
     def make(value: Any) -> Any:
         @triton.jit
         def kernel(x_ptr):
@@ -151,9 +153,7 @@ def test_two_kernels_of_one_source_are_two(send: Send) -> None:
     assert [kernel.fn.__closure__[0].cell_contents for kernel in (first, second)] == [1, 2]
 
 
-def test_a_kernel_of_a_notebooks_cell_has_its_source_where_there_is_no_file(
-    send: Send, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_of_a_notebook_cell_has_its_source_without_a_file(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = "\n\n@triton.jit\ndef kernel(x_ptr):\n    tl.store(x_ptr, 1.0)\n"
     monkeypatch.setitem(linecache.cache, "<cell 7>", (len(cell), None, cell.splitlines(keepends=True), "<cell 7>"))
     namespace: dict[str, Any] = {"__name__": "__main__", "triton": triton, "tl": tl}
@@ -168,7 +168,7 @@ def test_a_kernel_of_a_notebooks_cell_has_its_source_where_there_is_no_file(
     assert arrived.starting_line_number == 3
 
 
-def test_a_kernel_whose_file_has_changed_is_what_was_imported(send: Send, module: Any) -> None:
+def test_a_kernel_whose_file_has_changed_is_the_imported_version(send: Send, module: Any) -> None:
     local = Path(module.__file__)
     function = functools.partial(max, importlib.import_module("users_steps").kernel)
     sys.path.remove(str(local.parent))
@@ -181,12 +181,12 @@ def test_a_kernel_whose_file_has_changed_is_what_was_imported(send: Send, module
     sys.path.insert(0, str(local.parent))
 
 
-def test_a_kernel_without_source_is_none_for_triton_itself() -> None:
+def test_triton_itself_refuses_a_kernel_without_source() -> None:
     with pytest.raises(ValueError, match="should be defined in a Python file"):
         exec("@triton.jit\ndef kernel(x_ptr): pass", {"triton": triton, "__name__": "__main__"})
 
 
-def test_what_jit_donates_and_binds_is_kept(send: Send) -> None:
+def test_donated_and_static_arguments_of_jit_are_kept(send: Send) -> None:
     def step(params: Any, steps: int, batch: Any, name: str = "") -> Any:
         return params * steps + batch, name
 
@@ -204,7 +204,7 @@ def test_shardings_of_jit_are_not_dropped(send: Send) -> None:
         send(jitted, np.ones(2))
 
 
-def test_numbers_are_what_jit_makes_of_them(send: Send) -> None:
+def test_numbers_get_the_types_that_jit_gives_them(send: Send) -> None:
     case, _ = send(max, {"flag": True, "steps": 3}, (0.5, None))
     flag, steps, rate = case.args[0]["flag"], case.args[0]["steps"], case.args[1][0]
     assert (flag.dtype, steps.dtype, rate.dtype) == ("bool", "int32", "float32")
@@ -213,7 +213,7 @@ def test_numbers_are_what_jit_makes_of_them(send: Send) -> None:
     assert case.args[1][1] is None
 
 
-def test_what_is_no_array_is_refused_with_its_place(send: Send) -> None:
+def test_a_value_that_is_not_an_array_is_refused_with_its_place(send: Send) -> None:
     with pytest.raises(InputError, match=r"argument 1 of `max` but got 'fast' \(type=str\): bind it"):
         send(max, np.ones(1), {"mode": "fast"})
 
@@ -230,7 +230,7 @@ def test_a_dataclass_of_the_script_is_a_pytree_there_too(send: Send) -> None:
     assert jax.tree.leaves(case.args) == [case.args[0].w]
 
 
-def test_64_bits_are_those_of_the_caller(send: Send) -> None:
+def test_the_caller_s_64_bit_setting_is_used(send: Send) -> None:
     jax.config.update("jax_enable_x64", True)
     try:
         case, source = send(max, np.ones(2), 0.5)
@@ -243,7 +243,7 @@ def test_64_bits_are_those_of_the_caller(send: Send) -> None:
     assert not jax.config.jax_enable_x64
 
 
-def test_a_mesh_is_given_or_that_of_the_arguments(send: Send) -> None:
+def test_the_mesh_is_given_or_comes_from_the_arguments(send: Send) -> None:
     def spec(devices: int) -> Any:
         sharding = NamedSharding(AbstractMesh((devices,), ("data",)), PartitionSpec("data"))
         return jax.ShapeDtypeStruct((8,), "float32", sharding=sharding)
@@ -255,7 +255,7 @@ def test_a_mesh_is_given_or_that_of_the_arguments(send: Send) -> None:
         send(max, spec(4), spec(2))
 
 
-def test_a_mesh_of_devices_arrives_as_one_without(send: Send) -> None:
+def test_a_mesh_of_devices_arrives_as_an_abstract_mesh(send: Send) -> None:
     mesh = jax.make_mesh((1,), ("data",))
     case, _ = send(make_scaled(NamedSharding(mesh, PartitionSpec("data"))), np.ones(1))
     (cell,) = case.function.__closure__
@@ -264,7 +264,7 @@ def test_a_mesh_of_devices_arrives_as_one_without(send: Send) -> None:
     assert cell.cell_contents.mesh.axis_types == (AxisType.Auto,)
 
 
-def test_what_cannot_be_handed_over_is_named_with_what_to_do(send: Send, tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_pickled_is_named_with_a_remedy(send: Send, tmp_path: Path) -> None:
     lock = threading.Lock()
 
     def locks(x: Any) -> Any:
@@ -279,13 +279,13 @@ def test_what_cannot_be_handed_over_is_named_with_what_to_do(send: Send, tmp_pat
         send(3)
 
 
-def test_the_same_function_is_the_same_file(send: Send) -> None:
+def test_the_same_function_gives_the_same_file(send: Send) -> None:
     files = {send(make_scaled(2.0), np.ones(3))[1].pickled for _ in range(3)}
     assert len(files) == 1
     assert send(make_scaled(3.0), np.ones(3))[1].pickled not in files
 
 
-def test_a_file_of_somebody_else_is_not_unpickled(send: Send) -> None:
+def test_a_modified_file_is_not_unpickled(send: Send) -> None:
     _, source = send(max, Arg(shape=()))
     path = Path(source.pickled)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
@@ -296,7 +296,7 @@ def test_a_file_of_somebody_else_is_not_unpickled(send: Send) -> None:
         read_function_file(path)
 
 
-def test_a_toolchain_without_cloudpickle_is_offered_the_callers(send: Send) -> None:
+def test_a_toolchain_without_cloudpickle_uses_the_caller_s(send: Send) -> None:
     _, source = send(make_scaled(2.0), np.ones(1))
     surroundings, _ = read_function_file(Path(source.pickled))
     assert [path.name for path in Path(surroundings.path[-1]).iterdir()] == ["cloudpickle"]
@@ -314,7 +314,7 @@ def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: 
     assert (found.id, found.source) == ("a", asked)
 
 
-def test_another_python_is_told_before_anything_is_unpickled(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_python_is_reported_before_anything_is_unpickled(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
     _, source = send(max, Arg(shape=()))
     monkeypatch.setattr(loader, "sys", type("Sys", (), {"version_info": (3, 99), "path": sys.path}))
     with pytest.raises(InputError, match=r"was made by Python 3.* and the toolchain has Python 3.99"):

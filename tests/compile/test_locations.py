@@ -57,18 +57,18 @@ def test_lines_are_read_from_text_innermost_first(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("text", ["plain", 'with "quotes" \\ and ä\n'])
-def test_what_is_printed_is_read_again(text: str) -> None:
+def test_a_printed_location_is_parsed_again(text: str) -> None:
     assert tags._read_string(tags._print_string(text)) == text
 
 
-def test_layers_of_two_traces_are_paired_though_both_have_more_operations_here_and_there() -> None:
+def test_layers_of_two_traces_are_paired_although_each_has_extra_operations() -> None:
     """The longest equal run, `abab`, would pair a layer with the next one."""
     ours, others = ([(name, "", ()) for name in text] for text in ("ababaYbab", "YabYababab"))
     assert list(tags.match_keys(ours, others)) == [(0, 1), (1, 2), (2, 4), (3, 5), (4, 6), (6, 7), (7, 8), (8, 9)]
 
 
-def test_random_layers_are_paired_as_they_were_made() -> None:
-    """At most one pair in a hundred is wrong, where only an operation that a trace adds shows which layer it is."""
+def test_random_layers_are_paired_correctly() -> None:
+    """At most one pair in a hundred is wrong: only an operation that one trace adds shows which layer it is."""
     wrong = pairs = 0
     for seed in range(300):
         draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The files from which a module's number in its process is removed."""
+"""A module's number in its process is removed from its files."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ligerdiag.artifacts.artifact import drop_module_id
 from ligerdiag.hlo.xla_pb2 import HloProto
 
 
-def test_only_the_id_goes() -> None:
+def test_only_the_id_is_removed() -> None:
     proto = HloProto()
     proto.hlo_module.name = "jit_f" * 100
     proto.hlo_module.entry_computation_id = 7
@@ -20,7 +20,7 @@ def test_only_the_id_goes() -> None:
     assert drop_module_id(b"") == b""
 
 
-def test_what_is_no_protobuf_is_refused() -> None:
+def test_a_file_that_is_not_a_protobuf_is_refused() -> None:
     proto = HloProto()
     proto.hlo_module.name = "jit_f"
     with pytest.raises(ValueError, match="truncated"):

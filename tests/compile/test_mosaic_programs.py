@@ -1,4 +1,4 @@
-"""Mosaic GPU kernels compile for a GPU that is only described, and their payload shows what they overwrite."""
+"""Mosaic GPU kernels compile for a described GPU, and their payload shows which operands they overwrite."""
 
 import subprocess
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def cases(shared_cache: Path) -> dict[str, CaseReport]:
 
 
 @pytest.mark.parametrize("form", mosaic_forms.FORMS, ids=lambda form: form.__name__)
-def test_what_a_kernel_overwrites_is_seen_and_nothing_else(
+def test_every_overwritten_operand_is_found_and_no_other(
     form: Callable[..., None], cases: dict[str, CaseReport]
 ) -> None:
     """XLA puts the reader of an operand into one fusion with the operand, so the reader misses the kernel's write."""
@@ -36,7 +36,7 @@ def test_what_a_kernel_overwrites_is_seen_and_nothing_else(
     assert {finding.kernel for finding in case.findings} <= {form.__name__}
 
 
-def test_the_assembler_says_which_ptx_is_the_newest() -> None:
+def test_the_assembler_names_its_newest_ptx_version() -> None:
     """The real ptxas does so too, in a message that Mosaic splits at the quotes."""
     program = Path(compile_job.__file__).with_name("assembler") / "bin" / "ptxas"
     words = [str(program), "--input-as-string", ".version 99.99"]

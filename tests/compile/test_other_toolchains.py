@@ -1,6 +1,6 @@
 """Real compiles by other versions of JAX and Triton.
 
-Their environments take a gigabyte or more each, so a test runs only if its environment is in the cache already, or if
+Their environments take a gigabyte or more each, so a test runs only if its environment is already in the cache, or if
 LIGERDIAG_TEST_TOOLCHAINS=create allows creating it.
 """
 
@@ -71,7 +71,7 @@ def test_every_toolchain_compiles_and_its_triton_understands_the_kernel(name: st
     assert status.state is StepState.WORKS, status.steps
 
 
-def test_the_seed_fails_where_its_authors_say_that_it_fails() -> None:
+def test_the_seed_fails_where_its_authors_say_it_does() -> None:
     require("seed")
     rows = f"{CASES / 'seed_flce.py'}", f"{CASES / 'seed_cross_entropy.py'}::seed_cross_entropy[hidden*"
     report = check(CheckOptions(selectors=rows, toolchain="seed", replay=False))
@@ -95,7 +95,7 @@ def test_the_seed_fails_where_its_authors_say_that_it_fails() -> None:
     assert {case.status for case in report.cases} == {Status.EXPECTED}
 
 
-def test_the_workaround_fails_with_the_seeds_versions_where_the_input_is_really_bf16() -> None:
+def test_the_workaround_fails_with_the_seed_s_versions_if_the_input_is_really_bf16() -> None:
     require("seed")
     row = f"{CASES / 'bf16_flce.py'}::bf16_flce[True-True-1-4-32-16]"
     (case,) = check(CheckOptions(selectors=(row,), toolchain="seed", replay=False)).cases
@@ -106,7 +106,7 @@ def test_the_workaround_fails_with_the_seeds_versions_where_the_input_is_really_
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["seed", "0.6", "0.9"])
-def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are_split(name: str) -> None:
+def test_a_program_over_devices_is_judged_even_if_xla_does_not_give_output_shardings(name: str) -> None:
     require(name)
     rows = tuple(f"{CASES / 'sharded_flce.py'}::sharded_flce[vocabulary-{mode}]" for mode in ("hidden", "aliased"))
     hidden, aliased = check(CheckOptions(selectors=rows, toolchain=name)).cases
@@ -119,7 +119,7 @@ def test_a_program_over_devices_is_judged_where_xla_does_not_say_how_outputs_are
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["seed", "0.6"])
-def test_what_is_computed_again_misses_the_dropped_kernel_with_older_versions_too(name: str) -> None:
+def test_recomputation_misses_the_dropped_kernel_with_older_versions_too(name: str) -> None:
     """JAX 0.4 splits a body with another function and ties tangents to results; before 0.7, calls of functions have no
     tag.
     """
@@ -135,7 +135,7 @@ def test_what_is_computed_again_misses_the_dropped_kernel_with_older_versions_to
     }
 
 
-def test_numbers_confirm_the_schedules_of_the_seeds_versions() -> None:
+def test_numbers_confirm_the_schedules_of_the_seed_s_versions() -> None:
     require("seed")
     rows = (
         f"{CASES / 'seed_flce.py'}::seed_flce[*-True-1-4-32-16]",
@@ -149,7 +149,7 @@ def test_numbers_confirm_the_schedules_of_the_seeds_versions() -> None:
         assert case.disagreements == ()
 
 
-def test_the_newest_jax_judges_what_needs_no_jax_triton() -> None:
+def test_the_newest_jax_judges_programs_without_jax_triton() -> None:
     require("0.12")
     programs = CASES.parent / "tests" / "compile" / "programs"
     options = CheckOptions(
@@ -168,14 +168,14 @@ def test_the_newest_jax_judges_what_needs_no_jax_triton() -> None:
 
 
 @pytest.mark.parametrize("name", ["jax-0.7.2", "jax-0.8.2"])
-def test_a_release_of_jax_compiles_for_a_gpu_that_is_not_there(name: str) -> None:
+def test_a_release_of_jax_compiles_for_an_absent_gpu(name: str) -> None:
     require(name)
     status = diagnose_toolchain(name)
     assert status.state is StepState.WORKS, status.steps[-1].detail
 
 
 @pytest.mark.parametrize("name", ["jax-0.4.31", "jax-0.4.33"])
-def test_a_release_that_takes_no_description_of_a_gpu_says_so(name: str) -> None:
+def test_a_release_that_accepts_no_gpu_description_is_reported(name: str) -> None:
     require(name)
     step = diagnose_toolchain(name).steps[-1]
     assert (step.name, step.state) == ("compile", StepState.BROKEN)
@@ -184,7 +184,7 @@ def test_a_release_that_takes_no_description_of_a_gpu_says_so(name: str) -> None
     )
 
 
-def test_a_compiled_program_does_not_report_memories_of_devices_that_do_not_exist(
+def test_a_compiled_program_does_not_report_memories_of_absent_devices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """JAX 0.8.2 and 0.8.3 would look for these memories."""

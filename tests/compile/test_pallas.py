@@ -1,4 +1,4 @@
-"""A program with Pallas on Triton, compiled for a GPU that is only described."""
+"""A Pallas-on-Triton program, compiled for a described GPU."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def pallas(compile_selected):
     return {name: result.artifact for name, result in results.items()}
 
 
-def test_the_kernel_is_in_the_compiled_program_and_the_call_does_not_declare_its_write(pallas) -> None:
+def test_the_compiled_program_has_the_kernel_and_the_call_does_not_declare_its_write(pallas) -> None:
     module, _ = load_hlo(pallas["step"].optimized)
     (call,) = [c for _, c in module.iterate_custom_calls() if c.proto.custom_call_target == "__gpu$xla.gpu.triton"]
     assert b"double_kernel" in call.proto.backend_config
@@ -21,12 +21,12 @@ def test_the_kernel_is_in_the_compiled_program_and_the_call_does_not_declare_its
 
 
 @pytest.mark.parametrize("case", ["step", "call_in_a_function"])
-def test_a_call_whose_output_is_used_is_one_call_that_arrives_under_its_kernels_name(pallas, case: str) -> None:
+def test_a_call_whose_output_is_used_is_one_call_with_its_kernel_s_name(pallas, case: str) -> None:
     (call,) = pallas[case].kernel_calls
     assert (call.kernel, call.primitive, call.in_program) == ("double_kernel", "pallas_call", True)
     assert call.source.function == "double"
 
 
-def test_a_call_for_its_effect_alone_is_missing(pallas) -> None:
+def test_a_call_only_for_its_effect_is_missing(pallas) -> None:
     (call,) = pallas["call_for_effect"].kernel_calls
     assert (call.kernel, call.in_program) == ("double_kernel", False)

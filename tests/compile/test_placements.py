@@ -15,7 +15,7 @@ from ligerdiag.hlo.parse import load_hlo
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-def test_the_shard_of_a_device_is_what_its_partition_id_wrote() -> None:
+def test_the_shard_of_a_device_has_its_partition_id() -> None:
     script = PROGRAMS / "partition_ids.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -33,7 +33,7 @@ def test_an_artifact_records_the_shards_of_each_device(compile_selected) -> None
     assert y.shards == tuple(((0, 4), (b, b + 1)) for _ in range(2) for b in range(4))
 
 
-def test_the_schedules_own_shapes_are_those_of_the_shards(compile_selected) -> None:
+def test_the_schedule_has_the_shapes_of_the_shards(compile_selected) -> None:
     artifact = compile_selected("sharded.py")["split"].artifact
     provenance = artifact.provenance
     module, _ = load_hlo(artifact.optimized)
@@ -54,7 +54,7 @@ def test_one_device_holds_the_whole_array(doubling) -> None:
 
 
 @pytest.mark.parametrize("shard", [[[0, 3]], [[0, 1], [0, 2]], [[1, 0]], [[0]]])
-def test_a_shard_outside_of_its_array_is_refused(shard: list[object]) -> None:
+def test_a_shard_outside_its_array_is_refused(shard: list[object]) -> None:
     with pytest.raises(FieldError):
         decode_record(Placement, {"shape": [2], "shards": [shard]})
 

@@ -62,7 +62,7 @@ def test_readers_after_the_kernel_are_found_in_program_order(
     assert [(one.id, one.opcode.split(".")[1]) for one in artifact.readers] == expected
 
 
-def test_what_cannot_be_tied_is_listed_with_the_reason(results: Results) -> None:
+def test_readers_that_cannot_be_tied_are_listed_with_the_reason(results: Results) -> None:
     troubles = {
         (name, reader.id): reader.untieable
         for name in results
@@ -79,7 +79,7 @@ def test_what_cannot_be_tied_is_listed_with_the_reason(results: Results) -> None
     }
 
 
-def test_a_reader_says_what_it_reads_and_where(results: Results) -> None:
+def test_a_reader_records_its_operand_and_its_line(results: Results) -> None:
     sine, _ = artifact_of(results, "read_outside").readers
     source = (PROGRAMS / "readers.py").read_text().splitlines()
     assert (sine.kernel, sine.call, sine.operand, sine.through) == ("double_kernel", 9, 0, (4,))
@@ -97,7 +97,7 @@ def test_the_call_of_a_reader_is_a_kernel_call_of_the_artifact(results: Results)
         assert {reader.call for reader in artifact.readers} <= tags
 
 
-def test_the_readers_are_those_of_the_program_without_ties(results: Results, pool: Pool, h100: Target) -> None:
+def test_a_tied_program_has_the_same_readers(results: Results, pool: Pool, h100: Target) -> None:
     plain = artifact_of(results, "read_at_two_levels")
     variation = Variation(ties=(plain.readers[0].id, plain.readers[2].id))
     (tied,) = compile_cases([results["read_at_two_levels"].case], [h100], pool=pool, variation=variation)
@@ -113,13 +113,13 @@ def test_a_program_without_a_kernel_has_no_readers(pool: Pool, h100: Target) -> 
     assert (result.artifact.readers, result.artifact.readers_trouble) == ((), "")
 
 
-def test_readers_survive_their_json(results: Results) -> None:
+def test_readers_survive_a_round_trip_through_json(results: Results) -> None:
     found: tuple[TieSite, ...] = artifact_of(results, "read_between_two_calls").readers
     readers = Readers(found=found, trouble="said")
     assert parse_readers(parse_object(render_readers(readers))) == readers
 
 
-def test_readers_that_are_damaged_are_noticed(results: Results, tmp_path: Path) -> None:
+def test_damaged_readers_are_noticed(results: Results, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(artifact_of(results, "read_outside").directory, copy)
     path = copy / "readers.json"

@@ -1,4 +1,4 @@
-"""Temporary folders: removed after their process has ended, and never before."""
+"""Temporary folders are removed after their process has ended, and never before."""
 
 import errno
 import os
@@ -65,7 +65,7 @@ def test_a_removed_folder_is_gone(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_locked_is_not_left(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_locked_is_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tempfile.gettempdir() == str(temporary)
 
     def refuse(*arguments: object) -> int:
@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_locked_is_not_left(temporary: Path, monkeypatch
     assert list(temporary.iterdir()) == []
 
 
-def test_folders_that_may_not_be_ours_stay(temporary: Path) -> None:
+def test_folders_that_may_not_be_ours_are_not_removed(temporary: Path) -> None:
     elsewhere = temporary / "precious"
     elsewhere.mkdir()
     (elsewhere / LOCK).touch()

@@ -1,4 +1,4 @@
-"""Selectors: the cases that each form selects."""
+"""The cases that each form of a selector selects."""
 
 from pathlib import Path
 
@@ -42,12 +42,12 @@ def test_without_a_selector_the_folder_cases_is_read(project: Path) -> None:
     assert files_of("", project) == ["flce.py", "one.py"]
 
 
-def test_without_the_folder_the_error_says_what_to_give(tmp_path: Path) -> None:
+def test_without_the_folder_the_error_asks_for_a_selector(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no folder `cases` in .*: give a file such as `mine.py`, or `module:name`"):
         parse_selectors([], tmp_path)
 
 
-def test_the_error_says_how_to_begin_and_where_it_looked(tmp_path: Path) -> None:
+def test_the_error_says_how_to_start_and_which_folder_was_searched(tmp_path: Path) -> None:
     nested = tmp_path / "src" / "pack"
     nested.mkdir(parents=True)
     with pytest.raises(InputError, match=rf"in `{nested}` to find cases in: .*; `ligerdiag init` writes a first case"):
@@ -61,10 +61,10 @@ def test_the_error_says_how_to_begin_and_where_it_looked(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("selector", ["", "one"])
-def test_in_a_nested_folder_the_projects_cases_are_meant(project: Path, selector: str) -> None:
+def test_in_a_nested_folder_the_project_s_cases_are_selected(project: Path, selector: str) -> None:
     nested = project / "src" / "pack"
     nested.mkdir(parents=True)
-    with pytest.raises(InputError, match="no folder `cases`"):  # no project: a folder above is somebody else's
+    with pytest.raises(InputError, match="no folder `cases`"):  # no project: a folder above belongs to somebody else
         parse_selectors([selector] if selector else [], nested)
     (project / "pyproject.toml").touch()
     assert files_of(selector, nested) == ["flce.py", "one.py"]
@@ -72,7 +72,7 @@ def test_in_a_nested_folder_the_projects_cases_are_meant(project: Path, selector
     (nested / "cases").mkdir()
     (nested / "cases" / "nearer.py").write_text("CASE = 1\n")
     assert files_of(selector, nested) == ["nearer.py"]
-    (nested.parent / "pyproject.toml").touch()  # a project in the project ends the search
+    (nested.parent / "pyproject.toml").touch()  # a project inside the project ends the search
     assert files_of(selector, nested) == ["nearer.py"]
     with pytest.raises(InputError, match="no folder `cases`"):
         parse_selectors([], nested.parent)
@@ -83,7 +83,7 @@ def test_a_file_is_named_by_its_path(project: Path, selector: str) -> None:
     assert files_of(selector, project) == ["mine.py"]
 
 
-def test_a_module_is_imported_from_where_we_are(project: Path) -> None:
+def test_a_module_is_imported_from_the_current_folder(project: Path) -> None:
     (selection,) = parse_selectors(["pack.cases:CASES"], project)
     assert selection.sources == (Source(module="pack.cases:CASES", root=str(project)),)
 
@@ -94,14 +94,14 @@ def test_a_missing_file_is_named(project: Path, selector: str) -> None:
         parse_selectors([selector], project)
 
 
-def test_brackets_stand_for_themselves(project: Path) -> None:
+def test_brackets_match_literally(project: Path) -> None:
     ids = ["seed_flce[False-f32]", "seed_flce[True-f32]", "seed_flceF"]
     assert chosen_by("seed_flce[False-*]", ids, project) == ids[:1]
     assert chosen_by("seed_flce[*]", ids, project) == ids[:2]
     assert chosen_by("cases::seed_flce[????-f32]", ids, project) == ids[1:2]
 
 
-def test_a_glob_means_the_whole_id() -> None:
+def test_a_glob_matches_the_whole_id() -> None:
     assert compile_glob("a.c").fullmatch("abc") is None
     assert compile_glob("a?c*").fullmatch("abcd") is not None
 

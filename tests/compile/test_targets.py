@@ -8,7 +8,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.toolchains.gpu_targets import list_targets, load_target, strip_comments
 
 
-def test_the_targets_that_come_with_ligerdiag_are_sorted_by_name() -> None:
+def test_the_built_in_targets_are_sorted_by_name() -> None:
     assert {target.name: target.compute_capability for target in list_targets()} == {
         "a100": 80,
         "b200": 100,
@@ -38,7 +38,7 @@ def test_a_description_file_is_a_target(tmp_path: Path) -> None:
     assert (target.name, target.compute_capability, target.path) == ("mine", 86, path)
 
 
-def test_a_file_without_a_gpu_is_no_target(tmp_path: Path) -> None:
+def test_a_file_without_a_gpu_is_not_a_target(tmp_path: Path) -> None:
     path = tmp_path / "mine.pbtxt"
     path.write_text("# cuda_compute_capability { major: 8 }\n")
     with pytest.raises(InputError, match="describes no CUDA GPU"):

@@ -1,4 +1,4 @@
-"""Templates that serve many runs: each worker is like one of a run's own template."""
+"""Templates that serve many runs: each worker behaves as if it came from its run's own template."""
 
 import json
 import os
@@ -48,7 +48,7 @@ type Ask = Callable[..., dict[str, object]]
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that keeps as many idle templates as the parameter says, by default many."""
+    """A server that keeps at most as many idle templates as the parameter says; the default is the usual maximum."""
     maximum = getattr(request, "param", template_server.MAXIMUM)
     path = tmp_path / "socket"
     command = [sys.executable, "-m", template_server.__name__, str(path), str(maximum)]
@@ -112,13 +112,13 @@ def test_workers_of_two_pools_are_forks_of_one_template_with_their_own_settings(
 
 
 @pytest.mark.usefixtures("server")
-def test_another_environment_has_another_template(ask: Ask) -> None:
+def test_another_environment_uses_another_template(ask: Ask) -> None:
     one, two = ask(), ask(OTHER="2")
     assert one["template"] != two["template"]
     assert two["variables"] == one["variables"] | {"PYTEST_LIKE": None, "OTHER": "2"}
 
 
-def test_the_templates_are_the_servers_and_everything_ends_with_it(ask: Ask, server: subprocess.Popen[bytes]) -> None:
+def test_the_templates_belong_to_the_server_and_end_with_it(ask: Ask, server: subprocess.Popen[bytes]) -> None:
     one = ask()
     assert read_parent(one["template"]) == server.pid
     server.kill()

@@ -1,4 +1,4 @@
-"""Ties: the compiled program and the program as written have a trivial operation before the selected readers."""
+"""A tie puts a trivial operation before its reader, both in the compiled program and in the program as written."""
 
 import re
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def tieable(artifact: Artifact, operand: int | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ["float32-False-1-4-32-16", "float32-True-1-4-32-16"])
-def test_tying_all_readers_is_what_the_trivial_mode_does(pool: Pool, h100: Target, row: str) -> None:
+def test_tying_all_readers_is_equivalent_to_the_trivial_mode(pool: Pool, h100: Target, row: str) -> None:
     hidden = find_case(pool, f"{CASES / 'seed_flce.py'}::seed_flce[False-{row}]")
     trivial = find_case(pool, f"{CASES / 'seed_flce.py'}::seed_flce[True-{row}]")
     plain = compile_tied(pool, h100, hidden, ())
@@ -70,7 +70,7 @@ def test_tying_all_readers_is_what_the_trivial_mode_does(pool: Pool, h100: Targe
     assert find_memory(tied) == find_memory(other)
 
 
-def test_a_tie_mends_its_own_reader_alone(pool: Pool, h100: Target) -> None:
+def test_a_tie_fixes_only_its_own_reader(pool: Pool, h100: Target) -> None:
     case = find_case(pool, f"{CASES / 'seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]")
     plain = compile_tied(pool, h100, case, ())
     (bias,) = [one for one in plain.readers if one.opcode == "stablehlo.reduce"]
@@ -106,7 +106,7 @@ def test_the_program_as_written_has_the_ties(pool: Pool, h100: Target) -> None:
     assert find_tied(both.as_written) == ["reduce", "subtract", "subtract"]
 
 
-def test_a_tie_stands_on_the_line_of_its_reader(pool: Pool, h100: Target) -> None:
+def test_a_tie_has_the_line_of_its_reader(pool: Pool, h100: Target) -> None:
     case = find_case(pool, f"{CASES / 'bf16_flce.py'}::bf16_flce[False-True-1-4-32-16]")
     reader = compile_tied(pool, h100, case, ()).readers[0]
     module, _ = load_hlo(compile_tied(pool, h100, case, [reader.id]).as_written)
@@ -118,7 +118,7 @@ def test_a_tie_stands_on_the_line_of_its_reader(pool: Pool, h100: Target) -> Non
     assert [line and (line.file, line.line) for line in lines] == [(reader.source.file, reader.source.line)]
 
 
-def test_a_derivative_that_wants_the_original_is_spoiled_by_a_tie(pool: Pool, h100: Target) -> None:
+def test_a_tie_spoils_a_derivative_that_needs_the_original(pool: Pool, h100: Target) -> None:
     case = find_case(pool, f"{CASES / 'saved_residual.py'}::saved_residual[tanh-loss-hidden]")
     plain = compile_tied(pool, h100, case, ())
     assert judge(pool, plain)["logits"] == "stale"

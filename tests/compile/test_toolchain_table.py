@@ -1,4 +1,4 @@
-"""The table of toolchains: exact, complete, and otherwise rejected."""
+"""The table of toolchains must be exact and complete; any other table is rejected."""
 
 from dataclasses import replace
 
@@ -42,12 +42,12 @@ def test_a_package_without_one_exact_version_is_refused(pin: str) -> None:
         parse_table(ENTRY.replace("jax==0.4.34", pin))
 
 
-def test_a_package_that_is_pinned_twice_is_refused() -> None:
+def test_a_package_pinned_twice_is_refused() -> None:
     with pytest.raises(FieldError, match=r"but got `jax==0\.4\.35`"):
         parse_table(ENTRY.replace('"ml-dtypes', '"jax==0.4.35", "ml-dtypes'))
 
 
-def test_the_name_of_our_own_toolchain_is_taken() -> None:
+def test_the_name_of_our_own_toolchain_is_reserved() -> None:
     with pytest.raises(FieldError, match="other than `default`"):
         parse_table(ENTRY.replace("toolchain.old", "toolchain.default"))
 
@@ -65,7 +65,7 @@ RELEASES = """
 """
 
 
-def test_a_release_of_jax_is_the_toolchain_beside_it_with_that_jax_and_its_jaxlib() -> None:
+def test_a_release_of_jax_is_its_base_toolchain_with_that_jax_and_jaxlib() -> None:
     entry = ENTRY.replace('"jax==0.4.34", ', '"jax==0.4.34", "jaxlib==0.4.34", "jax-cuda12-plugin==0.4.34", ')
     base, early, late = parse_table(entry + RELEASES).values()
     assert (base.like, early.name, late.name) == ("", "jax-0.5.2", "jax-0.9.0.1")
@@ -77,7 +77,7 @@ def test_a_release_of_jax_is_the_toolchain_beside_it_with_that_jax_and_its_jaxli
 
 
 @pytest.mark.parametrize("release", ['"0.5.x" = "0.5.1"', '"0.5.2" = "new"'])
-def test_a_release_that_is_no_version_is_refused(release: str) -> None:
+def test_a_release_that_is_not_a_version_is_refused(release: str) -> None:
     with pytest.raises(FieldError, match=r"expected a release such as `0\.9\.0\.1`"):
         parse_table(f"{ENTRY}[toolchain.old.releases]\n{release}\n")
 
@@ -106,7 +106,7 @@ def test_other_pins_or_another_python_are_another_environment() -> None:
 
 
 @pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
-def test_every_toolchain_has_what_a_compile_without_a_gpu_needs(spec: ToolchainSpec) -> None:
+def test_every_toolchain_has_all_packages_for_a_compile_without_a_gpu(spec: ToolchainSpec) -> None:
     one_version = [name for name in spec.packages if name in ("jax", "jaxlib") or name.startswith("jax-cuda")]
     assert len(one_version) == 4
     assert len({spec.packages[name] for name in one_version}) == 1, "else JAX ignores the plugin"

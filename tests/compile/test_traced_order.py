@@ -1,4 +1,4 @@
-"""JAX before 0.6.2 sorts the operations that it differentiates: one may change sides with a kernel that overwrites its
+"""JAX before 0.6.2 sorts the operations that it differentiates, which may move one across a kernel that overwrites its
 operand.
 """
 
@@ -33,7 +33,7 @@ def find_crossed(*recipes: Any) -> set[int]:
     return set(traced_calls._find_crossed(recipes, [KERNEL]))
 
 
-def test_what_shares_an_operand_with_a_kernel_and_changed_sides_is_found() -> None:
+def test_an_operation_that_shares_a_kernel_s_operand_and_changed_sides_is_found() -> None:
     assert find_crossed(make_recipe(0, "ab", KERNEL), make_recipe(1, "b")) == set()
     assert find_crossed(make_recipe(1, "b"), make_recipe(0, "ab", KERNEL)) == {1}
     assert find_crossed(make_recipe(1, "c"), make_recipe(0, "ab", KERNEL)) == set(), "they share nothing"
@@ -45,7 +45,7 @@ def test_what_shares_an_operand_with_a_kernel_and_changed_sides_is_found() -> No
     assert [*traced_calls._find_crossed([make_recipe(1, "a"), inner], [KERNEL])] == []
 
 
-def test_a_constant_is_one_value_however_many_tracers_it_has() -> None:
+def test_a_constant_with_several_tracers_is_one_value() -> None:
     value = object()
     first, second = (SimpleNamespace(recipe=SimpleNamespace(val=value)) for _ in range(2))
     kernel = SimpleNamespace(eqn_id=0, in_tracers=[first], primitive=KERNEL, params={})
@@ -53,7 +53,7 @@ def test_a_constant_is_one_value_however_many_tracers_it_has() -> None:
     assert find_crossed(reader, kernel) == {0}
 
 
-def test_what_depends_on_an_operand_that_was_crossed_is_unknown_and_says_so(seed: Artifact) -> None:
+def test_outputs_that_depend_on_a_crossed_operand_are_unknown_with_a_reason(seed: Artifact) -> None:
     def inspect(*crossed: int) -> Any:
         provenance = replace(seed.provenance, crossed_operands=crossed)
         return inspect_artifact(replace(seed, provenance=provenance), effects_cache=None)
@@ -76,7 +76,7 @@ def seed(shared_cache: Path) -> Artifact:
     return load_artifact(Path(case.artifact))
 
 
-def test_an_artifact_from_before_the_note_is_read(seed: Artifact) -> None:
+def test_an_artifact_without_the_field_is_still_read(seed: Artifact) -> None:
     fields = encode_record(seed.provenance)
     del fields["crossed_operands"]
     assert decode_record(Provenance, fields) == replace(seed.provenance, crossed_operands=None)
@@ -84,7 +84,7 @@ def test_an_artifact_from_before_the_note_is_read(seed: Artifact) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["jax-0.5.3", "jax-0.6.1"])
-def test_a_release_that_sorts_makes_what_is_read_across_a_kernel_unknown(name: str) -> None:
+def test_a_release_that_sorts_makes_reads_across_a_kernel_unknown(name: str) -> None:
     require(name)
     rows = tuple(f"{CASES / 'bf16_flce.py'}::bf16_flce[{mode}-True-1-4-32-16]" for mode in ("False", "True"))
     hidden, trivial = check(CheckOptions(selectors=rows, toolchain=name, replay=False)).cases

@@ -20,19 +20,19 @@ def calls_of(compiled, case_id: str) -> tuple[KernelCall, ...]:
 
 
 @pytest.mark.parametrize("name", ["rule_of_a_vjp", "rule_of_a_jvp", "remat"])
-def test_a_function_whose_rule_took_its_place_asks_for_nothing(compiled, name: str) -> None:
+def test_a_function_replaced_by_its_rule_has_no_missing_call(compiled, name: str) -> None:
     calls = calls_of(compiled, name)
     assert calls
     assert [call for call in calls if not call.in_program] == []
 
 
-def test_a_call_that_is_traced_for_its_shape_alone_is_not_asked_for(compiled) -> None:
+def test_a_call_traced_only_for_its_shape_is_not_missing(compiled) -> None:
     (call,) = calls_of(compiled, "shape")
     assert call.in_program
 
 
 @pytest.mark.parametrize("name", ["overwrites", "within_a_vjp"])
-def test_a_missing_call_says_what_it_overwrites(compiled, name: str) -> None:
+def test_a_missing_call_has_its_overwritten_operands(compiled, name: str) -> None:
     (call,) = calls_of(compiled, name)
     assert not call.in_program
     assert call.operand_used_later
@@ -40,13 +40,13 @@ def test_a_missing_call_says_what_it_overwrites(compiled, name: str) -> None:
     assert call.alone.declared == ()
 
 
-def test_a_missing_call_that_only_reads_says_so(compiled) -> None:
+def test_a_missing_call_may_only_read(compiled) -> None:
     (call,) = calls_of(compiled, "reads")
     assert not call.in_program
     assert accesses_of(call) == (Access.READ,)
 
 
-def test_a_missing_call_knows_what_it_declares(compiled) -> None:
+def test_a_missing_call_has_its_declared_writes(compiled) -> None:
     (call,) = calls_of(compiled, "declares")
     assert not call.in_program
     assert call.alone.declared == (0,)

@@ -31,7 +31,7 @@ def key_of(case: CaseSpec, variation: Variation, pool: Pool, target: Target) -> 
     return result.artifact.provenance.key
 
 
-def test_no_variation_is_the_default(case: CaseSpec, pool: Pool, h100: Target) -> None:
+def test_the_default_is_no_variation(case: CaseSpec, pool: Pool, h100: Target) -> None:
     plain = key_of(case, Variation(), pool, h100)
     (result,) = compile_cases([case], [h100], pool=pool)
     assert result.artifact is not None
@@ -39,7 +39,7 @@ def test_no_variation_is_the_default(case: CaseSpec, pool: Pool, h100: Target) -
     assert result.artifact.provenance.ties == ()
 
 
-def test_each_set_of_ties_and_each_flag_is_another_artifact(case: CaseSpec, pool: Pool, h100: Target) -> None:
+def test_each_set_of_ties_and_each_flag_gives_another_artifact(case: CaseSpec, pool: Pool, h100: Target) -> None:
     variations = (
         Variation(),
         Variation(ties=(TWICE,)),
@@ -50,7 +50,7 @@ def test_each_set_of_ties_and_each_flag_is_another_artifact(case: CaseSpec, pool
     assert len({key_of(case, variation, pool, h100) for variation in variations}) == len(variations)
 
 
-def test_the_order_of_ties_means_nothing(case: CaseSpec, pool: Pool, h100: Target) -> None:
+def test_the_order_of_ties_does_not_matter(case: CaseSpec, pool: Pool, h100: Target) -> None:
     key_of(case, Variation(ties=(TWICE, WHOLE)), pool, h100)
     again = compile_it(case, Variation(ties=(WHOLE, TWICE, WHOLE)), pool, h100)
     assert again.cached
@@ -58,7 +58,7 @@ def test_the_order_of_ties_means_nothing(case: CaseSpec, pool: Pool, h100: Targe
     assert again.artifact.provenance.ties == (TWICE, WHOLE)
 
 
-def test_an_unknown_reader_is_told_with_those_that_there_are(case: CaseSpec, pool: Pool, h100: Target) -> None:
+def test_an_unknown_reader_is_an_error_that_lists_the_readers(case: CaseSpec, pool: Pool, h100: Target) -> None:
     error = compile_it(case, Variation(ties=("5.0:99.0",)), pool, h100).error
     assert isinstance(error, InputError)
     assert str(error) == (

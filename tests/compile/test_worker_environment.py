@@ -1,4 +1,4 @@
-"""A worker of another interpreter finds ligerdiag and nothing else beside it."""
+"""A worker of another interpreter finds ligerdiag, and no other package installed beside it."""
 
 import os
 import py_compile
@@ -34,8 +34,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_another_interpreter_sees_the_installed_package_alone(installed: Path, tmp_path: Path) -> None:
-    for _ in range(2):  # the second time the link is there
+def test_another_interpreter_sees_only_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    for _ in range(2):  # the second time the link already exists
         environment = worker_environment(make_toolchain("/other/python"), tmp_path)
     code = "import ligerdiag, importlib.util; print(ligerdiag.__file__, importlib.util.find_spec('jax'))"
     done = subprocess.run(
@@ -78,13 +78,13 @@ def test_a_worker_starts_with_installed_packages_only(given: tuple[Path, Path], 
     assert environment[CASE_PATH].split(os.pathsep) == whole
 
 
-def test_another_interpreter_gets_no_packages_of_ours(given: tuple[Path, Path], tmp_path: Path) -> None:
+def test_another_interpreter_gets_none_of_our_packages(given: tuple[Path, Path], tmp_path: Path) -> None:
     environment = worker_environment(make_toolchain("/other/python"), tmp_path)
     assert str(given[1]) not in environment["PYTHONPATH"].split(os.pathsep)
 
 
 @pytest.mark.parametrize("given", ["", None, "/mine"])
-def test_an_import_of_jax_triton_in_the_users_process_does_not_send_tritons_files_anywhere(
+def test_importing_jax_triton_in_the_user_s_process_does_not_move_triton_s_files(
     given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if given is None:
@@ -116,7 +116,7 @@ def test_a_worker_compiles_the_sources_of_jax_once_if_nothing_else_does(
     assert environment.get("PYTHONPYCACHEPREFIX") == (None if has_bytecode else str(prefix))
 
 
-def test_the_users_own_bytecode_folder_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_s_own_bytecode_folder_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", "/mine")
     environment = worker_environment(make_toolchain("/other/python"), tmp_path)

@@ -1,4 +1,4 @@
-"""The report of a worker that neither reads nor answers."""
+"""A worker that neither reads nor answers is reported."""
 
 import socket
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.workers.process import WorkerProcess, WorkerTimeout
 
 MUCH = "x" * (64 << 20) + "\n"
-"""More than a socket buffers while nobody reads."""
+"""More than a socket buffers if nobody reads."""
 
 
 @pytest.mark.parametrize("line", ["little\n", MUCH], ids=["that does not answer", "that does not read"])

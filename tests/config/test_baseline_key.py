@@ -1,4 +1,4 @@
-"""`baseline` in the configuration: a path from the folder of the file."""
+"""`baseline` in the configuration is a path relative to the file's folder."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ def test_the_path_is_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert load_config(None, inner).baseline == tmp_path / "schedules.json"
 
 
-def test_without_the_key_there_is_none(tmp_path: Path) -> None:
+def test_without_the_key_there_is_no_baseline(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.ligerdiag]\n")
     assert load_config(None, tmp_path).baseline is None
 
 
 @pytest.mark.parametrize("value", ["3", "''", "['a.json']"])
-def test_what_is_no_path_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_value_that_is_not_a_path_is_refused(tmp_path: Path, value: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.ligerdiag]\nbaseline = {value}\n")
     with pytest.raises(InputError, match="expected the path of a file for `baseline`"):
         load_config(None, tmp_path)

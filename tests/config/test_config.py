@@ -50,7 +50,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert [(one.name, one.writes) for one in config.effects] == [("my_target", frozenset({0}))]
 
 
-def test_the_nearest_file_counts_also_when_it_says_nothing(tmp_path: Path) -> None:
+def test_the_nearest_file_counts_even_without_settings(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     write(tmp_path, "[tool.ligerdiag]\nstrict = true\n")
@@ -59,11 +59,11 @@ def test_the_nearest_file_counts_also_when_it_says_nothing(tmp_path: Path) -> No
     assert load_config(None, inner) == Config()
 
 
-def test_without_a_file_nothing_is_said() -> None:
+def test_without_a_file_everything_has_its_default() -> None:
     assert load_config(None, Path("/")) == Config()
 
 
-def test_a_file_that_is_named_counts_and_has_to_say_something(tmp_path: Path) -> None:
+def test_a_named_file_counts_and_must_have_the_table(tmp_path: Path) -> None:
     write(tmp_path, "[tool.ligerdiag]\nstrict = true\n")
     other = tmp_path / "other.toml"
     other.write_text("[tool.ligerdiag]\nstrict = false\n")
@@ -107,7 +107,7 @@ WHOLE = ENTRY + 'rule = "LD003"\nreason = "r"\n'
         (WHOLE + "kernels = 'a'\n", "number 1 but got `kernels`, did you mean `kernel`"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line_with_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+def test_a_mistake_is_one_line_with_file_and_key(tmp_path: Path, text: str, words: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(InputError) as caught:
         load_config(None, tmp_path)

@@ -1,4 +1,4 @@
-"""A configuration file that came with a dump says nothing."""
+"""A configuration file that came with a dump is ignored."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ ALLOW = '[[tool.ligerdiag.suppress]]\nrule = "LD006"\nreason = "{}"\n'
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    """A dump with a configuration of its own, within a project with another one."""
+    """A dump with its own configuration, inside a project with another one."""
     folder = tmp_path / "project" / "dump"
     (folder / "inner").mkdir(parents=True)
     (folder / "step.txt").write_text("HloModule step\n")
@@ -25,7 +25,7 @@ def read_reasons(*inspected: Path, at: Path) -> list[str]:
     return [entry.reason for entry in load_config(None, at, inspected).suppress]
 
 
-def test_a_file_within_what_is_inspected_is_passed_over(dump: Path) -> None:
+def test_a_file_inside_the_inspected_folder_is_ignored(dump: Path) -> None:
     assert read_reasons(at=dump) == ["theirs"]
     for at in (dump, dump / "inner"):
         assert read_reasons(dump, at=at) == ["mine"]
@@ -33,7 +33,7 @@ def test_a_file_within_what_is_inspected_is_passed_over(dump: Path) -> None:
         assert find_foreign_config(at, [dump]) == dump / NAME
 
 
-def test_a_link_to_what_is_inspected_is_it(dump: Path) -> None:
+def test_a_link_to_the_inspected_folder_counts_as_that_folder(dump: Path) -> None:
     link = dump.parent.parent / "link"
     link.symlink_to(dump)
     assert read_reasons(link, at=dump) == ["mine"]
@@ -45,7 +45,7 @@ def test_a_file_elsewhere_counts(dump: Path) -> None:
     assert find_foreign_config(dump, [dump / "inner"]) is None
 
 
-def test_it_is_said_unless_the_user_names_the_file(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignoring_a_file_is_noted_unless_the_user_names_it(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(dump)
     settings = read_settings(None, fail_on=None, strict=None, inspected=[Path()])
     assert settings.notes == (

@@ -28,7 +28,7 @@ SECONDS = 600.0
 
 @dataclass
 class Bench:
-    """Compares results that tests ascribe to a device, through `python -m ligerdiag.device.comparison_worker`."""
+    """Compares results that tests attribute to a device, through `python -m ligerdiag.device.comparison_worker`."""
 
     cases: Mapping[str, CaseSpec]
     artifacts: Mapping[str, Path]
@@ -38,14 +38,14 @@ class Bench:
     _replayed: dict[str, tuple[Replay, list[Draw]]] = field(default_factory=dict)
 
     def replay(self, case_id: str) -> tuple[Replay, list[Draw]]:
-        """The case's replay, and its runs on each draw."""
+        """Returns the case's replay, and its runs on each draw."""
         if case_id not in self._replayed:
             arguments = self.cases[case_id].source, case_id, str(self.artifacts[case_id]), DRAWS
             self._replayed[case_id] = self.replays.submit(replay_draws, *arguments).result(SECONDS)
         return self._replayed[case_id]
 
     def compare(self, case_id: str, device: Sequence[Arrays], /, **changes: Any) -> ComparisonAnswer:
-        """The worker's answer where these are the results of each draw; `changes` go to the request."""
+        """Returns the worker's answer for these results of each draw; `changes` go to the request."""
         results = self.scratch / str(len(list(self.scratch.iterdir())))
         results.mkdir()
         for draw, arrays in enumerate(device):
@@ -62,7 +62,7 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def bench(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """Everything compiled, nothing compared yet."""
+    """A bench with everything compiled and nothing compared yet."""
     cache = Cache(shared_cache)
     with Pool(cache=cache, jobs=1) as pool:
         cases = {case.id: case for case in discover_cases(SELECTORS, pool=pool, directory=ROOT)}

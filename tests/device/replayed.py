@@ -12,7 +12,7 @@ type Draw = dict[str, Arrays]
 
 
 def replay_draws(source: Any, case_id: str, directory: str, draws: int) -> tuple[Any, list[Draw]]:
-    """The record of the case's replay, and the three runs on each draw. All of it can be pickled."""
+    """Returns the record of the case's replay, and the three runs on each draw, all of it picklable."""
     import jax
     import numpy as np
 

@@ -15,7 +15,7 @@ from tests.device.replayed import Arrays
 
 FRESH, STALE, LOSSY, NEITHER = Attribution.FRESH, Attribution.STALE, Attribution.LOSSY, Attribution.NEITHER
 OUTPUTS = {"missed": STALE, "largest": NEITHER, "seen": FRESH, "sign": FRESH, "total": FRESH}
-"""Of programs/readers.py."""
+"""The outputs of programs/readers.py."""
 
 
 def run(bench: Bench, case_id: str = "readers") -> list[Arrays]:
@@ -29,7 +29,7 @@ def get_attributions(answer: ComparisonAnswer) -> dict[str, Attribution]:
 
 
 def add_noise(array: Any, size: float) -> Any:
-    """The array with noise of that relative norm."""
+    """Returns the array with noise of this relative norm."""
     noise = np.random.default_rng(0).standard_normal(array.shape).astype(array.dtype)
     return array + noise * np.float32(size * np.linalg.norm(array) / np.linalg.norm(noise))
 
@@ -74,7 +74,7 @@ def test_the_distance_is_that_of_the_least_decisive_draw(bench: Bench, unchanged
     assert unchanged.outputs["seen"].distance == pytest.approx(0.5)
 
 
-def test_a_device_that_missed_the_kernel_is_stale_there_and_nowhere_else(bench: Bench) -> None:
+def test_an_output_that_missed_the_kernel_is_stale_and_no_other(bench: Bench) -> None:
     _, draws = bench.replay("readers")
     results = run(bench)
     for result, draw in zip(results, draws, strict=True):
@@ -137,7 +137,7 @@ def test_an_integer_that_is_off_by_one_is_not_rounding(bench: Bench) -> None:
     assert output.errors[0] == 1 / results[0]["sign"].size
 
 
-def test_precision_is_judged_by_the_reference_and_only_where_the_output_is_fresh(bench: Bench) -> None:
+def test_precision_is_judged_by_the_reference_and_only_if_the_output_is_fresh(bench: Bench) -> None:
     answer = bench.compare("another", run(bench, "another"))
     # `total` is another number: no precision was lost there
     assert get_attributions(answer) == {**OUTPUTS, "seen": LOSSY}
@@ -145,7 +145,7 @@ def test_precision_is_judged_by_the_reference_and_only_where_the_output_is_fresh
 
 
 @pytest.mark.parametrize(("nearer", "attribution"), [(1, LOSSY), (DRAWS, FRESH)])
-def test_each_draw_has_a_reference_of_its_own(nearer: int, attribution: Attribution, bench: Bench) -> None:
+def test_each_draw_has_its_own_reference(nearer: int, attribution: Attribution, bench: Bench) -> None:
     results = run(bench, "another")
     for result in results[:nearer]:
         result["seen"] *= np.float32(1.015)  # within the tolerance of program order and of the reference
@@ -177,6 +177,6 @@ def test_unreadable_results_fail_only_their_case(bench: Bench) -> None:
     assert get_attributions(bench.compare("readers", run(bench)[:1])) == OUTPUTS
 
 
-def test_a_case_that_is_gone_is_named(bench: Bench) -> None:
+def test_a_missing_case_is_named(bench: Bench) -> None:
     with pytest.raises(InputError, match="has no case `gone` any more"):
         bench.compare("readers", [], case_id="gone")

@@ -150,7 +150,7 @@ def test_an_answer_without_replay_error_was_not_replayed() -> None:
 
 @pytest.mark.parametrize("job", [RUN_JOB, COMPARISON_JOB], ids=["run", "comparison"])
 @pytest.mark.parametrize("line", ["", "no JSON", "[]", "{}", '{"answer": []}', '{"answer": {}}', '{"answer": null}'])
-def test_a_line_that_is_no_answer_is_refused(job: Job[Any], line: str) -> None:
+def test_a_line_that_is_not_an_answer_is_refused(job: Job[Any], line: str) -> None:
     with pytest.raises(FieldError):
         job.parse(line)
 

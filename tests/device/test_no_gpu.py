@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_request(project: Path, case_id: str, file: str = "mine.py") -> DeviceRequest:
-    """The request of `check --device` to a worker."""
+    """Returns the request that `check --device` sends to a worker."""
     cache = project.parent / "cache"
     return DeviceRequest(
         compile=CompileRequest(
@@ -78,7 +78,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         yield opened
 
 
-def test_the_command_line_says_so_before_it_compiles_or_imports_anything(project: Path) -> None:
+def test_the_command_line_reports_it_before_compiling_or_importing_anything(project: Path) -> None:
     cache = project / "cache"
     done = subprocess.run(
         [sys.executable, "-m", "ligerdiag", "check", "mine.py", "--device"],

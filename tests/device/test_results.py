@@ -17,7 +17,7 @@ DTYPES = (
 
 
 def draw(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Numbers of both signs; of a floating point dtype with a NaN, an infinity and a negative zero, where it has them."""
+    """Returns numbers of both signs; for a floating point dtype with NaN, infinity and negative zero if it has them."""
     values = np.random.default_rng(0).normal(size=shape) * 4
     array = (values > 0 if dtype is np.bool_ else values.round(1)).astype(dtype)
     if np.dtype(dtype).kind not in "biu" and array.size > 3:
@@ -54,7 +54,7 @@ def test_outputs_are_identified_by_their_order_not_their_names(tmp_path: Path) -
     assert all(are_equal(found[name], array) for name, array in results.items())
 
 
-def test_each_draw_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_draw_has_its_own_file(tmp_path: Path) -> None:
     one, two = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
     write_results(tmp_path, 0, {"y": one})
     write_results(tmp_path, 1, {"y": two})

@@ -1,6 +1,6 @@
-"""A plain `pip install` of the wheel: the newest jax-triton and Triton, not those that are pinned here.
+"""A plain `pip install` of the wheel gets the newest jax-triton and Triton, not the versions pinned here.
 
-Whoever follows the pages there, in an environment without anything of this checkout, gets to the same answers.
+Anyone who follows the pages in such an environment, without this checkout, gets the same answers.
 """
 
 import re
@@ -25,16 +25,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def test_it_is_the_other_generation_of_jax_triton(python: Path, cache: Path, tmp_path: Path) -> None:
+def test_the_plain_environment_has_the_other_generation_of_jax_triton(
+    python: Path, cache: Path, tmp_path: Path
+) -> None:
     said = run_command(
         "python -c 'import jax_triton, ligerdiag; print(jax_triton.__version__)'", tmp_path, cache, python
     )
     assert [int(number) for number in said.out.split(".")[:2]] >= [0, 4], said
 
 
-def test_a_package_of_ones_own_gets_to_a_cured_step_by_the_page_alone(
-    python: Path, cache: Path, tmp_path: Path
-) -> None:
+def test_following_the_page_alone_fixes_the_step_of_a_user_s_package(python: Path, cache: Path, tmp_path: Path) -> None:
     runs = [
         (block, command, outcome) for block, command, outcome in iterate_runs(HOW_TO, tmp_path, cache, python=python)
     ]
@@ -47,7 +47,7 @@ def test_a_package_of_ones_own_gets_to_a_cured_step_by_the_page_alone(
 
 
 @pytest.mark.parametrize(("page", "commands"), [("README.md", 2), ("docs/tutorial.md", 3)])
-def test_a_pages_own_files_get_the_same_verdicts_and_rules(
+def test_a_page_s_own_files_get_the_same_verdicts_and_rules(
     page: str, commands: int, python: Path, cache: Path, tmp_path: Path
 ) -> None:
     runs = list(iterate_runs(ROOT / page, tmp_path, cache, python=python, of_its_files=True))
@@ -59,7 +59,9 @@ def test_a_pages_own_files_get_the_same_verdicts_and_rules(
             assert list_answers(outcome.out) == list_answers(command.expected), said
 
 
-def test_the_plugins_page_fails_what_hides_and_passes_what_declares(python: Path, cache: Path, tmp_path: Path) -> None:
+def test_on_the_plugin_s_page_the_hidden_write_fails_and_the_declared_one_passes(
+    python: Path, cache: Path, tmp_path: Path
+) -> None:
     runs = iterate_runs(ROOT / "docs" / "pytest-plugin.md", tmp_path, cache, python=python, of_its_files=True)
     block, command, outcome = next(runs)
     said = f"{block.place}: {command.words}\n{outcome.out}{outcome.err}"
@@ -68,7 +70,7 @@ def test_the_plugins_page_fails_what_hides_and_passes_what_declares(python: Path
     assert "1 failed, 1 passed in" in outcome.out, said
 
 
-def test_what_init_writes_is_as_it_expects_and_replayed(python: Path, cache: Path, tmp_path: Path) -> None:
+def test_the_files_of_init_are_as_expected_and_replayed(python: Path, cache: Path, tmp_path: Path) -> None:
     assert run_command("ligerdiag init", tmp_path, cache, python).code == 0
     checked = run_command("ligerdiag check --strict", tmp_path, cache, python)
     assert checked.code == 0, checked
@@ -78,5 +80,5 @@ def test_what_init_writes_is_as_it_expects_and_replayed(python: Path, cache: Pat
 
 
 def list_answers(text: str) -> list[str]:
-    """The rows of the table and the rules of the findings."""
+    """Returns the rows of the table and the rules of the findings."""
     return [" ".join(row[0].split()) for row in _ROW.finditer(text)] + _RULE.findall(text)

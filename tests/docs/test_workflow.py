@@ -1,4 +1,4 @@
-"""The workflow and the hook that users copy: the page shows them as they are, and their commands do what they say."""
+"""The workflow and the hook that users copy: the page shows the actual files, and their commands work as described."""
 
 import json
 import os
@@ -28,37 +28,37 @@ FILTER = "Leave out what does not count"
 
 
 def read_steps() -> list[dict[str, str]]:
-    """Of the workflow's only job."""
+    """Returns the steps of the workflow's only job."""
     (job,) = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
     return job["steps"]
 
 
 def read_runs() -> dict[str, str]:
-    """Name to command of the steps with `run:`."""
+    """Returns the commands of the steps with `run:`, by name."""
     return {step["name"]: step["run"] for step in read_steps() if "run" in step}
 
 
 def read_command() -> list[str]:
-    """The workflow's check, with a case of its own to choose, in this environment."""
+    """Returns the workflow's check, on one case, in this environment."""
     words = shlex.split(read_runs()["Check the schedules"])
     assert words[:4] == ["uv", "run", "ligerdiag", "check"]
     return [sys.executable, "-m", "ligerdiag", "check", CASE, *words[4:]]
 
 
-def test_the_page_shows_the_files_as_they_are() -> None:
+def test_the_page_shows_the_actual_files() -> None:
     blocks = [token.content for token in MarkdownIt().parse(PAGE.read_text()) if token.type == "fence"]
     assert WORKFLOW.read_text() in blocks
     assert HOOKS.read_text() in blocks
 
 
-def test_the_workflow_has_the_steps_that_are_run_here() -> None:
+def test_the_workflow_has_exactly_the_steps_that_are_run_here() -> None:
     assert list(read_runs()) == ["Install uv", "Check the schedules", FILTER]
     actions = [step["uses"] for step in read_steps() if "uses" in step]
     assert len(actions) == len(read_steps()) - len(read_runs())
     assert all(re.fullmatch(r"[\w-]+(/[\w-]+)+@v\d+", action) for action in actions)
 
 
-def test_the_check_of_the_workflow_writes_what_its_other_steps_read(tmp_path: Path) -> None:
+def test_the_check_of_the_workflow_writes_the_files_that_its_other_steps_read(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     environment = os.environ | {
         "GITHUB_WORKSPACE": str(ROOT),
@@ -82,7 +82,7 @@ def test_the_check_of_the_workflow_writes_what_its_other_steps_read(tmp_path: Pa
     assert summary.read_text().startswith("## ligerdiag\n")
 
 
-def test_what_is_uploaded_has_all_that_counts_and_nothing_else(tmp_path: Path) -> None:
+def test_the_upload_has_every_finding_that_counts_and_no_other(tmp_path: Path) -> None:
     expected = make_case(findings=(make_finding(),))
     found = make_case("b", Status.FINDINGS, expected=None, outputs={}, findings=(make_finding(),))
     repository = Repository(root="/repo", current="/repo")
@@ -97,7 +97,7 @@ def test_what_is_uploaded_has_all_that_counts_and_nothing_else(tmp_path: Path) -
     assert {**log["runs"][0], "results": []} == {**json.loads(text)["runs"][0], "results": []}
 
 
-def test_the_hook_runs_the_check_for_what_can_change_a_verdict() -> None:
+def test_the_hook_runs_the_check_for_files_that_can_change_a_verdict() -> None:
     (hook,) = yaml.safe_load(HOOKS.read_text())
     assert (hook["id"], hook["entry"], hook["pass_filenames"]) == ("ligerdiag-check", "ligerdiag check", False)
     matched = [
@@ -111,7 +111,7 @@ def test_the_hook_runs_the_check_for_what_can_change_a_verdict() -> None:
     assert local[1] == hook["entry"]
 
 
-def test_the_published_schema_is_the_one_that_reports_are_held_to() -> None:
+def test_the_published_schema_is_the_one_that_reports_follow() -> None:
     text = (ROOT / "ligerdiag" / "report" / "schema.json").read_text()
     version = json.loads(text)["properties"]["schema"]["const"]
     published = ROOT / "docs" / "schema" / f"ligerdiag-{version}.json"

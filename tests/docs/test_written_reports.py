@@ -1,4 +1,4 @@
-"""The reproducers of docs/reports/ show what the reports say, by the schedule and on numbers."""
+"""The reproducers of docs/reports/ confirm the reports, in the schedule and in numbers."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ REPRODUCERS: dict[str, tuple[dict[str, Verdict], set[str]]] = {
     "stacked": ({"doubled": Verdict.STALE}, {"LD022"}),
     "halves": ({"doubled": Verdict.STALE}, {"LD022"}),
 }
-"""Name of a case to the verdicts of its outputs and its rules; tests/hazards/test_newest_examples.py has them, too."""
+"""Case name to the verdicts of its outputs and its rules; tests/hazards/test_newest_examples.py uses them too."""
 
 
 @pytest.fixture(scope="module")

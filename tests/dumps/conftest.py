@@ -1,4 +1,4 @@
-"""Dumps of real compilations, made once, in one process: a folder for each program and way of dumping."""
+"""Dumps of real compilations, made once in one process: a folder for each program and each way to dump."""
 
 import fcntl
 import json
@@ -41,9 +41,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def dumps(tmp_path_factory: pytest.TempPathFactory, cache: Path, worker_id: str) -> Path:
-    """A folder `<program>` and `<program>-untagged` for each of CASES, and `passes` with all that XLA can dump.
-
-    The processes of a run share them: whoever comes first makes them.
+    """Returns a folder with `<program>` and `<program>-untagged` for each of CASES, and `passes` with everything that
+    XLA can dump. The processes of a run share them: the first one makes them.
     """
     base = tmp_path_factory.getbasetemp()
     root = (base if worker_id == "master" else base.parent) / "dumps"
@@ -71,7 +70,7 @@ def make_dumps(root: Path, cache: Path) -> None:
 
 @pytest.fixture
 def pick(dumps: Path, tmp_path: Path) -> Pick:
-    """Copies the files of a dump whose names end so into a folder of their own."""
+    """Copies the files of a dump with these endings into a separate folder."""
 
     def copy(dump: str, *endings: str, into: str = "picked") -> Path:
         folder = tmp_path / into
@@ -87,7 +86,7 @@ def pick(dumps: Path, tmp_path: Path) -> Pick:
 
 @pytest.fixture(scope="session")
 def inspect(cache: Path) -> Inspect:
-    """Inspects the paths; keywords are those of InspectOptions. Without a replay, unless it is asked for."""
+    """Inspects the paths; keywords are those of InspectOptions. The default is without a replay."""
 
     def run(*paths: Path, **keywords: object) -> CheckReport:
         options = {"replay": False, **keywords}
@@ -98,7 +97,7 @@ def inspect(cache: Path) -> Inspect:
 
 @pytest.fixture(scope="session")
 def run_cli(cache: Path) -> Callable[..., Outcome]:
-    """Runs `ligerdiag` with these words in a process of its own."""
+    """Runs `ligerdiag` with these arguments in a separate process."""
 
     def run(*words: str | Path, cwd: Path = ROOT) -> Outcome:
         environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)}
@@ -108,13 +107,13 @@ def run_cli(cache: Path) -> Callable[..., Outcome]:
 
 
 def only(folder: Path) -> ModuleFiles:
-    """The one module of a folder."""
+    """Returns the only module of a folder."""
     (module,) = find_modules(folder).modules
     return module
 
 
 def outputs(report: CheckReport) -> list[str]:
-    """The verdicts of the one module of a report."""
+    """Returns the verdicts of the only module of a report."""
     (case,) = report.cases
     assert not case.error, case.error
     return [verdict.value for verdict in case.outputs.values()]

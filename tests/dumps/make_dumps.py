@@ -1,4 +1,4 @@
-"""Run as a process of its own: compiles cases for an H100 as a user would, with XLA's dump flags, into plain folders.
+"""Run as a separate process: compiles cases for an H100 as a user would, with XLA's dump flags, into plain folders.
 
 python -m tests.dumps.make_dumps '[{"file": …, "id": …, "into": …, "tagged": …, "flags": {…}}, …]'
 """

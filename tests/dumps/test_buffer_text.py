@@ -1,4 +1,4 @@
-"""XLA's text of a buffer assignment says what its protobuf says, or nothing."""
+"""XLA's text of a buffer assignment gives the same places as its protobuf, or none."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def name_places(module: HloModule, buffers: BufferAssignment) -> dict[tuple[str,
 
 
 @pytest.mark.parametrize("program", CASES)
-def test_text_and_protobuf_are_the_same_assignment(program: str, dumps: Path) -> None:
+def test_text_and_protobuf_give_the_same_assignment(program: str, dumps: Path) -> None:
     module, buffers, text = load(dumps / program)
     parsed = parse_buffer_text(text, module)
     places = name_places(module, buffers)
@@ -41,7 +41,7 @@ def test_text_and_protobuf_are_the_same_assignment(program: str, dumps: Path) ->
     assert parsed.constants == buffers.constants
 
 
-def test_the_form_of_other_versions_is_read(dumps: Path) -> None:
+def test_the_formats_of_other_versions_are_read(dumps: Path) -> None:
     module, _, text = load(dumps / "losses")
     older = text.replace(", page 0", "")
     assert older != text
@@ -62,14 +62,14 @@ def test_the_form_of_other_versions_is_read(dumps: Path) -> None:
         ("(size=2048,offset=0)", f"(size={10**30},offset=0)", "is not known"),
     ],
 )
-def test_anything_odd_makes_it_unusable(old: str, new: str, said: str, dumps: Path) -> None:
+def test_any_irregularity_makes_the_text_unusable(old: str, new: str, said: str, dumps: Path) -> None:
     module, _, text = load(dumps / "losses")
     assert old in text
     with pytest.raises(ArtifactError, match=said):
         parse_buffer_text(text.replace(old, new), module)
 
 
-def test_half_of_it_is_unusable_wherever_it_is_cut(dumps: Path) -> None:
+def test_a_text_truncated_anywhere_is_unusable(dumps: Path) -> None:
     module, _, text = load(dumps / "losses")
     lines = text.split("\n")
     whole = len(lines) - 1 if "" not in lines[:-1] else lines.index("")
@@ -83,7 +83,7 @@ def test_half_of_it_is_unusable_wherever_it_is_cut(dumps: Path) -> None:
             parse_buffer_text("\n".join(lines[:end]) + "\n", module)
 
 
-def test_what_follows_the_allocations_is_not_read(dumps: Path) -> None:
+def test_text_after_the_allocations_is_not_read(dumps: Path) -> None:
     module, _, text = load(dumps / "losses")
     older = text.rstrip("\n") + "\n\nTotal bytes used: 31072 (30.3KiB)\n\nUsed values:\n"
     assert name_places(module, parse_buffer_text(older, module)) == name_places(module, parse_buffer_text(text, module))
@@ -96,7 +96,7 @@ def test_the_assignment_of_another_module_is_refused(dumps: Path) -> None:
         parse_buffer_text(text, other)
 
 
-def test_an_argument_that_is_a_tuple_has_its_parts_in_places_of_their_own() -> None:
+def test_the_elements_of_a_tuple_argument_have_separate_places() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     pair = builder.add(entry, "parameter", shape=tuple_of(array(4), array(4)))
@@ -112,7 +112,7 @@ def test_an_argument_that_is_a_tuple_has_its_parts_in_places_of_their_own() -> N
     assert [index for index, _ in parsed.definitions[pair.id]] == [(0,), (1,)]
 
 
-def test_an_argument_without_a_place_is_missing() -> None:
+def test_an_argument_without_a_place_is_an_error() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     used, unused = builder.add(entry, "parameter"), builder.add(entry, "parameter", parameter_number=1)

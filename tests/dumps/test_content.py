@@ -1,4 +1,4 @@
-"""Bytes of files: unpacked within bounds, and known by their beginning."""
+"""File contents are unpacked within limits and recognised by their first bytes."""
 
 import gzip
 import os
@@ -50,9 +50,9 @@ def test_a_bomb_ends_in_an_error_before_it_is_unpacked(unit: bytes) -> None:
         (PACKED + b"rest", "damaged"),
         (gzip.compress(PACKED, mtime=0), "in a gzip file"),
     ],
-    ids=("cut off", "cut off in its head", "another checksum", "something behind", "packed twice"),
+    ids=("cut off", "cut off in its head", "another checksum", "trailing bytes", "packed twice"),
 )
-def test_a_damaged_gzip_file_is_told_so(data: bytes, said: str) -> None:
+def test_a_damaged_gzip_file_is_reported(data: bytes, said: str) -> None:
     with pytest.raises(ArtifactError, match=said):
         unpack(data)
 
@@ -70,7 +70,7 @@ def test_a_damaged_gzip_file_is_told_so(data: bytes, said: str) -> None:
         (b"\x0a\x03abc", Form.PROTO),
     ],
 )
-def test_the_beginning_tells_the_form(data: bytes, form: Form) -> None:
+def test_the_first_bytes_decide_the_form(data: bytes, form: Form) -> None:
     assert compute_form(data) is form
 
 
@@ -86,12 +86,12 @@ def test_the_beginning_tells_the_form(data: bytes, form: Form) -> None:
         (b"int main() {\n  return 0;\n}\n" * 9, "text in which no line begins with `HloModule` or `ENTRY`"),
     ],
 )
-def test_what_is_known_to_be_something_else_is_named(data: bytes, said: str) -> None:
+def test_known_other_formats_are_named(data: bytes, said: str) -> None:
     with pytest.raises(ArtifactError, match=said):
         compute_form(data)
 
 
-def test_what_is_no_file_cannot_be_read(tmp_path: Path) -> None:
+def test_only_files_can_be_read(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", Path("/dev/zero")):
         with pytest.raises(ArtifactError, match=r"not a file|cannot read"):
             read_content(path)
@@ -120,7 +120,7 @@ def test_a_file_above_the_bound_is_not_read(tmp_path: Path, monkeypatch: pytest.
     ],
     ids=("mark", "utf-16", "line before", "fenced", "quoted", "quoted twice", "all"),
 )
-def test_what_a_paste_adds_to_hlo_text_is_taken_away(pasted: bytes, tmp_path: Path) -> None:
+def test_additions_of_a_paste_to_hlo_text_are_removed(pasted: bytes, tmp_path: Path) -> None:
     (tmp_path / "pasted.txt").write_bytes(pasted)
     data = read_content(tmp_path / "pasted.txt")
     assert compute_form(data) is Form.TEXT
@@ -157,7 +157,7 @@ def test_what_a_paste_adds_to_hlo_text_is_taken_away(pasted: bytes, tmp_path: Pa
         "utf-16 of something else",
     ),
 )
-def test_what_is_no_paste_says_the_same(data: bytes) -> None:
+def test_text_without_such_additions_is_unchanged(data: bytes) -> None:
     stripped = strip_paste(data)
     assert stripped == data or (data.startswith(b"//") and stripped == data[len(b"// a > b\n") :])
 
@@ -166,7 +166,7 @@ def test_a_text_of_several_modules_is_split_at_their_first_lines() -> None:
     noise = b"\n// -----\n// CHECK: HloModule n\n\n"
     assert split_modules(strip_paste(b"// RUN: x\n" + TEXT + noise + CALLED + ENTRY + noise)) == (TEXT, CALLED + ENTRY)
     assert split_modules(TEXT) == (TEXT,)
-    assert split_modules(b"\x0a" + TEXT + TEXT) == (b"\x0a" + TEXT + TEXT,)  # no text: may be a protobuf
+    assert split_modules(b"\x0a" + TEXT + TEXT) == (b"\x0a" + TEXT + TEXT,)  # not text: may be a protobuf
 
 
 FENCED = b"HloModule m\n\nENTRY e {\n  p = f32[4]{0} parameter(0)\n  ROOT a = f32[4]{0} add(p, p)\n}\n"
@@ -204,19 +204,19 @@ def push(text: bytes, by: bytes) -> bytes:
         *("not closed", "a log", "details", "before all fences"),
     ],
 )
-def test_of_a_text_in_markdown_the_modules_between_fences_are_read(data: bytes, modules: tuple[bytes, ...]) -> None:
+def test_modules_between_markdown_fences_are_read(data: bytes, modules: tuple[bytes, ...]) -> None:
     assert tuple(one.rstrip() for one in split_modules(strip_paste(data))) == tuple(one.rstrip() for one in modules)
     assert all(map(is_whole, split_modules(strip_paste(data))))
 
 
-def test_modules_in_quotes_are_a_part_of_the_head_of_one() -> None:
+def test_a_quoted_module_belongs_to_the_head_of_another() -> None:
     head = b'HloModule m, origin_recovery_table={\n  {"x \\"y"} : {"x__ovp0"},\n  "\n    ' + TEXT + b'"\n}\n'
     module = head + TEXT.partition(b"\n")[2]
     assert split_modules(strip_paste(module)) == (module,)
     assert split_modules(module + TEXT) == (module, TEXT)
 
 
-def test_comments_behind_a_text_are_no_part_of_it_that_was_cut_off() -> None:
+def test_trailing_comments_do_not_make_a_text_look_truncated() -> None:
     checks = b"// CHECK: scf.for {\n// CHECK:   ENTRY e {\n// CHECK: }\n"
     for text in (TEXT, ENTRY):
         assert strip_paste(text + checks) == text

@@ -1,4 +1,4 @@
-"""Which compilations a path holds."""
+"""Finds the compilations that a path holds."""
 
 import os
 from pathlib import Path
@@ -28,14 +28,14 @@ def test_a_real_dump_is_one_module_with_its_best_forms_first(dumps: Path) -> Non
     assert len(module.buffers) == 1
 
 
-def test_snapshots_timestamps_and_packed_protobufs_are_understood(dumps: Path) -> None:
+def test_snapshots_timestamps_and_packed_protobufs_are_recognised(dumps: Path) -> None:
     dump = find_modules(dumps / "passes")
     (module,) = dump.modules
     assert module.optimized[0].name.endswith(".hlo.pb.gz")
     assert dump.snapshots > 50
 
 
-def test_hosts_numbers_and_timestamps_keep_modules_apart(tmp_path: Path) -> None:
+def test_hosts_numbers_and_timestamps_distinguish_modules(tmp_path: Path) -> None:
     after, before = "jit_f.sm_9.0_gpu_after_optimizations.txt", "jit_f.before_optimizations.txt"
     for host in ("host0", "host1"):
         touch(tmp_path / host, f"module_0001.{after}", f"module_0001.{before}", f"module_0002.{after}")
@@ -51,13 +51,13 @@ def test_hosts_numbers_and_timestamps_keep_modules_apart(tmp_path: Path) -> None
     ]
 
 
-def test_a_name_that_is_left_out_for_its_length_is_found_in_the_other_files(tmp_path: Path) -> None:
+def test_a_name_omitted_for_its_length_is_found_in_the_other_files(tmp_path: Path) -> None:
     touch(tmp_path, "module_0001.jit_long.before_optimizations.txt", "module_0001.sm_9.0_gpu_after_optimizations.txt")
     module = only(tmp_path)
     assert (module.id, len(module.program)) == ("module_0001.jit_long", 1)
 
 
-def test_a_file_brings_the_rest_of_its_module(pick: Pick) -> None:
+def test_a_file_includes_the_other_files_of_its_module(pick: Pick) -> None:
     folder = pick("losses", "before_optimizations.hlo.pb", "after_optimizations.txt", "-buffer-assignment.txt")
     whole = only(folder)
     for path in (*whole.optimized, *whole.program):
@@ -65,14 +65,14 @@ def test_a_file_brings_the_rest_of_its_module(pick: Pick) -> None:
         assert (module.optimized, module.program, module.buffers) == (whole.optimized, whole.program, whole.buffers)
 
 
-def test_of_two_forms_the_one_that_is_named_is_read(dumps: Path) -> None:
+def test_of_two_forms_the_named_one_is_read(dumps: Path) -> None:
     text = only(dumps / "losses").optimized[1]
     (module,) = find_modules(text).modules
     assert module.optimized == (text,)
     assert module.program[0].name.endswith(".hlo.pb")
 
 
-def test_files_with_names_of_their_own_are_found_by_their_ending_or_named(tmp_path: Path) -> None:
+def test_other_file_names_are_found_by_their_ending_or_if_given(tmp_path: Path) -> None:
     touch(tmp_path / "a", "step.hlo.pb", "step.hlo.gz", "notes.txt")
     assert [module.id for module in find_modules(tmp_path).modules] == ["a/step.hlo.gz", "a/step.hlo.pb"]
     (module,) = find_modules(tmp_path / "a" / "notes.txt").modules
@@ -93,12 +93,12 @@ def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     assert dump.links == 4
 
 
-def test_what_holds_no_module_is_an_input_error_that_says_what_is_there(tmp_path: Path) -> None:
+def test_a_path_without_modules_is_an_input_error_that_says_what_it_contains(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file or directory"):
         select_modules([tmp_path / "missing"])
     with pytest.raises(InputError, match="no HLO module"):
         select_modules([tmp_path])
-    touch(tmp_path, "module_0001.jit_f.config.pbtxt")  # all that is left where no form of HLO was asked for
+    touch(tmp_path, "module_0001.jit_f.config.pbtxt")  # the only file if no HLO form was requested
     with pytest.raises(InputError, match="as well"):
         select_modules([tmp_path])
     touch(tmp_path, "module_0001.jit_f.before_optimizations.txt")
@@ -108,7 +108,7 @@ def test_what_holds_no_module_is_an_input_error_that_says_what_is_there(tmp_path
         select_modules([Path("/dev/null")])
 
 
-def test_a_pattern_chooses_by_id_name_or_part(tmp_path: Path) -> None:
+def test_a_pattern_selects_by_id_name_or_part(tmp_path: Path) -> None:
     for number, name in enumerate(("jit_step", "jit_eval")):
         touch(tmp_path / "host0", f"module_000{number}.{name}.sm_9.0_gpu_after_optimizations.txt")
     for pattern in ("*step*", "jit_step", "module_0000.*", "host0/module_0000.jit_step"):
@@ -120,7 +120,7 @@ def test_a_pattern_chooses_by_id_name_or_part(tmp_path: Path) -> None:
         select_modules([tmp_path], "x")
 
 
-def test_the_same_id_under_two_paths_is_told_apart(tmp_path: Path) -> None:
+def test_equal_ids_under_two_paths_are_distinguished(tmp_path: Path) -> None:
     for host in ("a", "b"):
         touch(tmp_path / host, "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt")
     selection = select_modules([tmp_path / "a", tmp_path / "b", tmp_path / "a"])
@@ -129,7 +129,7 @@ def test_the_same_id_under_two_paths_is_told_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_a_directory_is_looked_through_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_is_searched_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
     touch(tmp_path / "a" / "b", name)
     touch(tmp_path / "a", name)

@@ -1,6 +1,6 @@
 """A small part of tools/fuzz_inspect.py: hostile input ends in a report or in one line.
 
-`python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...` does many more.
+`python tools/fuzz_inspect.py SEED COUNT JOBS FOLDER...` runs many more.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from tools.fuzz_inspect import SECONDS, run_batches
 
 @pytest.mark.parametrize("count", [100, pytest.param(300, marks=pytest.mark.nightly)])
 def test_hostile_input_ends_cleanly(count: int, dumps: Path, cache: Path, tmp_path: Path) -> None:
-    """In processes of their own: what this one has of memory by now would count against the limit."""
+    """Runs in separate processes: the memory of this one would count against the limit."""
     folders = [dumps / name for name in ("flce", "losses-untagged", "loop-untagged")]
     tally = run_batches(folders, 0, count, 2, tmp_path, cache=cache)
     assert not tally.failures, "\n".join(where for _, _, where in tally.failures)

@@ -1,4 +1,4 @@
-"""`inspect` on real dumps in all forms: the same verdicts, a report that says what was read, exit codes."""
+"""`inspect` on real dumps in all forms gives the same verdicts, a report of the files read, and exit codes."""
 
 import gzip
 import json
@@ -14,9 +14,10 @@ from ligerdiag import api
 from ligerdiag.errors import InputError
 from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.model.report import Status
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import CASES, ROOT, Inspect, Pick, only, outputs
+from tools.json_schema import load_schema
 
 PROTOS = ("optimizations.hlo.pb",)
 KERNELS = tuple(name for name in CASES if name != "ordinary")
@@ -26,7 +27,7 @@ type RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def checked(cache: Path) -> dict[str, list[str]]:
-    """The lines of `check` on the same cases."""
+    """Returns the verdicts of `check` on the same cases."""
     selectors = tuple(f"{ROOT / file}::{case}" for file, case in CASES.values())
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False))
     by_id = {case.id: [verdict.value for verdict in case.outputs.values()] for case in report.cases}
@@ -41,14 +42,14 @@ def test_a_dump_gives_the_verdicts_of_check(
 
 
 @pytest.mark.parametrize("program", KERNELS)
-def test_without_tags_nothing_is_better_than_check_says(
+def test_without_tags_no_verdict_is_better_than_that_of_check(
     program: str, dumps: Path, inspect: Inspect, checked: dict[str, list[str]]
 ) -> None:
     found = outputs(inspect(dumps / f"{program}-untagged"))
     assert all(verdict in (meant, "unknown") for verdict, meant in zip(found, checked[program], strict=True)), found
 
 
-def test_every_way_of_dumping_gives_the_same(dumps: Path, pick: Pick, inspect: Inspect) -> None:
+def test_every_way_of_dumping_gives_the_same_verdicts(dumps: Path, pick: Pick, inspect: Inspect) -> None:
     whole = outputs(inspect(dumps / "losses"))
     protos = pick("losses", *PROTOS)
     files = only(protos)
@@ -65,7 +66,7 @@ def test_every_way_of_dumping_gives_the_same(dumps: Path, pick: Pick, inspect: I
     assert len(outputs(inspect(renamed))) == len(whole)
 
 
-def test_a_bare_module_as_jax_hands_it_out_is_read(pick: Pick, inspect: Inspect) -> None:
+def test_a_bare_module_from_jax_is_read(pick: Pick, inspect: Inspect) -> None:
     folder = pick("losses", *PROTOS)
     for path in folder.iterdir():
         proto = HloProto()
@@ -90,7 +91,7 @@ def test_a_protobuf_without_its_buffer_assignment_takes_it_from_the_text(
     assert outputs(report) == outputs(inspect(dumps / "losses"))
 
 
-def test_a_protobuf_that_is_cut_off_is_replaced_by_the_text_and_said(dumps: Path, pick: Pick, inspect: Inspect) -> None:
+def test_a_truncated_protobuf_is_replaced_by_the_text_and_reported(dumps: Path, pick: Pick, inspect: Inspect) -> None:
     folder = pick("losses", *PROTOS, "optimizations.txt", "-buffer-assignment.txt")
     path = only(folder).optimized[0]
     path.write_bytes(path.read_bytes()[:-1000])
@@ -100,7 +101,7 @@ def test_a_protobuf_that_is_cut_off_is_replaced_by_the_text_and_said(dumps: Path
     assert report.cases[0].status is not Status.CLEAN
 
 
-def test_a_file_that_cannot_be_read_at_all_is_that_modules_error(pick: Pick, inspect: Inspect) -> None:
+def test_an_unreadable_file_is_an_error_of_its_module(pick: Pick, inspect: Inspect) -> None:
     folder = pick("losses", *PROTOS)
     pick("flce", *PROTOS, into="picked/other")
     path = next(path for path in folder.iterdir() if "after" in path.name)
@@ -113,7 +114,7 @@ def test_a_file_that_cannot_be_read_at_all_is_that_modules_error(pick: Pick, ins
     assert whole.id.startswith("other/")
 
 
-def test_a_module_before_optimizations_alone_holds_no_schedule(pick: Pick, inspect: Inspect) -> None:
+def test_a_module_from_before_optimizations_has_no_schedule(pick: Pick, inspect: Inspect) -> None:
     folder = pick("losses", "before_optimizations.hlo.pb")
     (path,) = folder.iterdir()
     with pytest.raises(InputError, match="none after"):
@@ -126,7 +127,7 @@ def test_a_module_before_optimizations_alone_holds_no_schedule(pick: Pick, inspe
     assert any("holds no schedule" in note for note in report.notes)
 
 
-def test_an_artifact_of_check_is_inspected_with_all_that_it_holds(
+def test_an_artifact_of_check_is_inspected_with_everything_it_contains(
     dumps: Path, inspect: Inspect, cache: Path, checked: dict[str, list[str]]
 ) -> None:
     del dumps
@@ -163,7 +164,7 @@ def test_ordinary_programs_have_nothing_to_check(dumps: Path, run_cli: RunCli) -
     assert report["notes"] == ["nothing to check: 1 module, it has no in-place kernel (0 without custom calls)"]
 
 
-def test_exit_codes_are_those_of_the_help(dumps: Path, pick: Pick, run_cli: RunCli, tmp_path: Path) -> None:
+def test_exit_codes_match_the_help(dumps: Path, pick: Pick, run_cli: RunCli, tmp_path: Path) -> None:
     assert run_cli("inspect", dumps / "losses").code == 1
     assert run_cli("inspect", dumps / "losses", "--fail-on", "never").code == 0
     missing = run_cli("inspect", tmp_path / "missing")
@@ -175,7 +176,7 @@ def test_exit_codes_are_those_of_the_help(dumps: Path, pick: Pick, run_cli: RunC
     assert run_cli("inspect", folder).code == 3
 
 
-def test_a_report_goes_to_a_file_and_the_table_stays(dumps: Path, run_cli: RunCli, tmp_path: Path) -> None:
+def test_a_report_goes_to_a_file_and_the_table_is_still_shown(dumps: Path, run_cli: RunCli, tmp_path: Path) -> None:
     done = run_cli("inspect", dumps / "losses", "--format", "json", "--output", tmp_path / "report.json")
     assert done.code == 1
     assert "STALE" in done.out

@@ -1,4 +1,4 @@
-"""From files to modules: what is there and cannot be read is said, and never taken for nothing."""
+"""Loads modules from files: a file that cannot be read is reported, never treated as absent."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def refuse(data: bytes, name: str) -> bytes:
 
 
 def make_files(folder: Path, program: bytes = b"", *, opcode: str = "negate") -> ModuleFiles:
-    """A scheduled module of two instructions, and a program before optimizations where one is given."""
+    """Writes a scheduled module of two instructions and, if given, a program before optimizations."""
     builder = Builder()
     entry = builder.computation("entry")
     argument = builder.add(entry, "parameter")
@@ -35,7 +35,7 @@ def make_files(folder: Path, program: bytes = b"", *, opcode: str = "negate") ->
     )
 
 
-def test_a_program_that_cannot_be_read_is_left_out_and_said(tmp_path: Path) -> None:
+def test_an_unreadable_program_is_left_out_with_a_note(tmp_path: Path) -> None:
     loaded = load_module(make_files(tmp_path, b"nothing"), refuse)
     assert loaded.optimized.entry.root.opcode == "negate"
     assert loaded.programs == ()
@@ -44,7 +44,7 @@ def test_a_program_that_cannot_be_read_is_left_out_and_said(tmp_path: Path) -> N
     assert load_module(make_files(tmp_path), refuse).notes == ()
 
 
-def test_a_buffer_assignment_in_the_place_of_a_module_is_told_so(tmp_path: Path) -> None:
+def test_a_buffer_assignment_instead_of_a_module_is_reported(tmp_path: Path) -> None:
     (note,) = load_module(make_files(tmp_path, BUFFERS), refuse).notes
     assert note == "`before.hlo.pb` is a buffer assignment: expected the file without `-buffer-assignment`"
 
@@ -72,7 +72,7 @@ def test_a_buffer_assignment_in_the_place_of_a_module_is_told_so(tmp_path: Path)
         "no module",
     ),
 )
-def test_a_module_is_passed_over_only_where_neither_program_names_a_custom_call(
+def test_a_module_is_skipped_only_if_neither_program_names_a_custom_call(
     opcode: str, program: bytes, expected: bool, tmp_path: Path
 ) -> None:
     assert may_hold_kernels(make_files(tmp_path, program, opcode=opcode)) is expected

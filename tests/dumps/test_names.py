@@ -1,4 +1,4 @@
-"""Names of dump files, as versions of XLA give them."""
+"""Names of dump files in the forms that XLA versions use."""
 
 import pytest
 
@@ -79,7 +79,7 @@ from ligerdiag.dumps.find import Role, parse_dump_name
         ("module_0001.jit_f.debug_options", "module_0001", "", Role.OTHER, ""),
     ],
 )
-def test_the_name_says_module_role_and_target(name: str, number: str, module: str, role: Role, target: str) -> None:
+def test_a_name_gives_module_role_and_target(name: str, number: str, module: str, role: Role, target: str) -> None:
     parsed = parse_dump_name(name)
     assert parsed is not None
     assert (parsed.number, parsed.module, parsed.role) == (number, module, role)
@@ -89,5 +89,5 @@ def test_the_name_says_module_role_and_target(name: str, number: str, module: st
 
 
 @pytest.mark.parametrize("name", ["step.hlo.pb", "module.txt", "manifest.json", "module_0001", "a.module_1.x.txt", ""])
-def test_other_names_are_not_xlas(name: str) -> None:
+def test_other_names_are_not_xla_s(name: str) -> None:
     assert parse_dump_name(name) is None

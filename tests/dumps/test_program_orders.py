@@ -1,4 +1,4 @@
-"""Orders that are furthest apart, and what they agree in."""
+"""The program orders that differ most, and the verdicts on which they agree."""
 
 from ligerdiag.dumps.text_details import make_program_orders
 from ligerdiag.hlo.parse import parse_module
@@ -12,7 +12,7 @@ OPERANDS = {"kernel.1": ["before"], "kernel.2": ["p"], "before": ["p"], "free": 
 
 
 def make_module(names: tuple[str, ...] = NAMES) -> HloModuleProto:
-    """`before` is needed by a kernel, `after` needs one, `free` only reads what they read."""
+    """Makes a module: a kernel needs `before`, `after` needs a kernel, and `free` only reads their operands."""
     module = HloModuleProto(name="m", entry_computation_id=1)
     computation = module.computations.add(name="e", id=1, root_id=len(names))
     numbers = {name: number for number, name in enumerate(names, start=1)}
@@ -29,13 +29,13 @@ def list_by_id(module: HloModuleProto) -> list[str]:
     return [i.name for i in sorted(module.computations[0].instructions, key=lambda i: i.id)]
 
 
-def test_kernels_come_as_early_and_as_late_as_they_can_in_the_order_of_their_counters() -> None:
+def test_kernels_come_as_early_and_as_late_as_possible_in_the_order_of_their_counters() -> None:
     early, late = make_program_orders(make_module())
     assert list_by_id(early) == ["p", "before", "kernel.1", "kernel.2", "free", "after", "root"]
     assert list_by_id(late) == ["p", "free", "before", "kernel.1", "after", "kernel.2", "root"]
 
 
-def test_kernels_of_two_kinds_may_come_either_way() -> None:
+def test_kernels_of_two_kinds_may_come_in_either_order() -> None:
     names = tuple(name.replace("kernel.2", "other.1") for name in NAMES)
     orders = [list_by_id(module) for module in make_program_orders(make_module(names))]
     assert len(orders) == 4
@@ -62,7 +62,7 @@ def test_a_program_without_kernels_has_one_order() -> None:
     assert make_program_orders(module) == (module,)
 
 
-def test_an_annotation_is_no_kernel() -> None:
+def test_an_annotation_is_not_a_kernel() -> None:
     module = make_module()
     for instruction in module.computations[0].instructions:
         if instruction.opcode == "custom-call":
@@ -70,7 +70,7 @@ def test_an_annotation_is_no_kernel() -> None:
     assert make_program_orders(module) == (module,)
 
 
-def test_what_control_puts_before_a_kernel_stays_before_it() -> None:
+def test_control_predecessors_of_a_kernel_stay_before_it() -> None:
     module = make_module()
     instructions = {i.name: i for i in module.computations[0].instructions}
     instructions["kernel.1"].control_predecessor_ids.append(instructions["free"].id)
@@ -86,13 +86,13 @@ def inspect_as(verdict: Verdict, *rules: str) -> Inspection:
     return Inspection(outputs={"a": verdict, "b": Verdict.FRESH}, findings=findings, coverage=Coverage())
 
 
-def test_only_what_all_orders_say_is_said() -> None:
+def test_only_verdicts_common_to_all_orders_are_given() -> None:
     joined = join_inspections([inspect_as(Verdict.STALE, "LD001", "LD006"), inspect_as(Verdict.FRESH, "LD006")])
     assert joined.outputs == {"a": Verdict.UNKNOWN, "b": Verdict.FRESH}
     assert [finding.rule for finding in joined.findings] == ["LD006"]
     assert joined.coverage.not_covered == (UNKNOWN_ORDER,)
 
 
-def test_where_all_orders_agree_nothing_is_missing() -> None:
+def test_if_all_orders_agree_no_verdict_is_missing() -> None:
     same = inspect_as(Verdict.STALE, "LD001")
     assert join_inspections([same, inspect_as(Verdict.STALE, "LD001")]) is same

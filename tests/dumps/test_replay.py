@@ -1,4 +1,6 @@
-"""`inspect` replays a dump: the numbers of `check`, on drawn arguments or on those of a run; a hostile one ends cleanly."""
+"""`inspect` replays a dump: it gives the numbers of `check`, on drawn arguments or a run's own; a hostile dump ends
+cleanly.
+"""
 
 import gzip
 import json
@@ -38,9 +40,10 @@ from ligerdiag.replay.dump_replay import DumpPlan, draw_parameters, load_snapsho
 from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.agreement import compute_replay_agreements
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.dumps.conftest import ROOT, Inspect, Pick, only
+from tools.json_schema import load_schema
 
 SAME = (
     "accumulated_sum[argument-hidden]",
@@ -56,9 +59,9 @@ SAME = (
     "two_losses[other-hidden]",
     "undonated_parameter[kept-hidden]",
 )
-"""Cases of which a dump tells all that their author meant."""
+"""Cases whose dump shows everything that their author intended."""
 UNTOLD = ("accumulated_sum[returned-hidden]", "constant[hidden]")
-"""Cases of which it does not."""
+"""Cases whose dump does not."""
 SHARDED = "sharded_flce[batch-hidden]"
 SNAPSHOT = "module_0001.jit_compute.snapshot.-17.pb"
 UNOPTIMIZED = "module_0001.jit_compute.execution_0000.hlo_unoptimized_snapshot.pb"
@@ -78,7 +81,7 @@ def checked(shared_cache: Path) -> dict[str, CaseReport]:
 
 
 def dump_case(case: CaseReport, folder: Path) -> Path:
-    """The modules of a case, as XLA names them."""
+    """Writes the modules of a case under XLA's names."""
     artifact = load_artifact(Path(case.artifact))
     folder.mkdir(parents=True)
     shutil.copy(artifact.unoptimized, folder / "module_0001.jit_compute.before_optimizations.hlo.pb")
@@ -102,7 +105,7 @@ def test_a_dump_gives_the_numbers_of_check(checked: dict[str, CaseReport], inspe
         assert summarise(case) == summarise(checked[name]), name
 
 
-def test_an_artifact_is_replayed_also_of_several_devices(
+def test_an_artifact_of_several_devices_is_replayed_too(
     checked: dict[str, CaseReport], inspect: Inspect, tmp_path: Path
 ) -> None:
     (whole,) = inspect(Path(checked[SHARDED].artifact)).cases
@@ -116,10 +119,10 @@ def test_an_artifact_is_replayed_also_of_several_devices(
     assert "several devices" in bare.replay.reason
 
 
-def test_what_an_author_meant_is_not_decided_by_numbers(
+def test_the_author_s_intent_is_not_decided_by_numbers(
     checked: dict[str, CaseReport], inspect: Inspect, tmp_path: Path
 ) -> None:
-    """The schedule gives what the folded program gives in its order: that would be fresh."""
+    """The schedule equals the folded program in its order, which would count as fresh."""
     for name in UNTOLD:
         (case,) = inspect(dump_case(checked[name], tmp_path / name.partition("[")[0])).cases
         assert case.replay is not None
@@ -130,7 +133,7 @@ def test_what_an_author_meant_is_not_decided_by_numbers(
         assert any(case.replay.outputs[output].error == 0.0 for output in unknown), name
 
 
-def test_a_report_shows_the_numbers_as_check_does(dumps: Path, inspect: Inspect) -> None:
+def test_a_report_shows_the_numbers_like_check(dumps: Path, inspect: Inspect) -> None:
     report = inspect(dumps / "losses")
     text = render_terminal(report, width=100, colour=False, verbose=True)
     assert re.search(r"output 3  STALE  replay stale \d", text)
@@ -141,12 +144,12 @@ def test_a_report_shows_the_numbers_as_check_does(dumps: Path, inspect: Inspect)
     assert document["cases"][0]["replay"]["state"] == "done"
 
 
-def test_modules_without_a_kernel_that_overwrites_are_not_replayed(dumps: Path, inspect: Inspect) -> None:
+def test_modules_without_an_overwriting_kernel_are_not_replayed(dumps: Path, inspect: Inspect) -> None:
     assert [case.replay for case in inspect(dumps / "fresh").cases] == [None]
     assert [case.replay for case in inspect(dumps / "losses", replay=False).cases] == [None]
 
 
-def test_with_the_optimized_module_alone_nothing_is_replayed(pick: Pick, inspect: Inspect) -> None:
+def test_with_only_the_optimized_module_nothing_is_replayed(pick: Pick, inspect: Inspect) -> None:
     (case,) = inspect(pick("losses", "after_optimizations.hlo.pb")).cases
     assert case.replay is not None
     assert case.replay.state is ReplayState.NOT_DONE
@@ -157,7 +160,7 @@ def test_with_the_optimized_module_alone_nothing_is_replayed(pick: Pick, inspect
     assert "no consistent buffer assignment" in case.replay.reason
 
 
-def test_bounds_and_seed(dumps: Path, inspect: Inspect) -> None:
+def test_bounds_and_seed_are_respected(dumps: Path, inspect: Inspect) -> None:
     (case,) = inspect(dumps / "flce", bounds=Bounds(memory=1)).cases
     assert case.replay is not None
     assert case.replay.state is ReplayState.TOO_LARGE
@@ -191,7 +194,7 @@ def make_literal(array: Array, shape: ShapeProto) -> LiteralProto:
 
 
 def write_snapshot(folder: Path, name: str = SNAPSHOT, *, arrays: Sequence[Array] | None = None) -> Path:
-    """Of `arrays`, else of other draws than those that a replay makes."""
+    """Writes a snapshot of `arrays`, by default of other draws than a replay's."""
     program, drawn = draw(folder)
     snapshot = HloSnapshot()
     for array, parameter in zip(arrays or drawn, program.entry.parameters, strict=True):
@@ -219,7 +222,7 @@ def test_the_arguments_of_a_run_are_used(pick: Pick, inspect: Inspect) -> None:
     assert any(SNAPSHOT in note for note in report.notes)
 
 
-def test_the_first_run_counts_and_one_whose_module_is_not_known_does_not(pick: Pick, inspect: Inspect) -> None:
+def test_the_first_run_counts_and_a_run_of_an_unknown_module_does_not(pick: Pick, inspect: Inspect) -> None:
     folder = pick("losses", "optimizations.hlo.pb")
     for name in ("module_0001.jit_other.snapshot.1.pb", "module_0002.jit_compute.snapshot.1.pb"):
         write_snapshot(folder, name).write_bytes(b"of another module")
@@ -241,7 +244,7 @@ def test_the_first_run_counts_and_one_whose_module_is_not_known_does_not(pick: P
         ("gzip", "unpacks to more|is a gzip file|more than"),
     ],
 )
-def test_arguments_that_do_not_fit_are_an_error_in_one_sentence(
+def test_arguments_that_do_not_fit_are_a_one_sentence_error(
     damage: str, why: str, pick: Pick, inspect: Inspect
 ) -> None:
     folder = pick("losses", "optimizations.hlo.pb")
@@ -273,7 +276,7 @@ def test_arguments_that_do_not_fit_are_an_error_in_one_sentence(
     assert "\n" not in replay.reason
 
 
-def test_arguments_of_nothing_but_nan_decide_nothing(pick: Pick, inspect: Inspect) -> None:
+def test_arguments_that_are_all_nan_decide_nothing(pick: Pick, inspect: Inspect) -> None:
     folder = pick("losses", "optimizations.hlo.pb")
     _, drawn = draw(folder)
     write_snapshot(folder, arrays=[np.full_like(one, np.nan) if one.dtype.kind == "f" else one for one in drawn])
@@ -302,7 +305,7 @@ step(np.arange(22, dtype=np.float32).reshape(11, 2), (np.arange(22) % 3 == 0).re
         ("--xla_dump_hlo_unoptimized_snapshots --xla_dump_hlo_as_proto", "is cut off"),
     ],
 )
-def test_what_xla_itself_writes_is_read(flags: str, why: str, tmp_path: Path) -> None:
+def test_snapshots_written_by_xla_itself_are_read(flags: str, why: str, tmp_path: Path) -> None:
     run_with_flags(tmp_path / "modules", "--xla_dump_hlo_as_proto")
     run_with_flags(tmp_path / "run", flags)
     (program,) = list((tmp_path / "modules").glob("*jit_step*before_optimizations.hlo.pb"))
@@ -325,7 +328,7 @@ def run_with_flags(folder: Path, flags: str) -> None:
     subprocess.run([sys.executable, "-c", RUN], env=environment, check=True, capture_output=True, timeout=600)
 
 
-def test_an_older_unoptimized_snapshot_holds_its_literals(pick: Pick) -> None:
+def test_literals_in_an_older_unoptimized_snapshot_are_read(pick: Pick) -> None:
     folder = pick("losses", "optimizations.hlo.pb")
     program, drawn = draw(folder)
     snapshot = HloUnoptimizedSnapshot()
@@ -342,7 +345,7 @@ def test_an_older_unoptimized_snapshot_holds_its_literals(pick: Pick) -> None:
 
 
 def change_loop(folder: Path, direction: str, limit: int) -> None:
-    """Of the program alone: what its loop compares its counter with, and how."""
+    """Changes in the program only the limit and direction of its loop's comparison."""
     (path,) = only(folder).program
     proto = HloProto.FromString(path.read_bytes())
     for computation in proto.hlo_module.computations:
@@ -358,7 +361,7 @@ def change_loop(folder: Path, direction: str, limit: int) -> None:
     raise AssertionError(path)
 
 
-def test_an_endless_loop_costs_the_numbers_alone(pick: Pick, inspect: Inspect) -> None:
+def test_an_endless_loop_costs_only_the_numbers(pick: Pick, inspect: Inspect) -> None:
     folder = pick("loop", "optimizations.hlo.pb")
     change_loop(folder, "NE", -1)
     (case,) = inspect(folder, timeout=6.0).cases
@@ -379,7 +382,9 @@ def test_modules_of_two_programs_disagree(pick: Pick, run_cli: Callable[..., Any
     assert without.code != ExitCode.NOT_ANALYSED
 
 
-def test_memory_that_no_estimate_sees_is_bounded(dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_no_estimate_covers_is_bounded(
+    dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(DumpPlan, "memory", property(lambda _: 64 << 20))
     monkeypatch.setattr(dump_module, "draw_parameters", lambda *_: bytearray(256 << 20))
     inspector, files = make_inspector(tmp_path), only(dumps / "losses")
@@ -392,7 +397,7 @@ def test_memory_that_no_estimate_sees_is_bounded(dumps: Path, tmp_path: Path, mo
 
 
 def change_instructions(folder: Path, change: Callable[[HloInstructionProto], None]) -> None:
-    """Of both modules."""
+    """Changes the instructions of both modules."""
     files = only(folder)
     for path in (*files.program, *files.optimized):
         proto = HloProto.FromString(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Files of two programs in one folder, with names that fit, are never judged as one compilation."""
+"""Files of two programs in one folder are never judged as one compilation, even if their names match."""
 
 from pathlib import Path
 
@@ -78,5 +78,5 @@ def test_a_module_of_another_program_is_not_used(what: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", SAME)
-def test_one_of_the_same_program_is(what: str, tmp_path: Path) -> None:
+def test_a_module_of_the_same_program_is_used(what: str, tmp_path: Path) -> None:
     assert load(tmp_path, SAME[what]) == (1, ())

@@ -1,4 +1,4 @@
-"""HLO text through jaxlib's parser: what a protobuf says survives, and what cannot be parsed ends in one line."""
+"""HLO text through jaxlib's parser keeps a protobuf's facts, and unparsable text ends in one line."""
 
 import json
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ def translator(cache: Path) -> Iterator[Translator]:
 
 
 def load_both(folder: Path, translator: Translator) -> tuple[HloModule, HloModule]:
-    """The optimized module from protobuf and from text."""
+    """Returns the optimized module from protobuf and from text."""
     proto, text = only(folder).optimized
     return load_hlo(proto)[0], parse_hlo_module(translator.translate(text.read_bytes(), text.name))
 
 
 def describe_schedule(module: HloModule) -> dict[str, list[str]]:
-    """Names in the schedule's order; text writes get-tuple-element without a name, at its reader."""
+    """Returns names in the schedule's order; text writes get-tuple-element without a name, at its reader."""
     return {
         computation.name: [i.name for i in computation.sequence if i.opcode != "get-tuple-element"]
         for computation in module.computations.values()
@@ -78,7 +78,7 @@ def test_names_lines_and_payloads_survive(program: str, dumps: Path, translator:
 
 
 @pytest.mark.parametrize("program", CASES)
-def test_tagged_text_gives_the_verdicts_of_the_protobuf(
+def test_tagged_text_gives_the_same_verdicts_as_the_protobuf(
     program: str, dumps: Path, pick: Pick, inspect: Inspect
 ) -> None:
     whole, text = inspect(dumps / program), inspect(pick(program, *TEXT_FORMS))
@@ -92,7 +92,7 @@ def test_tagged_text_gives_the_verdicts_of_the_protobuf(
 
 
 @pytest.mark.parametrize("program", CASES)
-def test_text_without_tags_says_nothing_that_the_order_could_change(
+def test_text_without_tags_gives_no_verdict_that_the_order_could_change(
     program: str, dumps: Path, pick: Pick, inspect: Inspect
 ) -> None:
     tagged = inspect(dumps / program)
@@ -121,7 +121,7 @@ def test_text_without_tags_says_nothing_that_the_order_could_change(
     ],
     ids=("cut off", "no opcode", "no entry", "braces", "deep", "no UTF-8", "operand without values"),
 )
-def test_what_cannot_be_parsed_is_one_line_and_the_next_text_is_parsed(
+def test_unparsable_text_is_a_one_line_error_and_the_next_text_is_parsed(
     text: bytes, said: str, dumps: Path, translator: Translator
 ) -> None:
     with pytest.raises(ArtifactError, match=said) as error:
@@ -144,7 +144,7 @@ ENTRY e {
 """
 
 
-def test_constants_whose_values_are_left_out_are_no_zeros_and_not_each_other(translator: Translator) -> None:
+def test_constants_with_omitted_values_are_not_zeros_and_not_equal(translator: Translator) -> None:
     module = parse_hlo_module(translator.translate(ELIDED, "x.txt"))  # 640 GB each
     named = {instruction.name: instruction for instruction in module.instructions}
     assert [named[name].opcode for name in ("one", "other", "zero")] == ["constant"] * 3
@@ -170,13 +170,13 @@ def test_a_text_that_takes_too_long_is_ended_by_processor_time(cache: Path) -> N
 
 
 def test_a_busy_machine_ends_no_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that runs a hundred times too fast for the text's processor time."""
+    """The clock runs a hundred times too fast for the text's processor time."""
     start = worker_process.monotonic()
     monkeypatch.setattr(worker_process, "monotonic", lambda: start + 100 * (monotonic() - start))
     assert translator.translate(LONG_TEXT, "x.txt")
 
 
-def test_a_text_above_the_bound_is_not_given_to_a_worker(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_above_the_limit_is_not_passed_to_a_worker(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_worker, "MAXIMUM_TEXT_BYTES", 10)
     with (
         Translator(cache=Cache(cache)) as opened,

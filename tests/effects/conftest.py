@@ -1,4 +1,4 @@
-"""Kernels turned to Triton IR by Triton itself, and to payloads by jax-triton itself; neither needs a GPU."""
+"""Kernels turned into Triton IR by Triton itself, and into payloads by jax-triton itself; neither needs a GPU."""
 
 import os
 
@@ -14,7 +14,7 @@ from ligerdiag.effects.payload import parse_string_attributes
 
 
 def lower_payload(function: Callable[..., Any], *specs: Any) -> bytes:
-    """The backend config of the one custom call that `function` lowers to."""
+    """Returns the backend config of the only custom call that `function` lowers to."""
     import re
 
     import jax
@@ -26,7 +26,7 @@ def lower_payload(function: Callable[..., Any], *specs: Any) -> bytes:
 
 @pytest.fixture(scope="session")
 def payload() -> bytes:
-    """A real `triton_kernel_call` with one operand that it overwrites, and one output."""
+    """A real `triton_kernel_call` with one operand, which it overwrites, and one output."""
     import jax
     import jax.numpy as jnp
     import jax_triton

@@ -1,6 +1,7 @@
-"""Programs with Mosaic GPU kernels, by name, and what each kernel does to its operands and outputs, derived by hand.
+"""Programs with Mosaic GPU kernels by name, and the accesses of each kernel to its operands and outputs, derived by
+hand.
 
-Pallas's own kernels read what they are given; an output that stands for a Ref (the last ones) has no pointer of its own.
+Pallas's own kernels read all their operands. An output that represents a Ref (the last ones) has no pointer of its own.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ HALF = jnp.float16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MosaicProgram:
-    """A function, the shapes of its arguments, and for each kernel: name, operands, outputs."""
+    """A function, the shapes of its arguments, and for each kernel its name and its accesses to operands and outputs."""
 
     function: Callable[..., Any]
     specs: tuple[jax.ShapeDtypeStruct, ...]
@@ -65,7 +66,7 @@ def attention_gradients(q: Any, k: Any, v: Any) -> Any:
 
 
 def ragged(left: Any, right: Any, sizes: Any) -> Any:
-    """Reads group sizes by plain loads, and stores rows by `cp.async.bulk.global` in inline assembly."""
+    """Loads group sizes directly, and stores rows by `cp.async.bulk.global` in inline assembly."""
     from jax.experimental.pallas.ops.gpu import ragged_dot_mgpu
 
     return ragged_dot_mgpu.ragged_dot(
@@ -74,7 +75,7 @@ def ragged(left: Any, right: Any, sizes: Any) -> Any:
 
 
 def in_place(semantics: str, x: Any) -> Any:
-    """Stores to its input by plain stores."""
+    """Stores to its input directly."""
 
     def add_one(x_ref: Any, o_ref: Any) -> None:
         value = x_ref[...]
@@ -85,7 +86,7 @@ def in_place(semantics: str, x: Any) -> Any:
 
 
 def write_only(semantics: str, x: Any, y: Any) -> Any:
-    """Reads one input, stores to the other without reading it, and does not write what it reads."""
+    """Reads one input, overwrites the other without reading it, and does not write the one it reads."""
 
     def overwrite(x_ref: Any, y_ref: Any, o_ref: Any) -> None:
         value = x_ref[...]
@@ -125,7 +126,7 @@ def by_tma(semantics: str, x: Any, y: Any) -> Any:
 
 
 def by_ref(semantics: str, x: Any, y: Any) -> Any:
-    """Updates a Ref: the operand is written, and the output that stands for it has no pointer."""
+    """Updates a Ref: the operand is written, and the output that represents it has no pointer."""
 
     def update(x_ref: Any, r_ref: Any, o_ref: Any) -> None:
         o_ref[...] = x_ref[...] * 2
@@ -147,7 +148,7 @@ OWN = {
     "by_tma": (by_tma, 2, ("store", (WRITE, READ), (WRITE,))),
     "by_ref": (by_ref, 2, ("update", (READ, BOTH), (WRITE, NONE))),
 }
-"""Function, number of vectors that it takes, and its one kernel; in both semantics."""
+"""Function, number of vectors it takes, and its only kernel, the same in both lowering semantics."""
 
 PALLAS = {
     "attention": MosaicProgram(
@@ -170,4 +171,4 @@ PALLAS = {
         kernels=(("body", (READ,) * 3, (WRITE,)),),
     ),
 }
-"""JAX's own operations, as they are."""
+"""JAX's own operations, unchanged."""

@@ -1,4 +1,4 @@
-"""Whole custom calls: real payloads of jax-triton for every way of passing arguments, and the tables for the rest."""
+"""Whole custom calls: real payloads of jax-triton for every way to pass arguments, and the tables of known targets."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ def compute(payload: bytes, operands: int, outputs: int) -> CallEffects:
     return compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=operands, outputs=outputs)
 
 
-def test_a_scalar_equal_to_one_is_no_parameter_and_shifts_nothing(payload: bytes) -> None:
+def test_a_scalar_equal_to_one_is_not_a_parameter_and_shifts_no_pointer(payload: bytes) -> None:
     effects = compute(payload, 1, 1)
     assert (effects.kernel, effects.operands, effects.outputs) == ("scalars", (BOTH,), (WRITE,))
     assert (effects.reasons, effects.configurations, effects.grid) == ((), 1, (2, 3, 1))
 
 
 @pytest.mark.parametrize(("one", "n"), [(1, 1), (1.0, 64), (2, 1), (2, 2**40), (0.5, 3)])
-def test_scalars_of_every_kind_keep_the_pointers_in_place(one: Any, n: int) -> None:
+def test_scalars_of_every_kind_shift_no_pointer(one: Any, n: int) -> None:
     payload = lower_payload(lambda x: call(ttir_kernels.scalars, x, one, n), VECTOR)
     effects = compute(payload, 1, 1)
     assert (effects.operands, effects.outputs, effects.reasons) == ((BOTH,), (WRITE,), ())
@@ -52,13 +52,13 @@ def test_scalars_between_pointers_are_counted() -> None:
     assert (effects.operands, effects.outputs) == ((READ, BOTH), (WRITE,))
 
 
-def test_an_aliased_output_has_a_pointer_of_its_own() -> None:
+def test_an_aliased_output_has_its_own_pointer() -> None:
     payload = lower_payload(lambda x: call(ttir_kernels.plain_read_into, x, 64, input_output_aliases={0: 0}), VECTOR)
     effects = compute(payload, 1, 1)
     assert (effects.operands, effects.outputs) == ((READ,), (WRITE,))
 
 
-def test_a_zeroed_output_is_written_even_where_the_kernel_does_nothing() -> None:
+def test_a_zeroed_output_is_written_even_if_the_kernel_does_nothing() -> None:
     payload = lower_payload(lambda x: call(ttir_kernels.nothing, x, zeroed_outputs=(0,)), VECTOR)
     assert compute(payload, 1, 1).outputs == (WRITE,)
     payload = lower_payload(lambda x: call(ttir_kernels.nothing, x), VECTOR)
@@ -73,7 +73,7 @@ def test_an_empty_operand_is_analysed_like_any_other() -> None:
     assert compute(payload, 1, 1).operands == (BOTH,)
 
 
-def test_of_an_autotuned_kernel_every_configuration_counts() -> None:
+def test_every_configuration_of_an_autotuned_kernel_counts() -> None:
     kernel = triton.autotune(
         [triton.Config({"WRITE": write}, num_warps=warps) for write, warps in ((False, 4), (True, 8))], key=[]
     )(ttir_kernels.sometimes_in_place)
@@ -86,15 +86,15 @@ def test_of_an_autotuned_kernel_every_configuration_counts() -> None:
 
 
 @pytest.mark.parametrize(("operands", "outputs"), [(0, 1), (1, 0), (0, 0)])
-def test_a_kernel_that_wants_more_buffers_than_the_call_has_is_unknown(
+def test_a_kernel_that_takes_more_buffers_than_the_call_has_is_unknown(
     payload: bytes, operands: int, outputs: int
 ) -> None:
     effects = compute(payload, operands, outputs)
     assert effects.operands + effects.outputs == (UNKNOWN,) * (operands + outputs)
-    assert effects.reasons == (f"`scalars` takes 2 buffers where the call has {operands + outputs}",)
+    assert effects.reasons == (f"`scalars` takes 2 buffers, but the call has {operands + outputs}",)
 
 
-def test_a_buffer_that_the_kernel_is_not_given_is_left_alone(payload: bytes) -> None:
+def test_a_buffer_that_is_not_passed_to_the_kernel_is_not_accessed(payload: bytes) -> None:
     assert compute(payload, 1, 2).outputs == (WRITE, NONE)
 
 
@@ -109,7 +109,7 @@ def edit(payload: bytes, change: Any) -> bytes:
 def test_parameters_that_do_not_fit_the_function_are_unknown(payload: bytes) -> None:
     effects = compute(edit(payload, lambda proto: proto.parameters.add(i32=3)), 1, 1)
     assert effects.operands == (UNKNOWN,)
-    assert effects.reasons == ("`scalars` takes 3 arguments where the call passes 4 parameters",)
+    assert effects.reasons == ("`scalars` takes 3 arguments, but the call passes 4 parameters",)
 
     def swap(proto: triton_call_pb2.TritonKernelCall) -> None:
         proto.parameters[0].i32 = 5
@@ -118,10 +118,10 @@ def test_parameters_that_do_not_fit_the_function_are_unknown(payload: bytes) -> 
     assert effects.reasons == ("the parameters of the call do not match the arguments of `scalars`",)
 
 
-def test_a_parameter_of_a_kind_to_come_is_unknown(payload: bytes) -> None:
+def test_a_parameter_of_a_future_kind_is_unknown(payload: bytes) -> None:
     effects = compute(edit(payload, lambda proto: proto.parameters.add()), 1, 1)
     assert effects.operands == (UNKNOWN,)
-    assert effects.reasons == ("the payload holds a parameter of a kind that is not known",)
+    assert effects.reasons == ("the payload has a parameter of an unknown kind",)
 
 
 def test_a_host_tensor_descriptor_takes_a_buffer(payload: bytes) -> None:
@@ -134,7 +134,7 @@ def test_a_host_tensor_descriptor_takes_a_buffer(payload: bytes) -> None:
 
 
 def escape(data: bytes) -> bytes:
-    """As MLIR prints a string."""
+    """Escapes a string in MLIR's syntax."""
     return b"".join(
         b"\\\\" if byte == 0x5C else bytes([byte]) if 0x20 <= byte < 0x7F and byte != 0x22 else b"\\%02X" % byte
         for byte in data
@@ -153,7 +153,7 @@ def test_the_typed_ffi_call_is_read_from_its_attribute_dictionary(payload: bytes
         assert effects == expected
 
 
-def test_the_dictionary_inside_xlas_json_is_read_too(payload: bytes) -> None:
+def test_the_dictionary_inside_xla_s_json_is_read_too(payload: bytes) -> None:
     import json
 
     config = json.dumps(
@@ -163,7 +163,7 @@ def test_the_dictionary_inside_xlas_json_is_read_too(payload: bytes) -> None:
     assert effects == compute(payload, 1, 1)
 
 
-def test_pallas_carries_its_module_and_takes_every_buffer() -> None:
+def test_a_pallas_call_contains_its_module_and_passes_every_buffer() -> None:
     text = b"""module { tt.func public @k(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {
       %v = tt.load %x : !tt.ptr<f32>
       tt.store %o, %v : !tt.ptr<f32>
@@ -176,7 +176,7 @@ def test_pallas_carries_its_module_and_takes_every_buffer() -> None:
     )
     effects = compute_pallas(1)
     assert (effects.kernel, effects.operands, effects.outputs, effects.grid) == ("k", (READ,), (WRITE,), (7, 2, 1))
-    assert compute_pallas(2).reasons == ("`k` takes 2 arguments where the call has 3 buffers",)
+    assert compute_pallas(2).reasons == ("`k` takes 2 arguments, but the call has 3 buffers",)
 
 
 @pytest.mark.parametrize(

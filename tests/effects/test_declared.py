@@ -1,4 +1,4 @@
-"""Declarations: what they look like, what they settle, and where the IR knows better."""
+"""Declarations: their syntax, the effects they settle, and the cases where the IR overrides them."""
 
 import tomllib
 import zlib
@@ -41,7 +41,7 @@ def test_a_table_of_a_project_file_is_read() -> None:
     ("raw", "message"),
     [
         ({"f": 3}, r"expected a table such as { writes = \[0\] } for \[tool.ligerdiag.effects.f\] but got 3"),
-        ({"f": {}}, "expected `writes` in .*: the operands that are overwritten, \\[\\] for none"),
+        ({"f": {}}, "expected `writes` in .*: the operands that it overwrites, \\[\\] for none"),
         ({"f": {"reads": [0]}}, "expected `writes` in"),
         ({"f": {"write": [0]}}, "got `write`, did you mean `writes`"),
         ({"f": {"writes": [0], "colour": 1}}, "got `colour`$"),
@@ -57,7 +57,7 @@ def test_a_table_of_a_project_file_is_read() -> None:
         ({"": {"writes": [0]}}, "but got ''"),
     ],
 )
-def test_nonsense_is_an_input_error_that_says_what_is_right(raw: dict[str, object], message: str) -> None:
+def test_a_malformed_declaration_is_an_input_error_with_a_remedy(raw: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         parse_declarations(raw)
     assert "\n" not in str(error.value)
@@ -67,7 +67,7 @@ def make_unknown(kernel: str = "f") -> CallEffects:
     return create_unknown_effects(kernel=kernel, operands=3, outputs=1, reason="not to be seen")
 
 
-def test_what_is_unknown_becomes_what_is_declared() -> None:
+def test_declared_effects_replace_unknown_ones() -> None:
     declared = DeclaredEffects(name="f", writes=frozenset({0, 1}), reads=frozenset({1, 2}))
     effects, contradictions = apply_declarations(make_unknown(), target="f", declarations=(declared,))
     assert contradictions == ()
@@ -80,7 +80,7 @@ def test_what_is_unknown_becomes_what_is_declared() -> None:
         Neighbours.UNKNOWN,
     )
     assert (three.coverage, three.neighbours) == (WriteCoverage.NONE, Neighbours.DISJOINT)
-    assert two.reason == "`f` is declared, and its kernel was not followed"
+    assert two.reason == "`f` is only declared: its kernel was not analysed"
 
 
 def test_without_reads_every_operand_may_be_read() -> None:
@@ -89,7 +89,7 @@ def test_without_reads_every_operand_may_be_read() -> None:
     assert effects.operands == (READ, BOTH, READ)
 
 
-def test_the_kernels_own_declaration_counts_before_its_targets() -> None:
+def test_a_declaration_of_the_kernel_outranks_one_of_its_target() -> None:
     declarations = (
         DeclaredEffects(name="mosaic_gpu_v2", writes=frozenset({0})),
         DeclaredEffects(name="my_kernel", writes=frozenset({2})),
@@ -102,11 +102,11 @@ def test_the_kernels_own_declaration_counts_before_its_targets() -> None:
     assert apply_declarations(untouched, target="other", declarations=declarations) == (untouched, ())
 
 
-def test_the_ir_wins_and_the_contradiction_is_handed_on() -> None:
+def test_the_ir_wins_and_the_contradiction_is_reported() -> None:
     found = CallEffects(kernel="k", operands=(BOTH, READ, NONE, UNKNOWN), outputs=(WRITE,), reasons=("why",))
     declared = DeclaredEffects(name="k", writes=frozenset({1, 7}), reads=frozenset({0, 1}))
     effects, contradictions = apply_declarations(found, target="t", declarations=(declared,))
-    assert effects.operands == (BOTH, READ, NONE, UNKNOWN)  # it is of a call with more operands
+    assert effects.operands == (BOTH, READ, NONE, UNKNOWN)  # the declaration is for a call with more operands
     assert effects.operand_uses == found.operand_uses
     assert contradictions == (
         Contradiction(target="k", kernel="k", operand=0, declared=READ, found=BOTH),
@@ -115,21 +115,21 @@ def test_the_ir_wins_and_the_contradiction_is_handed_on() -> None:
     )
 
 
-def test_a_declaration_of_a_call_with_more_operands_says_what_is_written_and_nothing_of_the_others() -> None:
+def test_a_declaration_for_more_operands_settles_only_the_written_ones() -> None:
     found = create_unknown_effects(kernel="k", operands=3, outputs=1, reason="why")
     for writes, known in (({1}, (READ, BOTH, READ)), ({1, 3}, (UNKNOWN, BOTH, UNKNOWN)), ({9}, (UNKNOWN,) * 3)):
         declared = DeclaredEffects(name="k", writes=frozenset(writes))
         assert apply_declarations(found, target="k", declarations=(declared,))[0].operands == known
 
 
-def test_a_declaration_that_is_right_contradicts_nothing() -> None:
+def test_a_correct_declaration_causes_no_contradiction() -> None:
     found = CallEffects(kernel="k", operands=(BOTH, READ), outputs=(WRITE,))
     for reads in (None, frozenset({0, 1})):
         declared = DeclaredEffects(name="k", writes=frozenset({0}), reads=reads)
         assert apply_declarations(found, target="t", declarations=(declared,)) == (found, ())
 
 
-def test_a_read_that_is_not_declared_is_a_contradiction_only_where_reads_are_declared() -> None:
+def test_an_undeclared_read_is_a_contradiction_only_if_reads_are_declared() -> None:
     found = CallEffects(kernel="k", operands=(READ,), outputs=())
     some = DeclaredEffects(name="k", writes=frozenset(), reads=frozenset())
     assert apply_declarations(found, target="t", declarations=(some,))[1] == (
@@ -148,13 +148,13 @@ TRUSTED = parse_declarations(
         ("lib_f", frozenset({1}), (READ, BOTH)),
         ("lib_f", frozenset[int](), (READ, READ)),
         ("own", frozenset({0}), (BOTH, READ)),
-        ("lib_known", frozenset({0}), (READ, BOTH)),  # its own entry counts before a pattern
+        ("lib_known", frozenset({0}), (READ, BOTH)),  # an exact entry outranks a pattern
         ("other", frozenset({0}), (UNKNOWN, UNKNOWN)),
         ("lib_f", None, (UNKNOWN, UNKNOWN)),  # side effects, or code that could not be followed
         ("own", None, (UNKNOWN, UNKNOWN)),
     ],
 )
-def test_what_a_call_aliases_is_believed_where_that_is_declared(
+def test_a_call_s_aliases_are_trusted_only_if_declared(
     target: str, aliased: frozenset[int] | None, expected: tuple[Access, ...]
 ) -> None:
     found = create_unknown_effects(kernel=target, operands=2, outputs=1, reason="nothing is known")
@@ -171,17 +171,17 @@ def test_what_a_call_aliases_is_believed_where_that_is_declared(
         ("a pointer is made from an integer", 1),
     ],
 )
-def test_that_a_calls_aliases_are_not_believed_is_the_first_reason(reason: str, left: int) -> None:
+def test_distrust_of_a_call_s_aliases_is_the_first_reason(reason: str, left: int) -> None:
     found = create_unknown_effects(kernel="lib_f", operands=2, outputs=1, reason=reason)
     effects, _ = apply_declarations(
         found, target="lib_f", declarations=TRUSTED, aliased=None, untrusted="the call has side effects"
     )
     first, *others = effects.reasons
-    assert first == '`writes = "aliased"` is declared, and not believed: the call has side effects'
+    assert first == '`writes = "aliased"` is declared, but not trusted: the call has side effects'
     assert len(others) == left
 
 
-def test_a_pattern_is_of_targets_and_not_of_kernels() -> None:
+def test_a_pattern_matches_targets_and_not_kernels() -> None:
     found = create_unknown_effects(kernel="lib_kernel", operands=1, outputs=1, reason="not followed")
     effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=TRUSTED, aliased=None)
     assert effects == found
@@ -193,7 +193,7 @@ def test_a_kernel_without_ir_is_declared_by_its_name() -> None:
     payload = zlib.compress(call.SerializeToString())
     found = compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=2, outputs=1)
     assert (found.kernel, found.operands) == ("permute_kernel", (UNKNOWN, UNKNOWN))
-    assert found.reasons[0].startswith("the payload of `permute_kernel` holds no Triton IR: say what it writes")
+    assert found.reasons[0].startswith("the payload of `permute_kernel` has no Triton IR: say what it writes")
     declarations = parse_declarations({"permute_kernel": {"writes": [1]}})
     effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=declarations)
     assert effects.operands == (READ, BOTH)

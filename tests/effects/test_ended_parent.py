@@ -1,4 +1,4 @@
-"""Processes that read kernels end with the process that started them, however it ended."""
+"""Processes that read kernels end with the process that started them, however it ends."""
 
 import os
 import signal

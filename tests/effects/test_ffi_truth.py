@@ -1,4 +1,4 @@
-"""Real FFI handlers on the CPU: what their calls do to the operands' bytes, and what is said of them."""
+"""Real FFI handlers on the CPU: compares the computed effects with the bytes that their calls change."""
 
 import ctypes
 import shutil
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on PAT
 
 @pytest.fixture(scope="module")
 def handlers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Both handlers, built and registered."""
+    """Builds and registers both handlers."""
     library = tmp_path_factory.mktemp("ffi") / "mutating_ffi.so"
     source = Path(__file__).with_name("mutating_ffi.cc")
     command = [
@@ -57,7 +57,7 @@ def read_bytes(array: jax.Array) -> bytes:
 
 
 def compute_effects(name: str) -> tuple[str, CallEffects]:
-    """Of the one custom call in the lowered program."""
+    """Returns target and effects of the only custom call in the lowered program."""
     lowered: Any = make_program(name).lower(*make_arguments())
     module = parse_hlo_module(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
     ((_, call),) = module.iterate_custom_calls()
@@ -68,7 +68,7 @@ def compute_effects(name: str) -> tuple[str, CallEffects]:
 
 
 def run(name: str) -> tuple[bool, ...]:
-    """Which operands' bytes another program finds changed after the call."""
+    """Returns for each operand whether its bytes have changed after the call."""
     arguments = jax.block_until_ready(make_arguments())
     before = [read_bytes(argument) for argument in arguments]
     total = jax.block_until_ready(make_program(name)(*arguments))
@@ -77,7 +77,7 @@ def run(name: str) -> tuple[bool, ...]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_a_declaration_nothing_is_said_of_a_handler(name: str, handlers: None) -> None:
+def test_without_a_declaration_a_handler_is_unknown(name: str, handlers: None) -> None:
     target, effects = compute_effects(name)
     assert target == name
     assert effects.operands == (Access.UNKNOWN, Access.UNKNOWN)
@@ -88,7 +88,7 @@ def test_without_a_declaration_nothing_is_said_of_a_handler(name: str, handlers:
 
 
 @pytest.mark.parametrize(("name", "writes"), [(NAMES[0], [0]), (NAMES[1], [])])
-def test_with_its_declaration_a_handler_does_what_is_said(name: str, writes: list[int], handlers: None) -> None:
+def test_a_declared_handler_changes_exactly_the_declared_operands(name: str, writes: list[int], handlers: None) -> None:
     target, found = compute_effects(name)
     declarations = parse_declarations({name: {"writes": writes}})
     effects, contradictions = apply_declarations(found, target=target, declarations=declarations)

@@ -1,4 +1,4 @@
-"""Payloads that nobody's compiler wrote: every one is an answer or a one-line error, in bounded time and memory."""
+"""Payloads that no compiler wrote: each gives an answer or a one-line error, in bounded time and memory."""
 
 import random
 import zlib
@@ -12,7 +12,7 @@ from ligerdiag.errors import ArtifactError
 
 
 def compress_zeros(mebibytes: int) -> bytes:
-    """A payload that is a thousandth as long as what it holds."""
+    """Returns a payload a thousandth as long as its contents."""
     compressor = zlib.compressobj(level=1)
     block = bytes(2**20)
     return b"".join([*(compressor.compress(block) for _ in range(mebibytes)), compressor.flush()])
@@ -24,13 +24,13 @@ def compress_zeros(mebibytes: int) -> bytes:
         (b"", "truncated"),
         (b"not zlib", "not zlib-compressed"),
         (zlib.compress(b"\xff" * 100), "not a serialized"),
-        (zlib.compress(b""), "holds no kernel call"),
-        (zlib.compress(b"\x12\x00"), "holds no kernel call"),
-        (zlib.compress(b"\x0a\x00"), "holds no Triton IR"),
+        (zlib.compress(b""), "has no kernel call"),
+        (zlib.compress(b"\x12\x00"), "has no kernel call"),
+        (zlib.compress(b"\x0a\x00"), "has no Triton IR"),
         (zlib.compress(b"\x0a\x06\x0a\x04\x2a\x02\xff\xfe"), "not a serialized"),
     ],
 )
-def test_a_payload_that_is_none_is_a_one_line_error(config: bytes, message: str) -> None:
+def test_a_malformed_payload_is_a_one_line_error(config: bytes, message: str) -> None:
     with pytest.raises(ArtifactError, match=message) as error:
         parse_triton_call(config)
     assert "\n" not in str(error.value)
@@ -43,7 +43,7 @@ def test_a_payload_that_grows_beyond_the_limit_is_a_one_line_error() -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_truncated_payload_is_an_error_wherever_it_is_cut(payload: bytes) -> None:
+def test_a_payload_truncated_anywhere_is_an_error(payload: bytes) -> None:
     for size in range(0, len(payload), 97):
         with pytest.raises(ArtifactError):
             parse_triton_call(payload[:size])
@@ -52,21 +52,21 @@ def test_a_truncated_payload_is_an_error_wherever_it_is_cut(payload: bytes) -> N
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (b"", "no attribute dictionary"),
+        (b"", "not an attribute dictionary"),
         (b"{}", "no string attribute `opaque`"),
         (b"{opaque = 3 : i32}", "no string attribute `opaque`"),
-        (b'{opaque = "', "no attribute dictionary"),
-        (b'{opaque = "\\q"}', "an escape that MLIR does not have"),
-        (b'{opaque = "\\9', "no attribute dictionary"),
+        (b'{opaque = "', "not an attribute dictionary"),
+        (b'{opaque = "\\q"}', "an escape sequence that MLIR does not define"),
+        (b'{opaque = "\\9', "not an attribute dictionary"),
         (b'{"opaque', "neither JSON nor"),
         (b'{"a":' * 100000, "neither JSON nor"),
-        (b'{"custom_call_backend_config": {"attributes": 3}}', "holds no"),
+        (b'{"custom_call_backend_config": {"attributes": 3}}', "lacks `custom_call_backend_config.attributes`"),
         (b"{" + b'"' * 200001 + b"}", "neither JSON nor"),
         (b"{ " + b"a" * 200000 + b"}", "no string attribute `opaque`"),
         (b"{ " + b'a = "' * 100000 + b"}", "no string attribute `opaque`"),
     ],
 )
-def test_a_backend_config_that_is_no_dictionary_is_a_one_line_error(config: bytes, message: str) -> None:
+def test_a_backend_config_that_is_not_a_dictionary_is_a_one_line_error(config: bytes, message: str) -> None:
     with pytest.raises(ArtifactError, match=message) as error:
         parse_triton_ffi_call(config)
     assert "\n" not in str(error.value)
@@ -77,7 +77,7 @@ def test_a_pallas_call_without_its_module_is_an_error() -> None:
         parse_pallas_call(b'{name = "k"}')
 
 
-def test_random_damage_is_never_an_exception(payload: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_random_damage_raises_no_exception(payload: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     plain = zlib.decompress(payload)
     chance = random.Random(7)
     for _ in range(60):

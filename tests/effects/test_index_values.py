@@ -1,4 +1,4 @@
-"""Numbers, masks and runs of bytes against the same thing done element by element."""
+"""Compares operations on numbers, masks and runs of bytes with the same operations done element by element."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def make_budget() -> Budget:
 
 
 def spread(value: Any) -> np.ndarray:
-    """Every element of every program."""
+    """Returns every element of every program."""
     data = make_dense(value, make_budget()).data
     return np.broadcast_to(data, (PROGRAMS, *value.shape))
 
@@ -78,7 +78,9 @@ def wrap_to(values: Any, bits: int) -> Any:
 
 
 def apply(name: str, a: int, b: int) -> int | None:
-    """One operation as MLIR defines it, in Python's integers; None where it is undefined, or about unsigned numbers."""
+    """Applies an operation with MLIR's semantics in Python integers; None if the result is undefined or concerns
+    unsigned numbers.
+    """
     unsigned = name.endswith("ui")
     if unsigned and min(a, b) < 0:
         return None
@@ -120,7 +122,7 @@ def apply(name: str, a: int, b: int) -> int | None:
 @pytest.mark.parametrize("name", sorted(BINARY))
 @settings(max_examples=60, deadline=None)
 @given(left=numbers(), right=numbers())
-def test_an_operation_is_what_it_is_element_by_element(name: str, left: Any, right: Any) -> None:
+def test_an_operation_equals_its_elementwise_result(name: str, left: Any, right: Any) -> None:
     found = compute_binary(name, left, right, 8, make_budget())
     if isinstance(found, Unknown):
         values = [apply(name, int(a), int(b)) for a, b in zip(spread(left).flat, spread(right).flat, strict=True)]
@@ -135,7 +137,7 @@ def test_an_operation_is_what_it_is_element_by_element(name: str, left: Any, rig
 @pytest.mark.parametrize("predicate", sorted(COMPARISONS))
 @settings(max_examples=60, deadline=None)
 @given(left=numbers(), right=numbers())
-def test_a_comparison_is_what_it_is_element_by_element(predicate: str, left: Any, right: Any) -> None:
+def test_a_comparison_equals_its_elementwise_result(predicate: str, left: Any, right: Any) -> None:
     found = compare(predicate, left, right, make_budget())
     a, b = spread(left), spread(right)
     if isinstance(found, Unknown):
@@ -149,7 +151,7 @@ def test_a_comparison_is_what_it_is_element_by_element(predicate: str, left: Any
 
 @settings(max_examples=100, deadline=None)
 @given(one=numbers(), other=numbers(), third=numbers(), fourth=numbers(), name=st.sampled_from(("andi", "ori", "xori")))
-def test_masks_join_element_by_element(one: Any, other: Any, third: Any, fourth: Any, name: str) -> None:
+def test_masks_combine_element_by_element(one: Any, other: Any, third: Any, fourth: Any, name: str) -> None:
     budget = make_budget()
     a, b = compare("slt", one, other, budget), compare("sge", third, fourth, budget)
     found = compute_binary(f"arith.{name}", a, b, 1, budget)
@@ -161,7 +163,7 @@ def test_masks_join_element_by_element(one: Any, other: Any, third: Any, fourth:
 
 @settings(max_examples=60, deadline=None)
 @given(value=numbers(), taken=st.lists(st.booleans(), min_size=PROGRAMS, max_size=PROGRAMS), old=numbers())
-def test_each_program_keeps_its_own(value: Any, taken: list[bool], old: Any) -> None:
+def test_each_program_keeps_its_own_value(value: Any, taken: list[bool], old: Any) -> None:
     gate = np.array(taken)
     found = choose(gate, value, old, make_budget())
     expected = np.where(gate[:, None, None], spread(value), spread(old))
@@ -180,7 +182,7 @@ def test_shapes_change_as_in_numpy(value: Any, other: Any) -> None:
         np.testing.assert_array_equal(spread(grown), np.broadcast_to(full[:, :, None, :], (PROGRAMS, 4, 5, 3)))
 
 
-def test_numbers_that_leave_their_type_come_round_again() -> None:
+def test_integer_overflow_wraps_around() -> None:
     budget = make_budget()
     top = make_splat(2**31 - 1, (4,))
     total = compute_binary("arith.addi", top, make_range(0, 4), 32, budget)
@@ -191,7 +193,7 @@ def test_numbers_that_leave_their_type_come_round_again() -> None:
     assert isinstance(compute_binary("arith.muli", make_scalar(2**40), make_scalar(2**40), 64, budget), Unknown)
 
 
-def test_only_the_programs_that_are_there_count_for_what_is_undefined() -> None:
+def test_only_active_programs_can_make_a_result_undefined() -> None:
     zero_in_the_last = make_scalar(np.array([2, 3, 0]))
     ten = make_scalar(10)
     assert isinstance(compute_binary("arith.divsi", ten, zero_in_the_last, 32, make_budget()), Unknown)
@@ -256,7 +258,7 @@ SOME = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 
 
 @settings(max_examples=300, deadline=None)
 @given(one=SOME, other=SOME)
-def test_sets_of_bytes_are_sets(one: ByteRuns, other: ByteRuns) -> None:
+def test_byte_runs_behave_like_sets_of_bytes(one: ByteRuns, other: ByteRuns) -> None:
     budget = make_budget()
     a, b = bytes_of(one), bytes_of(other)
     merged = merge(one, budget)

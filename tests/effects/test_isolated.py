@@ -1,4 +1,4 @@
-"""Workers and the cache: a kernel that kills its reader costs its own answer, and a warm run starts nothing."""
+"""Workers and the cache: a kernel that crashes its reader loses only its own answer, and a warm run starts no worker."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def make_call(payload: bytes, operands: int = 1) -> CustomCall:
 
 
 def make_deadly() -> CustomCall:
-    """A type nested so deeply that MLIR's recursive parser runs out of stack."""
+    """Makes a type nested so deeply that MLIR's recursive parser overflows the stack."""
     depth = 30_000
     return make_kernel(
         "module { tt.func public @k(%x: " + "!tt.ptr<" * depth + "f32" + ">" * depth + ") { tt.return } }"
@@ -30,7 +30,7 @@ def make_deadly() -> CustomCall:
 
 
 def make_slow() -> CustomCall:
-    """A chain of additions that takes seconds to read."""
+    """Makes a chain of additions that takes seconds to read."""
     lines = "\n".join(f"%p{k + 1} = tt.addptr %p{k}, %n : !tt.ptr<f32>, i32" for k in range(200_000))
     return make_kernel(
         f"module {{ tt.func public @k(%p0: !tt.ptr<f32>) {{ %n = arith.constant 1 : i32\n{lines}\ntt.return }} }}"
@@ -48,7 +48,7 @@ def make_kernel(ttir: str) -> CustomCall:
 LIBRARY = CustomCall(target="__cublas$gemm", backend_config=b"{}", operands=2, outputs=1)
 
 
-def test_a_kernel_that_kills_its_reader_costs_its_own_answer(payload: bytes, cache: Path) -> None:
+def test_a_kernel_that_crashes_its_reader_loses_only_its_own_answer(payload: bytes, cache: Path) -> None:
     calls = [make_call(payload), make_deadly(), LIBRARY, make_call(payload), make_call(payload, operands=2)]
     effects = compute_effects_isolated(calls, cache_directory=cache, timeout=600)
     assert effects[0].operands == (BOTH,)
@@ -75,7 +75,7 @@ def warm(payload: bytes, cache: Path) -> Path:
 
 
 def test_an_answer_is_locked_while_it_is_written(payload: bytes, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a cache that is opened meanwhile does not take it for one that a dead process left."""
+    """Otherwise a cache opened meanwhile would take it for a file left by a dead process."""
     replace, held = os.replace, list[bool]()
 
     def look(source: str, target: Path) -> None:
@@ -160,15 +160,13 @@ def test_a_damaged_cache_file_is_a_miss(
     assert asked == [file.stem]
 
 
-def test_a_cache_that_cannot_be_written_costs_nothing_but_time(payload: bytes, tmp_path: Path) -> None:
+def test_an_unwritable_cache_costs_only_time(payload: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (effects,) = compute_effects_isolated([make_call(payload)], cache_directory=tmp_path / "file", timeout=600)
     assert effects.operands == (BOTH,)
 
 
-def test_the_key_depends_on_everything_that_the_answer_depends_on(
-    payload: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_depends_on_everything_that_affects_the_answer(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     call = make_call(payload)
     variants = [
         call,

@@ -1,4 +1,6 @@
-"""Pairs of buffers where the front end is no help: kernels that wait, that read back, buffers that are no pair."""
+"""Pairs of buffers that Triton's front end does not produce: kernels that wait or read back, and buffers that are not a
+pair.
+"""
 
 import zlib
 from dataclasses import replace
@@ -32,7 +34,7 @@ def follow(
     zeroed: int = 0,
     grid: tuple[int, int, int] = (4, 1, 1),
 ) -> Neighbours:
-    """Of %x, %y; %p and %q point at a program's own element of each, %p1 and %q1 at the first."""
+    """Returns the answer for a pair of %x and %y; %p and %q point to the program's own element of each."""
     text = f"""module {{ tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) {{
       %v = arith.constant 1.0 : f32
       %zero = arith.constant 0 : i32
@@ -61,7 +63,7 @@ TICKET = "%t = tt.atomic_rmw add, acq_rel, gpu, {}, %one, %true : (!tt.ptr<i32>,
 CAST = "%true = arith.constant true\n %c = tt.bitcast %x : !tt.ptr<f32> -> !tt.ptr<i32>\n"
 
 
-def test_an_element_that_all_read_and_one_writes_is_shared() -> None:
+def test_an_element_that_all_programs_read_and_one_writes_is_shared() -> None:
     assert follow(READ_FIRST + WRITE_OWN) is SHARED
     assert follow(READ_OWN + WRITE_OWN) is DISJOINT
 
@@ -70,21 +72,23 @@ def test_one_program_has_no_neighbours() -> None:
     assert follow(READ_FIRST + WRITE_OWN, grid=(1, 1, 1)) is DISJOINT
 
 
-def test_what_a_program_has_written_itself_it_may_read_back() -> None:
-    """All write the first element, so that each reads what all have written; what it reads is its own."""
+def test_reading_back_its_own_write_is_not_a_shared_read() -> None:
+    """All programs write the first element, so each could read any program's value, but in program order it reads its
+    own.
+    """
     write_first = "tt.store %y, %v : !tt.ptr<f32>\n"
     assert follow(write_first + READ_FIRST) is UNKNOWN
     assert follow(READ_FIRST + write_first) is SHARED
     assert follow(WRITE_OWN + READ_FIRST) is SHARED
 
 
-def test_the_reading_half_of_an_atomic_is_no_read() -> None:
+def test_the_read_of_an_atomic_does_not_count_as_a_read() -> None:
     add = CAST + TICKET.format("%c")
     assert follow(add, (0, 0)) is UNKNOWN
     assert follow(READ_FIRST + add, (0, 0)) is SHARED
 
 
-def test_a_kernel_that_may_wait_shares_nothing_for_sure() -> None:
+def test_a_kernel_that_may_wait_does_not_surely_share() -> None:
     used = CAST + TICKET.format("%c") + "%w = arith.addi %t, %t : i32\n"
     assert follow(READ_FIRST + used + WRITE_OWN) is UNKNOWN
     assert follow(READ_FIRST + CAST + TICKET.format("%c") + WRITE_OWN) is SHARED, "nobody looks at the result"
@@ -101,20 +105,20 @@ def test_a_kernel_that_may_wait_shares_nothing_for_sure() -> None:
     assert follow(READ_FIRST + CAST + swap + WRITE_OWN) is UNKNOWN
 
 
-def test_a_branch_on_data_is_not_sure() -> None:
+def test_a_data_dependent_branch_is_not_certain() -> None:
     branch = READ_OWN.replace("{", "{{").replace("}", "}}") + "%g = arith.cmpf olt, %a, %v : f32\n scf.if %g {{ {} }}\n"
     assert follow(branch.format("%b = tt.load %x {isVolatile = true} : !tt.ptr<f32>") + WRITE_OWN) is UNKNOWN
     assert follow(branch.format(WRITE_OWN) + "%b = tt.load %x {isVolatile = true} : !tt.ptr<f32>\n") is UNKNOWN
     assert follow(branch.format(WRITE_OWN)) is DISJOINT
 
 
-def test_only_buffers_of_one_known_size_are_a_pair() -> None:
+def test_only_buffers_of_equal_known_size_are_a_pair() -> None:
     assert follow(READ_FIRST + WRITE_OWN, sizes=(16, 32)) is UNKNOWN
     assert follow(READ_FIRST + WRITE_OWN, sizes=(None, None)) is UNKNOWN
     assert follow(READ_FIRST + WRITE_OWN, zeroed=16) is UNKNOWN
 
 
-def test_a_launch_that_is_too_large_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_is_too_large_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_in_place, "OPERATIONS", 3)
     assert follow(READ_FIRST + WRITE_OWN) is UNKNOWN
 
@@ -131,7 +135,7 @@ def make_payload(kernel: Any, constants: list[dict[str, Any]]) -> bytes:
     return zlib.compress(proto.SerializeToString())
 
 
-def test_pairs_are_numbered_by_the_calls_buffers_and_survive_the_cache() -> None:
+def test_pairs_use_the_call_s_buffer_numbers_and_survive_the_cache() -> None:
     payload = make_payload(truth_kernels.reverse_rows, [{"ROWS": 4, "COLUMNS": 32}])
     effects = compute_call_effects(
         target="triton_kernel_call", backend_config=payload, operands=1, outputs=1, sizes=(512, 512)
@@ -140,7 +144,7 @@ def test_pairs_are_numbered_by_the_calls_buffers_and_survive_the_cache() -> None
     assert replace(pair, line=None) == InPlace(reader=0, writer=1, neighbours=SHARED)
     assert pair.line is not None
     assert pair.line.file == truth_kernels.__file__
-    assert (effects.find_in_place(0, 1), effects.find_in_place(1, 0)) == (SHARED, UNKNOWN)
+    assert (effects.get_in_place(0, 1), effects.get_in_place(1, 0)) == (pair, None)
     text = render_effects(effects)
     assert parse_effects(text.encode(), operands=1, outputs=1) == effects
     writer = '"writer": 1'
@@ -149,7 +153,7 @@ def test_pairs_are_numbered_by_the_calls_buffers_and_survive_the_cache() -> None
         assert parse_effects(text.replace(old, new).encode(), operands=1, outputs=1) is None
 
 
-def test_one_configuration_that_shares_is_enough_and_all_must_be_disjoint() -> None:
+def test_one_sharing_configuration_makes_a_pair_shared_and_only_all_make_it_disjoint() -> None:
     shared = InPlace(reader=0, writer=1, neighbours=SHARED)
     disjoint = InPlace(reader=0, writer=1, neighbours=DISJOINT)
     assert join_in_place([[shared], [disjoint]]) == (shared,)
@@ -159,7 +163,7 @@ def test_one_configuration_that_shares_is_enough_and_all_must_be_disjoint() -> N
 
 
 def draw_runs(chance: np.random.Generator) -> tuple[ByteRuns, set[tuple[int, int]]]:
-    """Runs, and the same as pairs of program and byte."""
+    """Returns random runs, and the same set as pairs of program and byte."""
     count = int(chance.integers(0, 6))
     program, start = chance.integers(0, 3, count), chance.integers(0, 12, count)
     stop = start + chance.integers(1, 5, count)
@@ -168,7 +172,7 @@ def draw_runs(chance: np.random.Generator) -> tuple[ByteRuns, set[tuple[int, int
     return runs, {(int(p), byte) for p, low, high in spans for byte in range(low, high)}
 
 
-def test_sets_of_bytes_are_what_they_are_byte_by_byte() -> None:
+def test_sets_of_bytes_equal_their_bytewise_result() -> None:
     chance = np.random.default_rng(0)
     budget = Budget(elements=2**20, operations=10_000, array=2**10)
     for _ in range(300):

@@ -1,5 +1,5 @@
-"""Uses of buffers where the front end is no help: hand-written IR, launches that are too large, payloads and their
-joins.
+"""Uses of buffers that Triton's front end does not produce: hand-written IR, launches that are too large, joined
+payloads.
 """
 
 import zlib
@@ -42,7 +42,7 @@ def follow(
     zeroed: int = 0,
     more: str = "",
 ) -> tuple[str, str]:
-    """What is said of %x and %y, each of so many elements; `tt.return` and a constant %v are added to the body."""
+    """Returns the uses of %x and %y, each of `elements` elements; adds `tt.return` and a constant %v to the body."""
     text = (
         f"module {{ tt.func public @k({POINTERS}) {{ %v = arith.constant 1.0 : f32\n %zero = arith.constant 0 : i32\n"
         f"%one = arith.constant 1 : i32\n {body}\n tt.return }}\n {more} }}"
@@ -71,29 +71,29 @@ FILL = """scf.for %i = %zero to %n step %one : i32 {
 def test_an_empty_grid_writes_nothing() -> None:
     assert follow(FILL, grid=(0, 1, 1))[0] == render(UNUSED)
     assert follow(FILL, grid=(0, 1, 1), zeroed=16)[0] != render(UNUSED)
-    assert follow(FILL, grid=(-1, 1, 1))[0] != render(UNUSED)  # the payload does not say
+    assert follow(FILL, grid=(-1, 1, 1))[0] != render(UNUSED)  # the payload does not give the grid
 
 
 @pytest.mark.parametrize(
     ("n", "elements", "expected"),
     [(4, 4, "ncd"), (3, 4, "npd"), (5, 4, "ncd"), (0, 4, "n-d"), (-3, 4, "n-d"), (4, None, "n?d"), (None, 4, "n?d")],
 )
-def test_a_loop_fills_as_much_as_its_bound_says(n: int | None, elements: int | None, expected: str) -> None:
+def test_a_loop_fills_as_many_elements_as_its_bound(n: int | None, elements: int | None, expected: str) -> None:
     assert follow(FILL, n=n, elements=elements) == (expected, "n-d")
 
 
-def test_every_program_that_fills_the_same_shares() -> None:
+def test_programs_that_fill_the_same_elements_share_them() -> None:
     assert follow(FILL, grid=(2, 1, 1))[0] == "ncs"
 
 
-def test_what_the_launcher_zeroes_is_written_and_its_old_content_is_not_read() -> None:
+def test_a_buffer_zeroed_by_the_launcher_is_written_and_its_old_contents_are_not_read() -> None:
     load = "%w = tt.load %x : !tt.ptr<f32>\n"
     assert follow(load, zeroed=16) == ("ncd", "ncd")
     assert follow(load, zeroed=4) == ("npd", "npd")
     assert follow(load + FILL, n=2, zeroed=8)[0] == "npd"
 
 
-def test_a_branch_on_data_is_sure_only_of_what_both_ways_do() -> None:
+def test_after_a_data_dependent_branch_only_effects_of_both_arms_are_certain() -> None:
     condition = "%w = tt.load %y : !tt.ptr<f32>\n %c = arith.cmpf ogt, %w, %v : f32\n"
     first, second = "tt.store %x, %v : !tt.ptr<f32>", "tt.store %p, %v : !tt.ptr<f32>"
     address = "%p = tt.addptr %x, %one : !tt.ptr<f32>, i32\n"
@@ -109,7 +109,7 @@ def test_a_branch_on_data_is_sure_only_of_what_both_ways_do() -> None:
     assert follow(condition + address + both + again, elements=2) == ("ncd", "ypd")
 
 
-def test_one_way_does_not_see_what_the_other_wrote() -> None:
+def test_one_arm_does_not_see_the_writes_of_the_other() -> None:
     body = """%w = tt.load %y : !tt.ptr<f32>
     %c = arith.cmpf ogt, %w, %v : f32
     scf.if %c { tt.store %x, %v : !tt.ptr<f32> } else { %r = tt.load %x : !tt.ptr<f32>
@@ -117,7 +117,7 @@ def test_one_way_does_not_see_what_the_other_wrote() -> None:
     assert follow(body, elements=1)[0] == "?cd"
 
 
-def test_a_while_loop_on_data_may_run_any_number_of_times() -> None:
+def test_a_data_dependent_while_loop_may_run_any_number_of_times() -> None:
     body = """%q = scf.while (%p = %x) : (!tt.ptr<f32>) -> !tt.ptr<f32> {
       %w = tt.load %y : !tt.ptr<f32>
       %c = arith.cmpf ogt, %w, %v : f32
@@ -133,7 +133,7 @@ def test_a_while_loop_on_data_may_run_any_number_of_times() -> None:
     assert follow(body + "tt.store %q, %v : !tt.ptr<f32>", elements=1) == ("n?d", "y-d")
 
 
-def test_branches_of_a_function_lead_where_they_say() -> None:
+def test_branches_lead_to_their_targets() -> None:
     body = """%c = arith.cmpi sgt, %n, %one : i32
       cf.cond_br %c, ^far(%x : !tt.ptr<f32>), ^near(%y : !tt.ptr<f32>)
     ^near(%p: !tt.ptr<f32>):
@@ -148,7 +148,7 @@ def test_branches_of_a_function_lead_where_they_say() -> None:
     assert follow(body, n=None, elements=1) == ("n?d", "n?d")
 
 
-def test_a_branch_back_is_given_up() -> None:
+def test_a_backward_branch_is_not_followed() -> None:
     body = """cf.br ^loop
     ^loop:
       tt.store %x, %v : !tt.ptr<f32>
@@ -159,20 +159,20 @@ def test_a_branch_back_is_given_up() -> None:
     assert follow(body, elements=1) == ("n??", "?-d")
 
 
-def test_text_in_strings_is_no_operation() -> None:
+def test_text_in_strings_is_not_an_operation() -> None:
     body = """tt.print "cf.br ^bb1 tt.store %x" {hex = false, isSigned = array<i32: 0>} : %n : i32
     tt.store %x, %v : !tt.ptr<f32>"""
     assert follow(body, elements=1) == ("ncd", "n-d")
 
 
-def test_a_compare_and_swap_may_write_or_not() -> None:
+def test_a_compare_and_swap_may_or_may_not_write() -> None:
     body = """%p = tt.bitcast %x : !tt.ptr<f32> -> !tt.ptr<i32>
     %old = tt.atomic_cas acq_rel, gpu, %p, %zero, %one : (!tt.ptr<i32>, i32, i32) -> i32"""
     assert follow(body, elements=1) == ("y?d", "n-d")
     assert follow(body, elements=1, grid=(2, 1, 1)) == ("y??", "n-d")
 
 
-def test_recursion_is_given_up() -> None:
+def test_recursion_is_not_followed() -> None:
     more = """tt.func private @f(%p: !tt.ptr<f32>) {
       %v = arith.constant 1.0 : f32
       tt.store %p, %v : !tt.ptr<f32>
@@ -181,14 +181,14 @@ def test_recursion_is_given_up() -> None:
     assert follow("tt.call @f(%x) : (!tt.ptr<f32>) -> ()", more=more) == ("n??", "n-d")
 
 
-def test_a_launch_that_is_too_large_is_unknown_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_is_too_large_is_unknown_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_uses, "OPERATIONS", 3)
     assert follow(FILL, grid=(2, 1, 1)) == ("n??", "n-d")
     assert compute_plain_use(Access.WRITE, "why").reason == "why"
 
 
 def make_payload(kernel: Any, grid: tuple[int, int, int], constants: list[dict[str, Any]]) -> bytes:
-    """An autotuned call of a kernel with pointers x and o, and with these constants."""
+    """Makes an autotuned call of a kernel with pointers x and o, one configuration for each set of constants."""
     proto = triton_call_pb2.TritonAnyKernelCall()
     for chosen in constants:
         call = proto.autotuned_kernel_call.configs.add().kernel_call
@@ -204,13 +204,13 @@ def compute(payload: bytes, sizes: tuple[int, ...] = (1024, 1024)) -> CallEffect
     return compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1, sizes=sizes)
 
 
-def test_of_an_autotuned_kernel_what_all_configurations_agree_on_holds() -> None:
+def test_only_uses_common_to_all_configurations_of_an_autotuned_kernel_hold() -> None:
     whole, half = {"COLUMNS": 64}, {"COLUMNS": 32}
     kernel: triton.JITFunction = truth_kernels.copy_rows
     assert render(compute(make_payload(kernel, (4, 1, 1), [whole, whole])).output_uses[0]) == "ncd"
     effects = compute(make_payload(kernel, (4, 1, 1), [whole, half]))
     assert render(effects.output_uses[0]) == "n?d"
-    assert effects.output_uses[0].reason == "the configurations that the launcher may choose differ in it"
+    assert effects.output_uses[0].reason == "the launcher's configurations use it differently"
     assert effects.reasons == ()
     assert render(effects.operand_uses[0]) == "y-d"
 
@@ -222,14 +222,14 @@ def test_uses_survive_the_cache() -> None:
     assert parse_effects(damaged, operands=1, outputs=1) is None
 
 
-def test_a_size_that_is_not_known_leaves_coverage_open() -> None:
+def test_an_unknown_size_leaves_coverage_unknown() -> None:
     payload = make_payload(truth_kernels.copy_rows, (4, 1, 1), [{"COLUMNS": 64}])
     effects = compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1)
     assert render(effects.output_uses[0]) == "n?d"
-    assert effects.output_uses[0].reason == "the size of the buffer is not known"
+    assert effects.output_uses[0].reason == "the size of the buffer is unknown"
 
 
-def test_uses_join_to_what_holds_for_each() -> None:
+def test_joined_uses_hold_for_each_of_them() -> None:
     complete = OperandUse(
         reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.COMPLETE, neighbours=Neighbours.DISJOINT
     )

@@ -1,4 +1,4 @@
-"""The write sets of Mosaic GPU kernels, lowered by JAX for a GPU that is not there, against sets derived by hand."""
+"""Compares the write sets of Mosaic GPU kernels, lowered by JAX without a GPU, with sets derived by hand."""
 
 import re
 from collections.abc import Callable
@@ -52,31 +52,31 @@ def lower_own(name: str, semantics: str) -> CustomCall:
 
 
 @pytest.mark.parametrize("name", PALLAS)
-def test_kernels_of_jax_write_their_outputs_alone(name: str) -> None:
+def test_jax_s_own_kernels_write_only_their_outputs(name: str) -> None:
     program = PALLAS[name]
     found = [compute(call) for call in lower_calls(program.function, *program.specs)]
     order = [(re.sub("^anonymous_.*", "anonymous", one.kernel), one.operands, one.outputs) for one in found]
-    assert sorted(order, key=str) == sorted(program.kernels, key=str)  # the gradients' kernels are in no order
+    assert sorted(order, key=str) == sorted(program.kernels, key=str)  # the gradients' kernels come in any order
     assert [one.reasons for one in found] == [()] * len(found)
 
 
 @pytest.mark.parametrize("semantics", SEMANTICS)
 @pytest.mark.parametrize("name", OWN)
-def test_kernels_in_place_write_what_their_author_wrote(name: str, semantics: str) -> None:
+def test_in_place_kernels_write_exactly_the_expected_operands(name: str, semantics: str) -> None:
     effects = compute(lower_own(name, semantics))
     assert (effects.kernel, effects.operands, effects.outputs) == OWN[name][2]
     assert effects.reasons == ()
 
 
-def test_the_isolated_worker_says_the_same() -> None:
+def test_the_isolated_worker_gives_the_same_answer() -> None:
     call = lower_own("by_tma", "lane")
     (effects,) = compute_effects_isolated([call], cache_directory=None, timeout=60)
     assert (effects.kernel, effects.operands, effects.outputs) == OWN["by_tma"][2]
 
 
-def test_a_written_operand_may_be_written_in_part() -> None:
+def test_a_written_operand_may_be_written_partially() -> None:
     effects = compute(lower_own("in_place", "lane"))
-    assert "may write all or a part" in effects.operand_uses[0].reason
+    assert "perhaps all, perhaps some" in effects.operand_uses[0].reason
 
 
 def mutate(call: CustomCall, change: Callable[[bytes], bytes]) -> CustomCall:
@@ -88,7 +88,7 @@ def mutate(call: CustomCall, change: Callable[[bytes], bytes]) -> CustomCall:
 
 
 def cut(config: bytes, share: float) -> bytes:
-    """Cuts the module's string, and ends the dictionary after it."""
+    """Truncates the module's string, and closes the dictionary after it."""
     match = re.search(rb'module = "((?:\\.|[^"\\])*)"', config, re.DOTALL)
     assert match
     kept = match[1][: int(len(match[1]) * share)]
@@ -97,7 +97,7 @@ def cut(config: bytes, share: float) -> bytes:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
-def test_a_payload_that_is_cut_is_unknown(share: float) -> None:
+def test_a_truncated_payload_is_unknown(share: float) -> None:
     effects = compute(mutate(lower_own("by_tma", "lane"), lambda config: cut(config, share)))
     assert effects.operands == (UNKNOWN, UNKNOWN)
     assert effects.reasons
@@ -117,7 +117,7 @@ def test_memory_of_other_devices_is_unknown() -> None:
 
 
 def compute_text(text: str, count: int) -> tuple[tuple[Access, ...], list[str]]:
-    """Returns what a module in text, after the pass, does to its buffers."""
+    """Returns the accesses of a textual module, after the pass, to its buffers."""
     from jax._src.interpreters import mlir
     from jax._src.lib import mosaic_gpu_dialect  # pyright: ignore[reportPrivateImportUsage]
     from jaxlib.mlir import ir
@@ -162,7 +162,7 @@ module @kern {
 
 
 def fill(body: str, *, argument: int = 0) -> str:
-    """Returns the module with a body that sees the addresses %a and %b; no NVSHMEM unless the body calls it."""
+    """Returns the module with a body that sees the addresses %a and %b; it declares NVSHMEM only if the body calls it."""
     text = MODULE.replace("BODY", body).replace("ARGUMENT", str(argument))
     return text if "@nvshmem" in body else re.sub(r"\n.*@nvshmem_ptr.*", "", text)
 
@@ -214,7 +214,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_a_body_does(name: str) -> None:
+def test_each_body_has_the_expected_accesses(name: str) -> None:
     body, expected = BODIES[name]
     accesses, reasons = compute_text(fill(body), 2)
     assert accesses == expected
@@ -243,5 +243,5 @@ def test_arguments_with_swapped_numbers_are_unknown() -> None:
         ("tensormap.replace.tile.global_address.global.b1024.b64 [$0], $1;", AsmKind.UNKNOWN),
     ],
 )  # fmt: skip
-def test_inline_assembly(text: str, kind: AsmKind) -> None:
+def test_inline_assembly_has_the_expected_accesses(text: str, kind: AsmKind) -> None:
     assert classify_inline_assembly(text) == kind

@@ -31,7 +31,7 @@ def add_to(x_ref: Any, y_ref: Any, o_ref: Any) -> None:
 
 
 def compute_pallas(kernel: Any, *, grid: int, operands: int, **options: Any) -> CallEffects:
-    """Effects of the one custom call that a `pallas_call` lowers to for a GPU that is not there."""
+    """Returns the effects of the only custom call of a `pallas_call`, lowered without a GPU."""
 
     def program(*arrays: Any) -> Any:
         call = pl.pallas_call(
@@ -60,11 +60,11 @@ def compute_pallas(kernel: Any, *, grid: int, operands: int, **options: Any) -> 
     )
 
 
-def test_a_pallas_kernel_is_followed_though_its_bytecode_is_jaxlibs(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_pallas_kernel_is_followed_although_its_bytecode_is_jaxlib_s(capfd: pytest.CaptureFixture[str]) -> None:
     effects = compute_pallas(double, grid=4, operands=1)
     assert (effects.kernel, effects.grid, effects.reasons) == ("double", (4, 1, 1), ())
     assert effects.operands == (READ,)
-    # Pallas loads what it is about to overwrite, and drops it.
+    # Pallas loads the elements that it is about to overwrite, and drops them.
     assert effects.outputs == (BOTH,)
     assert effects.output_uses[0].coverage is WriteCoverage.COMPLETE
     assert effects.output_uses[0].neighbours is Neighbours.DISJOINT
@@ -74,7 +74,7 @@ def test_a_pallas_grid_that_is_too_small_leaves_rows_out(capfd: pytest.CaptureFi
     assert compute_pallas(double, grid=3, operands=1).output_uses[0].coverage is WriteCoverage.PARTIAL
 
 
-def test_an_aliased_pallas_operand_is_given_but_not_used(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_aliased_pallas_operand_is_passed_but_not_used(capfd: pytest.CaptureFixture[str]) -> None:
     effects = compute_pallas(add_to, grid=4, operands=2, input_output_aliases={1: 0})
     assert (effects.operands, effects.outputs) == ((READ, Access.NONE), (BOTH,))
 
@@ -90,13 +90,15 @@ def test_a_mosaic_kernel_is_unknown_by_its_own_name(name: str, zero: bytes) -> N
     )
 
 
-def test_the_dialects_name_is_no_kernels() -> None:
-    """Every module of stable Mosaic names `stable_mosaic_gpu`: declared clean, all of them were."""
+def test_the_dialect_s_name_is_not_taken_for_a_kernel_s() -> None:
+    """Every module of stable Mosaic contains the name `stable_mosaic_gpu`: one declaration of it would have cleared all
+    kernels.
+    """
     config = b'{module = "ML\\00stable_mosaic_gpu\\00kern_mosaic_gpu\\00stable_mosaic_gpu.version\\00"}'
     assert compute_call_effects(target="mosaic_gpu_v2", backend_config=config, operands=1, outputs=1).kernel == "kern"
 
 
-def test_kernels_without_a_name_are_told_apart() -> None:
+def test_anonymous_kernels_get_different_names() -> None:
     names = {
         compute_call_effects(
             target="mosaic_gpu_v2", backend_config=b"ML\x00anonymous_mosaic_gpu\x00" + body, operands=1, outputs=1
@@ -107,21 +109,21 @@ def test_kernels_without_a_name_are_told_apart() -> None:
     assert all(name.startswith("anonymous_") for name in names)
 
 
-def test_a_mosaic_kernel_without_a_name_has_its_targets() -> None:
+def test_a_mosaic_kernel_without_a_name_gets_its_target_s() -> None:
     effects = compute_call_effects(target="mosaic_gpu", backend_config=b"", operands=1, outputs=1)
     assert effects.kernel == "mosaic_gpu"
     assert effects.operands == (UNKNOWN,)
 
 
 @pytest.mark.parametrize("target", ["xla_buffer_python_gpu_callback", "xla_buffer_python_cpu_callback"])
-def test_a_callback_on_the_operands_own_buffers_may_do_anything(target: str) -> None:
+def test_a_callback_on_the_operands_own_buffers_is_unknown(target: str) -> None:
     effects = compute_call_effects(target=target, backend_config=b"", operands=1, outputs=1)
     assert effects.operands == (UNKNOWN,)
     assert "hands the operands' own buffers to a Python function" in effects.reasons[0]
 
 
 def list_registered() -> dict[str, list[str]]:
-    """Module to the custom-call targets that the installed jaxlib and its plugin register."""
+    """Returns the custom-call targets that the installed jaxlib and its plugin register, by module."""
     found: dict[str, list[str]] = {}
     for name in ("gpu_solver", "gpu_linalg", "gpu_prng", "gpu_sparse", "lapack", "cpu_sparse"):
         registrations = importlib.import_module(f"jaxlib.{name}").registrations()

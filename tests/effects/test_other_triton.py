@@ -1,4 +1,4 @@
-"""Kernels that another Triton made are read by its own process: here that of ours, which must say the same."""
+"""Another Triton's kernels are read in its own process; here that process has our Triton and must give the same answer."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,12 +28,12 @@ def make_call(payload: bytes) -> CustomCall:
     return CustomCall(target="triton_kernel_call", backend_config=payload, operands=1, outputs=1)
 
 
-def test_a_call_arrives_as_it_was_sent(payload: bytes) -> None:
+def test_a_call_arrives_unchanged(payload: bytes) -> None:
     call = make_call(payload)
     assert parse_effects_request(parse_object(make_effects_job(call).render("log"))) == call
 
 
-def test_another_process_says_the_same_and_is_remembered(payload: bytes, readers: Pool, tmp_path: Path) -> None:
+def test_another_process_gives_the_same_answer_and_it_is_cached(payload: bytes, readers: Pool, tmp_path: Path) -> None:
     calls = [make_call(payload), make_call(b"no payload"), make_call(payload)]
     here = compute_effects_isolated(calls, cache_directory=None, timeout=600)
     there = compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=600, readers=readers)
@@ -43,7 +43,7 @@ def test_another_process_says_the_same_and_is_remembered(payload: bytes, readers
     assert compute_effects_isolated(calls, cache_directory=tmp_path / "effects", timeout=600, readers=readers) == here
 
 
-def test_a_reader_that_is_gone_leaves_the_effects_unknown(payload: bytes, tmp_path: Path) -> None:
+def test_a_missing_reader_leaves_the_effects_unknown(payload: bytes, tmp_path: Path) -> None:
     gone = replace(current_toolchain(), python=str(tmp_path / "no-python"))
     with Pool(cache=Cache(tmp_path / "root"), toolchain=gone, jobs=1, module=EFFECTS_WORKER) as readers:
         (effects,) = compute_effects_isolated(
@@ -60,9 +60,7 @@ def test_an_answer_that_does_not_fit_the_call_is_refused(line: str, payload: byt
         make_effects_job(make_call(payload)).parse(line)
 
 
-def test_a_module_is_read_by_another_process_once_and_comes_whole(
-    payload: bytes, readers: Pool, tmp_path: Path
-) -> None:
+def test_another_process_reads_each_module_once_and_completely(payload: bytes, readers: Pool, tmp_path: Path) -> None:
     (configuration,) = parse_configurations("triton_kernel_call", payload)
     sources = [configuration.mlir, b"no module", configuration.mlir]
     found = read_modules_elsewhere(sources, tmp_path / "effects", readers)

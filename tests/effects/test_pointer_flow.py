@@ -1,4 +1,4 @@
-"""What real kernels do to their pointers, kernel by kernel, and hand-written IR for what Triton's front end never makes."""
+"""Accesses of real kernels to their pointers, and of hand-written IR that Triton's front end never produces."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ NONE, READ, WRITE, BOTH, UNKNOWN = Access.NONE, Access.READ, Access.WRITE, Acces
 
 F, I, L = "*fp32", "i32", "i64"
 
-# kernel, its signature, its constants, expected access to each argument that is left.
+# kernel, its signature, its constants, expected access to each remaining argument
 KERNELS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Access, ...]]] = {
     "a load reads and a store writes": ("plain_read", {"x": F, "o": F, "n": I}, {}, (READ, WRITE, NONE)),
     "an in-place store writes its argument": ("in_place", {"x": F, "n": I}, {}, (BOTH, NONE)),
-    "an argument that is not used is left alone": (
+    "an unused argument is not accessed": (
         "unused_argument",
         {"x": F, "y": F, "o": F},
         {},
@@ -189,7 +189,7 @@ KERNELS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Access, ...]
 
 
 @pytest.mark.parametrize(("name", "signature", "constants", "expected"), KERNELS.values(), ids=KERNELS.keys())
-def test_a_real_kernel(
+def test_a_real_kernel_has_the_expected_accesses(
     name: str, signature: dict[str, str], constants: dict[str, Any], expected: tuple[Access, ...]
 ) -> None:
     effects = compute_argument_effects(parse_ttir(build_ttir(getattr(ttir_kernels, name), signature, constants)), name)
@@ -206,7 +206,7 @@ def analyse(
     return compute_argument_effects(parse_ttir(text.encode()), "k")
 
 
-def test_recursion_ends_and_its_writes_are_seen() -> None:
+def test_recursion_terminates_and_its_writes_are_seen() -> None:
     more = """tt.func private @f(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
       %v = arith.constant 1.0 : f32
       tt.store %p, %v : !tt.ptr<f32>
@@ -236,7 +236,7 @@ def test_a_pointer_returned_by_a_recursion_keeps_its_roots() -> None:
 def test_a_call_of_a_function_without_body_is_unknown() -> None:
     effects = analyse("tt.call @f(%n) : (i32) -> ()", more="tt.func private @f(i32)")
     assert effects.accesses == (UNKNOWN, UNKNOWN, NONE)
-    assert effects.reasons == ("`f` is called and has no body",)
+    assert effects.reasons == ("`f` has no body",)
 
 
 def test_an_operation_in_no_table_makes_its_pointers_unknown_and_is_named() -> None:
@@ -244,9 +244,7 @@ def test_an_operation_in_no_table_makes_its_pointers_unknown_and_is_named() -> N
         "%p = builtin.unrealized_conversion_cast %x : !tt.ptr<f32> to i64\n tt.store %y, %v : !tt.ptr<f32>"
     )
     assert effects.accesses == (UNKNOWN, WRITE, NONE)
-    assert effects.reasons == (
-        "`builtin.unrealized_conversion_cast` in `k` is not an operation whose effects are known",
-    )
+    assert effects.reasons == ("`builtin.unrealized_conversion_cast` in `k` has unknown effects",)
 
 
 def test_an_operation_in_no_table_without_pointers_makes_everything_unknown() -> None:
@@ -269,7 +267,7 @@ def test_branches_pass_pointers_to_the_blocks_they_fit() -> None:
     assert effects.accesses == (WRITE, READ, NONE)
 
 
-def test_a_branch_whose_target_cannot_be_told_may_mean_either() -> None:
+def test_a_branch_with_an_ambiguous_target_may_take_either() -> None:
     effects = analyse(
         """%c = arith.trunci %n : i32 to i1
         cf.cond_br %c, ^a(%x : !tt.ptr<f32>), ^b(%y : !tt.ptr<f32>)
@@ -281,7 +279,7 @@ def test_a_branch_whose_target_cannot_be_told_may_mean_either() -> None:
         cf.br ^c
       ^c:"""
     )
-    # Successors are not visible through the bindings, so both blocks may be given both pointers.
+    # The bindings do not expose successors, so each block may get either pointer.
     assert effects.accesses == (BOTH, BOTH, NONE)
 
 
@@ -297,7 +295,7 @@ def test_a_loop_of_branches_reaches_its_fixpoint() -> None:
     assert effects.accesses == (WRITE, WRITE, NONE)
 
 
-def test_a_loop_that_may_not_run_hands_on_what_it_started_with() -> None:
+def test_a_loop_that_may_not_run_may_return_its_initial_value() -> None:
     effects = analyse(
         """%r = scf.for %i = %n to %n step %n iter_args(%p = %x) -> (!tt.ptr<f32>) : i32 {
           scf.yield %y : !tt.ptr<f32>
@@ -307,7 +305,7 @@ def test_a_loop_that_may_not_run_hands_on_what_it_started_with() -> None:
     assert effects.accesses == (WRITE, WRITE, NONE)
 
 
-def test_a_while_loop_hands_on_what_its_condition_is_given() -> None:
+def test_a_while_loop_returns_its_condition_s_arguments() -> None:
     effects = analyse(
         """%c = arith.trunci %n : i32 to i1
         %r = scf.while (%p = %x) : (!tt.ptr<f32>) -> !tt.ptr<f32> {
@@ -321,7 +319,7 @@ def test_a_while_loop_hands_on_what_its_condition_is_given() -> None:
     assert effects.accesses == (WRITE, WRITE, NONE)
 
 
-def test_a_pointer_kept_in_shared_memory_comes_back_as_anything() -> None:
+def test_a_pointer_loaded_from_shared_memory_is_unknown() -> None:
     text = b"""#b = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
     #s = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
     #m = #ttg.shared_memory
@@ -339,7 +337,7 @@ def test_a_pointer_kept_in_shared_memory_comes_back_as_anything() -> None:
     assert effects.accesses == (UNKNOWN, UNKNOWN)
 
 
-def test_copies_between_shared_and_global_memory_reach_what_their_descriptor_describes() -> None:
+def test_copies_between_shared_and_global_memory_access_the_descriptor_s_buffer() -> None:
     text = b"""#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
     #b = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
     #m = #ttg.shared_memory
@@ -373,7 +371,7 @@ def test_a_long_kernel_is_followed_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"garbage", b"module {}", b"module { tt.func public @k() {", b"\x00\xff" * 50])
-def test_what_is_no_kernel_is_an_artifact_error(text: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_text_that_is_not_a_kernel_is_an_artifact_error(text: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ArtifactError) as error:
         parse_ttir(text)
     assert "\n" not in str(error.value)

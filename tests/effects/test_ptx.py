@@ -1,5 +1,6 @@
-"""Kernels whose payload holds PTX alone: their writes are those that their Triton IR shows, and what cannot be followed is
-unknown."""
+"""For kernels whose payload holds only PTX, the writes equal those in their Triton IR; an address that cannot be
+followed is unknown.
+"""
 
 import zlib
 
@@ -23,7 +24,7 @@ FACTOR = jax.ShapeDtypeStruct((), jnp.float32)
 
 @pytest.fixture(autouse=True)
 def capability(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a GPU that is not there."""
+    """Compute capability of a GPU that this machine does not have."""
     monkeypatch.setattr(triton_lib.triton_kernel_call_lib, "get_compute_capability", lambda device: 90)
 
 
@@ -36,7 +37,7 @@ def compute(payload: bytes, *, with_ir: bool, operands: int, outputs: int) -> Ca
 
 
 @pytest.mark.parametrize("mode", [Mode.HIDDEN, Mode.ALIASED, Mode.OUT_OF_PLACE])
-def test_a_loss_writes_what_its_ir_says(mode: Mode) -> None:
+def test_a_loss_writes_the_buffers_that_its_ir_writes(mode: Mode) -> None:
     payload = lower_payload(lambda x, t: cross_entropy_with_gradient(x, t, mode=mode), ROWS, TARGETS)
     outputs = 2 if mode is Mode.HIDDEN else 3
     by_ir, by_ptx = (compute(payload, with_ir=with_ir, operands=3, outputs=outputs) for with_ir in (True, False))
@@ -47,11 +48,11 @@ def test_a_loss_writes_what_its_ir_says(mode: Mode) -> None:
     assert by_ptx.operands[0].writes == (mode is Mode.HIDDEN)
 
 
-def test_an_output_that_an_operand_shares() -> None:
+def test_an_output_that_shares_an_operand_s_bytes_is_written() -> None:
     payload = lower_payload(lambda x, f: scale(x, f, mode="aliased"), ROWS, FACTOR)
     effects = compute(payload, with_ir=False, operands=2, outputs=1)
     assert [one.writes for one in (*effects.operands, *effects.outputs)] == [False, False, True]
-    assert effects.operand_uses[0].reason.endswith("is followed in its PTX alone")
+    assert effects.operand_uses[0].reason.endswith("has PTX, but no Triton IR")
 
 
 HEAD = """
@@ -99,23 +100,23 @@ def test_stores_lead_back_to_parameters(body: str, written: set[int]) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("ld.global.b64 %rd3, [%rd1]; st.global.b32 [%rd3], %r1;", "stores to an address that no parameter gives"),
-        ("st.global.b32 [4096], %r1;", "stores to an address that no parameter gives"),
-        ("st.local.b64 [%SP], %rd1; ld.local.b64 %rd3, [%SP]; red.add.u32 [%rd3], 1;", "no parameter gives"),
+        ("ld.global.b64 %rd3, [%rd1]; st.global.b32 [%rd3], %r1;", "stores to an address that comes from no parameter"),
+        ("st.global.b32 [4096], %r1;", "stores to an address that comes from no parameter"),
+        ("st.local.b64 [%SP], %rd1; ld.local.b64 %rd3, [%SP]; red.add.u32 [%rd3], 1;", "comes from no parameter"),
         ("call.uni helper, (param0);", "calls a function"),
         ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r1}], [%r4];", "through a tensor map"),
-        ("multimem.red.release.sys.global.add.f32 [%rd1], %f1;", "is not known"),
-        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd1], {%f1};", "is not known"),
-        ("<garbage> st.global.b32 [%rd1], %r1;", "is not known"),
+        ("multimem.red.release.sys.global.add.f32 [%rd1], %f1;", "is an unknown instruction"),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd1], {%f1};", "is an unknown instruction"),
+        ("<garbage> st.global.b32 [%rd1], %r1;", "is an unknown instruction"),
     ],
 )
-def test_what_cannot_be_followed_may_write_anywhere(body: str, reason: str) -> None:
+def test_an_address_that_cannot_be_followed_may_write_anywhere(body: str, reason: str) -> None:
     assert reason in find(body)[1]
 
 
-def test_a_number_gives_no_address() -> None:
+def test_a_number_is_not_an_address() -> None:
     body = "st.global.b32 [%rd2], %r1;"
     assert find(body) == ({1}, "")
-    assert "no parameter gives" in find(body, (True, False, False))[1]
-    assert "takes 3 parameters in its PTX, the call gives 4" in find("", (True,) * 4)[1]
+    assert "comes from no parameter" in find(body, (True, False, False))[1]
+    assert "takes 3 parameters in its PTX, but the call passes 4" in find("", (True,) * 4)[1]
     assert "no entry function" in find_ptx_writes("", "k", ()).reason

@@ -1,6 +1,7 @@
-"""The static answer about each buffer of each launch, held against what Triton's interpreter was seen to do.
+"""Compares the static answer about each buffer of each launch with the accesses that Triton's interpreter makes.
 
-Soundness: what is said is so, in every run. Exactness: `truth_cases` pins every answer, so that a loss of precision fails.
+Soundness: every answer is true in every run. Precision: `truth_cases` pins every answer, so that a loss of precision
+fails.
 """
 
 import functools
@@ -28,15 +29,15 @@ LETTERS = {
 }  # fmt: skip
 
 EXACT = {"reads before write": 183, "coverage": 182, "neighbours": 185}
-"""Buffers of interpreted kernels of which the analysis says what was seen; the others are UNKNOWN."""
+"""Buffers of interpreted kernels for which the analysis gives the observed answer; it gives UNKNOWN for the others."""
 
 EXACT_IN_PLACE = {"d": 72, "s": 22}
-"""Pairs of a reader and a writer of one size, likewise."""
+"""The same for pairs of a reader and a writer of equal size."""
 
 
 @pytest.fixture(scope="session")
 def truth() -> dict[str, list[dict[str, Any]]]:
-    """By case, one record per draw of the inputs; see `truth_run`."""
+    """Returns for each case one record per random input; see `truth_run`."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.effects.truth_run"], env=environment, capture_output=True, text=True, check=False
@@ -47,7 +48,7 @@ def truth() -> dict[str, list[dict[str, Any]]]:
 
 @functools.cache
 def compute(name: str) -> CallEffects:
-    """The effects of the case's launch, by way of a payload as jax-triton makes it."""
+    """Returns the effects of the case's launch, from a payload in jax-triton's format."""
     case = (CASES | SWEEP)[name]
     names = [parameter for parameter in case.kernel.arg_names if parameter not in case.constants]
     signature = {
@@ -85,13 +86,13 @@ def get_uses(case: TruthCase, effects: CallEffects) -> dict[str, OperandUse]:
 
 
 def get_in_place(case: TruthCase, effects: CallEffects) -> dict[str, str]:
-    """ "reader writer" to the letter that is said of the pair; what is UNKNOWN is not there."""
+    """Returns the letter for each pair "reader writer", without the UNKNOWN ones."""
     names = [parameter for parameter in case.kernel.arg_names if parameter in case.buffers]
     return {f"{names[pair.reader]} {names[pair.writer]}": LETTERS[pair.neighbours.value] for pair in effects.in_place}
 
 
 def list_pairs(case: TruthCase, effects: CallEffects) -> list[str]:
-    """The pairs of one size of which the first may be read and the second written."""
+    """Returns the pairs of equal size whose first buffer may be read and whose second may be written."""
     names = [parameter for parameter in case.kernel.arg_names if parameter in case.buffers]
     access = dict(zip(names, effects.operands, strict=True))
     size = {name: BYTES[case.buffers[name][0]] * case.buffers[name][1] for name in names}
@@ -103,7 +104,7 @@ def render(use: OperandUse) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_answer_about_a_kernel_is_as_exact_as_it_was(name: str) -> None:
+def test_the_answer_for_a_kernel_is_as_precise_as_recorded(name: str) -> None:
     case = CASES[name]
     uses = get_uses(case, compute(name))
     assert {buffer: render(use) for buffer, use in uses.items()} == {
@@ -114,7 +115,7 @@ def test_the_answer_about_a_kernel_is_as_exact_as_it_was(name: str) -> None:
 
 
 def check_soundness(case: TruthCase, effects: CallEffects, seen: dict[str, Any]) -> None:
-    """What is said is what was seen, or UNKNOWN."""
+    """Every answer equals the observation, or is UNKNOWN."""
     assert not seen["stray"]
     for (buffer, use), access in zip(get_uses(case, effects).items(), effects.operands, strict=True):
         letters = seen[buffer]["letters"]
@@ -128,17 +129,17 @@ def check_soundness(case: TruthCase, effects: CallEffects, seen: dict[str, Any])
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.interpreted])
-def test_what_is_said_about_a_kernel_was_seen(name: str, truth: dict[str, list[dict[str, Any]]]) -> None:
+def test_every_answer_for_a_kernel_was_observed(name: str, truth: dict[str, list[dict[str, Any]]]) -> None:
     for seen in truth[name]:
         check_soundness(CASES[name], compute(name), seen)
 
 
 @pytest.mark.parametrize("name", SWEEP)
-def test_launches_of_every_size_are_told_exactly(name: str, truth: dict[str, list[dict[str, Any]]]) -> None:
+def test_answers_are_exact_for_launches_of_every_size(name: str, truth: dict[str, list[dict[str, Any]]]) -> None:
     case, effects = SWEEP[name], compute(name)
     check_soundness(case, effects, truth[name][0])
     for buffer, use in get_uses(case, effects).items():
-        # That no program at all reads a buffer that is only read is not shown.
+        # The analysis does not prove that a read-only buffer is not read at all.
         letters = render(use) if truth[name][0][buffer]["reads"] else render(use)[1:]
         assert "?" not in letters, buffer
     assert get_in_place(case, effects).keys() == set(list_pairs(case, effects))
@@ -171,16 +172,16 @@ IN_PLACE = [
     ("tickets", {"tickets tickets": "?"}),
     ("only one program writes", {"x o": "d"}),
 ]
-"""Case, and what is said of some of its pairs."""
+"""Case, and the answers for some of its pairs."""
 
 
 @pytest.mark.parametrize(("name", "expected"), IN_PLACE)
-def test_what_would_happen_in_place_is_as_exact_as_it_was(name: str, expected: dict[str, str]) -> None:
+def test_the_answer_for_an_in_place_pair_is_as_precise_as_recorded(name: str, expected: dict[str, str]) -> None:
     said = get_in_place(CASES[name], compute(name))
     assert {pair: said.get(pair, "?") for pair in expected} == expected
 
 
-def test_how_often_the_answer_is_exact(truth: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_numbers_of_exact_answers_are_as_recorded(truth: dict[str, list[dict[str, Any]]]) -> None:
     counted = dict.fromkeys(EXACT, 0)
     buffers = possible = 0
     pairs: Counter[str] = Counter()
@@ -198,7 +199,7 @@ def test_how_often_the_answer_is_exact(truth: dict[str, list[dict[str, Any]]]) -
     assert (possible, pairs) == (120, EXACT_IN_PLACE)
 
 
-def test_the_kernels_that_the_interpreter_cannot_run_are_these() -> None:
+def test_only_these_kernels_cannot_be_interpreted() -> None:
     assert [name for name, case in CASES.items() if not case.interpreted] == [
         "libdevice",
         "block-scaled matmul",

@@ -1,4 +1,4 @@
-"""Lines of a kernel's Python source, from the locations of its IR."""
+"""Lines of a kernel's Python source, found from the locations in its IR."""
 
 import pytest
 
@@ -26,11 +26,11 @@ KERNEL = SourceLine(file="/me/kernels.py", line=39)
         ),
     ],
 )
-def test_the_innermost_line_of_the_users_own_counts(location: str, definitions: str) -> None:
+def test_the_innermost_line_of_the_user_s_code_counts(location: str, definitions: str) -> None:
     line = STORE.format(location)
     assert parse_places(f"module {{\n{line}\n}}\n{definitions}\n", [line]) == (KERNEL,)
 
 
 @pytest.mark.parametrize("location", ["unknown", "#loc3", "#loc", '"name"'])
-def test_what_is_not_said_is_not_known(location: str) -> None:
+def test_a_missing_location_gives_no_place(location: str) -> None:
     assert parse_places("#loc = loc(unknown)\n#loc3 = loc(#loc3)\n", [STORE.format(location)]) == (None,)

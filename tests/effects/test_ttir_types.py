@@ -1,4 +1,4 @@
-"""Types as Triton's versions print them."""
+"""Types in the syntax of several Triton versions."""
 
 import pytest
 
@@ -19,13 +19,13 @@ from ligerdiag.effects.libtriton import parse_module, parse_pointee, parse_shape
         ("f32", (), ""),
     ],
 )
-def test_sizes_and_pointees(text: str, shape: tuple[int, ...], pointee: str) -> None:
+def test_sizes_and_pointees_are_parsed(text: str, shape: tuple[int, ...], pointee: str) -> None:
     assert parse_shape(text) == shape
     assert parse_pointee(text) == pointee
 
 
-def test_a_sum_of_a_whole_block_is_read_as_triton_3_1_wrote_it() -> None:
-    """Dumps of such kernels had unknown effects."""
+def test_a_sum_of_a_whole_block_is_read_in_triton_3_1_s_syntax() -> None:
+    """Dumps of such kernels once had unknown effects."""
     text = """module { tt.func public @k(%arg0: tensor<8xf32>) {
         %0 = tt.reshape %arg0 {allow_reorder = true} : tensor<8xf32> -> tensor<2x4xf32>
         %1 = tt.reshape %0 {allow_reorder = false} : tensor<2x4xf32> -> tensor<8xf32>

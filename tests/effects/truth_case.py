@@ -1,7 +1,8 @@
-"""A launch whose effects are known by running it: kernel, buffers, scalars, grid, and what the static analysis must find.
+"""A launch whose effects are known from running it: kernel, buffers, scalars, grid, and the expected static answer.
 
-A finding is three letters for each buffer: reads before write (y, n), coverage (c complete, p partial, - none), neighbours
-(s shared, d disjoint); `?` where the analysis says UNKNOWN. `interpreted` false: Triton's interpreter cannot run it.
+An answer has three letters for each buffer: reads before write (y, n), coverage (c complete, p partial, - none),
+neighbours (s shared, d disjoint); `?` if the analysis says UNKNOWN. `interpreted` is false if Triton's interpreter
+cannot run the kernel.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +12,14 @@ from typing import Any
 import numpy as np
 
 type Fill = Callable[[np.random.Generator, Mapping[str, np.ndarray]], Any]
-"""What a buffer holds at first, from the buffers before it."""
+"""Computes a buffer's initial contents from the buffers before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthCase:
     kernel: Any
     buffers: dict[str, tuple[str, int]]
-    """Parameter to Triton's name of the element type, and elements."""
+    """Parameter to Triton's name of the element type and the number of elements."""
     expected: dict[str, str]
     scalars: dict[str, int | float] = field(default_factory=dict[str, int | float])
     constants: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -1,4 +1,4 @@
-"""All launches whose effects are known by running them; here those that share, leave out or read back, one way each."""
+"""All launches whose effects are known from running them; here those that share, leave out or read back, one way each."""
 
 from tests.effects import truth_kernels as k
 from tests.effects.truth_case import MADE, READ, F, I, TruthCase, below, shuffled, zeros

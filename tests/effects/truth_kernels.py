@@ -1,4 +1,4 @@
-"""Kernels that overwrite, share and leave out: one way of each mistake, and of doing it right."""
+"""Kernels that overwrite, share and leave out elements: one for each mistake, and one for each correct way."""
 
 # ruff: noqa: SIM108
 # pyright: basic

@@ -1,6 +1,6 @@
-"""Runs the launches of `truth_cases` through Triton's interpreter and writes down every byte that each program reaches.
+"""Runs the launches of `truth_cases` through Triton's interpreter and records every byte that each program accesses.
 
-Started as a program of its own, with TRITON_INTERPRET=1: prints one JSON object.
+Started as a separate process with TRITON_INTERPRET=1; prints one JSON object.
 """
 
 import json
@@ -29,7 +29,7 @@ CANARY = 0xA5
 
 @dataclass
 class Buffer:
-    """One operand between its canaries, and what was seen of it: arrays of bytes, or of program numbers by byte."""
+    """An operand between its canaries, and its recorded accesses: arrays of bytes, or of program numbers by byte."""
 
     whole: np.ndarray
     view: np.ndarray
@@ -43,17 +43,18 @@ class Buffer:
     program: int = -1
     several: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     wrote: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
-    """Program to the bytes that it wrote."""
+    """Program to the bytes it wrote."""
     read: dict[tuple[int, str], np.ndarray] = field(default_factory=dict[tuple[int, str], np.ndarray])
-    """Program and another buffer, as if that were the same bytes, to the bytes that it read by no atomic and had not
-    written before. Under the name "" what it read at all."""
+    """Program and another buffer to the bytes it read non-atomically without having written them before, if both
+    buffers were the same memory. Under the name "", all bytes it read.
+    """
 
 
 NOBODY = -1
 
 
 class Watcher:
-    """Stands in front of the interpreter's memory operations."""
+    """Wraps the interpreter's memory operations."""
 
     def __init__(self, original: Any, builder: Any, buffers: dict[str, Buffer], grid: tuple[int, int, int]) -> None:
         self._original, self._builder, self._buffers, self._grid = original, builder, buffers, grid
@@ -113,8 +114,9 @@ def _mark[K](masks: dict[K, np.ndarray], key: K, places: np.ndarray, buffer: Buf
 
 
 def find_meetings(buffers: dict[str, Buffer]) -> dict[str, str]:
-    """For a reader and a writer of one size: s where a program read, by no atomic, what another one wrote; d where none
-    did at all; - between the two."""
+    """Returns a letter for each reader and writer of equal size: s if a program read non-atomically a byte that another
+    one wrote, d if no program read such a byte at all, - in between.
+    """
     found: dict[str, str] = {}
     for reader, one in buffers.items():
         for writer, other in buffers.items():

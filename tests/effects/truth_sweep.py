@@ -1,4 +1,4 @@
-"""Launches of kernels without data in their addresses, of many sizes."""
+"""Launches of kernels without data-dependent addresses, in many sizes."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tests.effects.truth_case import F, TruthCase
 
 
 def make_sweep(seed: int = 5) -> dict[str, TruthCase]:
-    """Launches of kernels without data in their addresses, of every size and grid: too large, too small, just right."""
+    """Makes launches of every size and grid: too large, too small, just right."""
     chance = np.random.default_rng(seed)
     pick = lambda *values: int(chance.choice(values))  # noqa: E731
     made: dict[str, TruthCase] = {}

@@ -1,4 +1,4 @@
-"""Kernels of training libraries, as they are or nearly so."""
+"""Kernels of training libraries, unchanged or nearly so."""
 
 # pyright: basic
 import triton

@@ -1,4 +1,4 @@
-"""The kernels that Triton's tutorials are about, written anew and small: what they do to memory is what counts."""
+"""The kernels of Triton's tutorials, rewritten small, with the same memory accesses."""
 
 # pyright: basic
 import triton

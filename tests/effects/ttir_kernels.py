@@ -1,4 +1,4 @@
-"""Small Triton kernels, one way of reading or writing each; pointers are called x, y, o."""
+"""Small Triton kernels, one for each way to read or write; the pointers are called x, y, o."""
 
 # ruff: noqa: SIM108
 # pyright: basic

@@ -1,4 +1,4 @@
-"""The examples' own tests pass, by the pytest fixture, as somebody would run them."""
+"""The examples' own tests pass, with the pytest fixture, run as a user would."""
 
 import os
 import sys
@@ -19,10 +19,10 @@ def run_examples(cache: Path, marked: str) -> None:
     assert "passed" in done.out
 
 
-def test_a_step_of_each_model_is_what_its_test_says(shared_cache: Path) -> None:
+def test_a_step_of_each_model_passes_its_test(shared_cache: Path) -> None:
     run_examples(shared_cache, "not nightly")
 
 
 @pytest.mark.nightly
-def test_so_is_every_mode(shared_cache: Path) -> None:
+def test_every_mode_passes_its_test(shared_cache: Path) -> None:
     run_examples(shared_cache, "nightly")

@@ -1,7 +1,8 @@
-"""A program that tools/fuzz found, reduced: with jax-triton 0.4 and later an output is wrong, and was called fresh.
+"""A program that tools/fuzz found, reduced: with jax-triton 0.4 and later an output is wrong, but was called fresh.
 
-JAX drops a kernel from what `jax.checkpoint` computes again, so that the gradient is wrong (LD007). A kernel that hides its
-writes reads the gradient and overwrites `y` with what it computes of it: `y` is wrong by that, too. Seed 10000172.
+JAX drops a kernel from the forward pass that `jax.checkpoint` recomputes, so that the gradient is wrong (LD007).
+Another kernel reads the gradient and overwrites `y` with a result of it, in a hidden write: so `y` is wrong as well.
+Seed 10000172.
 """
 
 from typing import Any

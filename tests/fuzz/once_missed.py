@@ -1,9 +1,9 @@
-"""Programs in which a wrong output was once called right. In each XLA sees that a value stays what it was, since it knows
-nothing of the kernel.
+"""Programs with a wrong output that was once called right.
 
-In FOUND (tools/fuzz on two H200s, reduced) it computes one operand of a product before the kernel and
-reads the other one behind it. TWINS are the same value twice, of which the kernel overwrites one: XLA makes one of them. In
-LOOPS it reads behind the kernel what the program reads before it, in each iteration.
+In each of them XLA, which knows nothing of the kernel, sees that some value does not change. In FOUND (tools/fuzz on
+two H200s, reduced) XLA computes one operand of a product before the kernel and reads the other one after it. TWINS
+compute the same value twice, and the kernel overwrites one of the two: XLA merges them. In LOOPS each iteration of the
+schedule reads after the kernel what the program reads before it.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ SIZE = 16
 
 @triton.jit
 def damp_kernel(x_ptr, y_ptr, sum_ptr, COLUMNS: tl.constexpr):
-    """Overwrites x; reads y."""
+    """Overwrites x and reads y."""
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at).to(tl.float32)
     y = tl.load(y_ptr + at).to(tl.float32)
@@ -62,7 +62,7 @@ def damp_in_branch(y: Any) -> dict[str, Any]:
 
 
 def damp_row_of_one(y: Any) -> dict[str, Any]:
-    """The mean of a stack with one row is that row to XLA, and neither the stack nor the mean is left."""
+    """To XLA the mean of a stack with one row is that row: neither the stack nor the mean is left."""
     turned = y.T
     (stacked,) = jax.lax.map(lambda row: (row,), jnp.stack([y * 0.95]))
     value = stacked.mean(0)
@@ -86,7 +86,7 @@ def bend(x: jax.Array) -> jax.Array:
 
 
 def convert_twice(x: Any, y: Any) -> dict[str, Any]:
-    """A conversion in a loop that runs once, and one behind the loop."""
+    """A conversion in a loop that runs once, and one after the loop."""
     narrow = x.astype(jnp.bfloat16)
 
     def step(state: Any, _: Any) -> Any:
@@ -99,7 +99,7 @@ def convert_twice(x: Any, y: Any) -> dict[str, Any]:
 
 
 def choose_one(x: Any, y: Any) -> dict[str, Any]:
-    """To XLA the larger one of two that are one is that one, and so is the chosen one: the operation is gone."""
+    """To XLA the maximum of a value and itself is that value, and so is a choice between both: the operation is gone."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     total = bend(value).sum()
     return {"larger": jnp.maximum(value, again), "chosen": jnp.where(y > 0, value, again), "total": total}
@@ -114,14 +114,14 @@ def call_twice(x: Any, y: Any) -> dict[str, Any]:
 
 
 def hand_to_kernel(x: Any, y: Any) -> dict[str, Any]:
-    """Each kernel overwrites the one value that both are given, and nothing orders the two: `total` is right by luck."""
+    """XLA gives both kernels one value, which both overwrite, and nothing orders them: `total` is right by luck."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     total = bend(value).sum()
     return {"other": damp(value, again).sum(), "total": total}
 
 
 def hand_to_kernel_behind_workaround(x: Any, y: Any) -> dict[str, Any]:
-    """The second kernel waits for the first one, by way of its other operand: what comes of it depends on both."""
+    """The second kernel waits for the first one through its other operand: its result depends on both."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     sums = bend(value)
     shift = sums.sum() * 1e-3
@@ -130,7 +130,7 @@ def hand_to_kernel_behind_workaround(x: Any, y: Any) -> dict[str, Any]:
 
 
 def compute_again_in_branch(x: Any, y: Any) -> dict[str, Any]:
-    """A branch that XLA inlines, whose operations then have the conditional's tag before their own."""
+    """XLA inlines a branch, whose operations then have the conditional's tag before their own."""
     value = jnp.tanh(x)
     total = bend(value).sum()
     return {
@@ -140,14 +140,14 @@ def compute_again_in_branch(x: Any, y: Any) -> dict[str, Any]:
 
 
 def choose_in_branch(x: Any, y: Any) -> dict[str, Any]:
-    """Each branch returns a twin as it is: to XLA the conditional is that value, whichever branch is taken."""
+    """Each branch returns one of the twins: to XLA the conditional is that value, whichever branch is taken."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     total = bend(value).sum()
     return {"chosen": jax.lax.cond(y[0, 0] > -9, lambda: again, lambda: value), "total": total}
 
 
 def choose_beside_product(x: Any, y: Any) -> dict[str, Any]:
-    """A conditional that stays, and in which the right branch is taken: another draw takes the wrong one."""
+    """The conditional stays, and with these arguments takes the right branch; another draw takes the wrong one."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     total = bend(value).sum()
     chosen, beside = jax.lax.cond(y[0, 0] > 9, lambda: (again, y @ y), lambda: (value, jnp.sin(y) @ x))
@@ -155,7 +155,7 @@ def choose_beside_product(x: Any, y: Any) -> dict[str, Any]:
 
 
 def choose_by_turns(x: Any, y: Any) -> dict[str, Any]:
-    """A loop whose body exchanges the two."""
+    """A loop whose body exchanges the two values."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     total = bend(value).sum()
     count = 3 + (y[0, 0] > 9).astype(jnp.int32)
@@ -176,7 +176,7 @@ def choose_by_turns_three_times(x: Any, y: Any) -> dict[str, Any]:
 
 
 def exchange_by_data(x: Any, y: Any) -> dict[str, Any]:
-    """A branch in the loop exchanges the two."""
+    """A branch in the loop exchanges the two values."""
     value, again = jnp.tanh(x), jnp.tanh(x)
     total = bend(value).sum()
 
@@ -188,7 +188,7 @@ def exchange_by_data(x: Any, y: Any) -> dict[str, Any]:
 
 
 def write_by_turns(x: Any, y: Any) -> dict[str, Any]:
-    """Two buffers of zeros, of which each iteration overwrites the other one: XLA has one."""
+    """Two buffers of zeros, which the iterations overwrite in turn; XLA has only one."""
 
     def step(index: Any, state: Any) -> Any:
         one, other, total = state
@@ -199,7 +199,7 @@ def write_by_turns(x: Any, y: Any) -> dict[str, Any]:
 
 
 def read_before_in_loop(x: Any, y: Any) -> dict[str, Any]:
-    """What earlier iterations wrote is in the state either way. The author's copy of the other state is gone."""
+    """The state has the writes of earlier iterations either way. The author's copy of the other state is gone."""
 
     def step(states: Any, _: Any) -> Any:
         state, other = states
@@ -226,8 +226,10 @@ def read_before_in_inner_loop(x: Any, y: Any) -> dict[str, Any]:
 
 
 def add_constant(x: Any, y: Any) -> dict[str, Any]:
-    """JAX converts the constant to its own dtype behind the kernel, MLIR folds that, and the copy that stood for it in the
-    program as written was taken before the kernel."""
+    """JAX converts the constant to its own dtype after the kernel, and MLIR folds the conversion.
+
+    The copy that replaced it in the program as written came before the kernel.
+    """
 
     def step(state: Any, _: Any) -> Any:
         value = jnp.full(x.shape, 0.7)
@@ -239,7 +241,7 @@ def add_constant(x: Any, y: Any) -> dict[str, Any]:
 
 
 def join_halves(x: Any) -> dict[str, Any]:
-    """On two devices XLA takes the square before the kernel, from a concatenation that the partitioner gave no name."""
+    """On two devices XLA computes the square before the kernel, from a concatenation that the partitioner left unnamed."""
     twice = jnp.concatenate([x, x])
     total = bend(twice).sum()
     turned = twice.reshape(-1)[::-1].reshape(twice.shape)
@@ -261,7 +263,7 @@ def exchange_halves_twice(x: Any, y: Any) -> dict[str, Any]:
 
 
 def scale_twins(x: Any, y: Any) -> dict[str, Any]:
-    """XLA scales the cumulated sum once for both, and before the kernel; it has the name of the one that nobody reads."""
+    """XLA scales the cumulative sum once for both, before the kernel, under the name of the one that nothing reads."""
     del x
     value = jnp.cumsum(y, axis=0) * 0.3
     total = bend(value).sum()
@@ -278,7 +280,7 @@ def scale_twins(x: Any, y: Any) -> dict[str, Any]:
 
 
 def add_small_term(x: Any, y: Any) -> dict[str, Any]:
-    """The numbers are wrong by no more than a percent, which once looked like roundings and contradicted no "fresh"."""
+    """The numbers are wrong by at most a percent, which once passed for rounding and contradicted no "fresh"."""
     value, other = jnp.tanh(x), jnp.tanh(y @ y)
     total = bend(value).sum() + bend(other).sum()
     return {"both": value * 1e-2 + jnp.sort(other), "total": total}
@@ -299,7 +301,7 @@ def adam_kernel(p_ptr, m_ptr, v_ptr, g_ptr, sum_ptr, COLUMNS: tl.constexpr):
 
 
 def update_zeros(x: Any, y: Any) -> dict[str, Any]:
-    """The first step of an optimizer: both moments are zeros, one array to XLA, and the kernel overwrites both."""
+    """The first step of an optimizer: both moments are zeros, which XLA merges, and the kernel overwrites both."""
     parameter, first, second = x * 1.5, jnp.zeros(x.shape), jnp.zeros(x.shape)
     outputs = jax.ShapeDtypeStruct((x.shape[0],), jnp.float32)
     sums = jax_triton.triton_call(
@@ -309,7 +311,7 @@ def update_zeros(x: Any, y: Any) -> dict[str, Any]:
 
 
 def scale_scaled(x: Any, y: Any) -> dict[str, Any]:
-    """XLA multiplies the scale into the row's factor, and takes the rows as they were before they were scaled."""
+    """XLA multiplies the scale into the factor of the row, and reads the unscaled rows."""
     scaled = jax.lax.cond(x[7, 8] > x[0, 7], lambda a, b: b, lambda a, b: b, x * 1.13, y * 1.24)
     sums = bend(scaled)
     normal = scaled * jax.lax.rsqrt((scaled * scaled).mean(1, keepdims=True) + 1)
@@ -319,7 +321,7 @@ def scale_scaled(x: Any, y: Any) -> dict[str, Any]:
 
 
 def choose_by_stale(x: Any, y: Any) -> dict[str, Any]:
-    """Whether the inner kernel runs is decided by a value from before the outer one; it overwrites what is handed in."""
+    """A value from before the outer kernel decides whether the inner one runs, which overwrites its operand."""
     rolled = jnp.roll(y, 3, 0)
     total = damp(rolled, y).sum()
     value = rolled * 1.19

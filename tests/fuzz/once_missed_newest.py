@@ -1,8 +1,8 @@
-"""Programs of `python -m tools.fuzz`, reduced, whose gradient is wrong with jax-triton 0.4 and later, and was called fresh.
+"""Programs of `python -m tools.fuzz`, reduced: with jax-triton 0.4 and later a gradient is wrong that was called fresh.
 
-`jax.checkpoint` computes the forward pass again: there JAX keeps the Ref and drops the kernel that overwrites it, so that
-the second layer is differentiated at what its kernel was to overwrite. Nothing is wrong with the schedule: it is right about
-a program that JAX has changed. Seeds 10000019 and 10000067.
+`jax.checkpoint` recomputes the forward pass. There JAX keeps the Ref and drops the kernel that overwrites it, so that
+it differentiates the second layer at contents that the kernel should have overwritten. The schedule is right about a
+program that JAX has changed. Seeds 10000019 and 10000067.
 """
 
 from collections.abc import Callable

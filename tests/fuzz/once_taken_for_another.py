@@ -1,5 +1,7 @@
-"""Programs in which a wrong output was once called right, because an operand was taken for another one, or an operation for
-one that it is computed with. See `once_missed` for the others."""
+"""Programs with a wrong output that was once called right because two operands or two operations were confused.
+
+XLA computes the confused operations together. See `once_missed` for more programs.
+"""
 
 from typing import Any
 
@@ -12,7 +14,7 @@ from tests.fuzz.once_missed import ARGUMENTS, SIZE, WRONG, bend, damp
 
 
 def read_before_and_behind_in_one_product(x: Any, y: Any) -> dict[str, Any]:
-    """XLA computes the two products with y in one, before the kernel."""
+    """XLA computes both products with y as one, before the kernel."""
     summed = (x + y) * 1.42
     total = damp(y, x @ y * 0.25).sum()
     turned = jnp.cos(total * 1e-3 + x)
@@ -20,7 +22,7 @@ def read_before_and_behind_in_one_product(x: Any, y: Any) -> dict[str, Any]:
 
 
 def read_three_times_in_one_product(x: Any, y: Any) -> dict[str, Any]:
-    """As before, with y on the left, and a third product, before the kernel."""
+    """As above, with y on the left, and with a third product before the kernel."""
     first, second = y @ jnp.sin(x), y @ jnp.cos(x)
     total = damp(y, first + second.T).sum()
     turned = jnp.cos(total * 1e-3 + x)
@@ -28,7 +30,7 @@ def read_three_times_in_one_product(x: Any, y: Any) -> dict[str, Any]:
 
 
 def read_behind_another_kernel_in_one_product(x: Any, y: Any) -> dict[str, Any]:
-    """As before; y is what another product gives, and the first kernel overwrites something else."""
+    """As above; y is the result of another product, and the first kernel overwrites another value."""
     value = x @ y * 0.25
     first = damp(x * 1.5, y).sum()
     total = damp(value, jnp.sin(x) @ value).sum()
@@ -37,7 +39,7 @@ def read_behind_another_kernel_in_one_product(x: Any, y: Any) -> dict[str, Any]:
 
 
 def gather_what_goes_through_barrier(x: Any, y: Any) -> dict[str, Any]:
-    """On two devices the first product reads what the kernel leaves, and the second one what it does not overwrite."""
+    """On two devices the first product reads what the kernel leaves, the second one bytes that it does not overwrite."""
     value = jnp.maximum(x, x * 0.72)
     joined = jnp.concatenate([value @ y * 0.25, value])
     first, value = jax.lax.optimization_barrier((bend(value), value))
@@ -47,14 +49,16 @@ def gather_what_goes_through_barrier(x: Any, y: Any) -> dict[str, Any]:
 
 
 def gather_before_add_behind(x: Any, y: Any) -> dict[str, Any]:
-    """On four devices the gather reads what the kernel leaves in the argument's copy, and the sum reads the argument."""
+    """On four devices the gather reads what the kernel leaves in a copy of the argument, the sum the argument itself."""
     before = x[jnp.arange(SIZE) * 3 % SIZE]
     return {"total": bend(x).sum(), "both": (before + x) * 1.3, "beside": y * 2}
 
 
 def reverse_beside_loop_of_one_step(x: Any, y: Any) -> dict[str, Any]:
-    """The loop is gone, and what comes out of it is the product, which the kernel overwrites: XLA computes it again, turned
-    round, from x."""
+    """XLA removes the loop, so that its result is the product that the kernel overwrites.
+
+    XLA recomputes the reversed product from x.
+    """
     value, _ = jax.lax.scan(lambda before, step: (step, before[:1]), y * 0.64, (x * 0.64)[None])
     return {"total": damp(value, x).sum(), "both": jnp.concatenate([value[::-1], value])}
 

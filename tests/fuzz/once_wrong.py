@@ -33,16 +33,20 @@ def turn(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def convert_twice(x: Any, y: Any) -> dict[str, Any]:
-    """`x` is converted before the kernel and behind it, which XLA makes one conversion in two places. The product of the
-    first is overwritten by the same kernel, so that `product` is computed from both, and rightly."""
+    """XLA makes one conversion, in two places, of the conversions of `x` before and after the kernel.
+
+    The same kernel overwrites the product of the first one, so that `product` rightly depends on both.
+    """
     first = x.astype(jnp.float32) @ y * 0.1
     sums = turn(first, x)
     return {"product": first @ x.astype(jnp.float32) * 0.1, "sums": sums}
 
 
 def convert_in_call(x: Any, y: Any) -> dict[str, Any]:
-    """`y` is converted in a function, for nothing but the product that a kernel overwrites, and beside it. XLA inlines the
-    call and makes one conversion of both: it is not what stood in the product before."""
+    """A function converts `y` for nothing but the product that a kernel overwrites; the program converts it once more.
+
+    XLA inlines the call and merges the conversions: the merged one is not the old contents of the product.
+    """
 
     @jax.jit
     def call(x: jax.Array) -> jax.Array:
@@ -54,8 +58,10 @@ def convert_in_call(x: Any, y: Any) -> dict[str, Any]:
 
 
 def call_twice(x: Any, y: Any) -> dict[str, Any]:
-    """A jitted function with a hidden write, called twice on equal arguments, as for a metric and its gradient. XLA inlines
-    both and makes one kernel call of them: what reads the second call's operand reads the one that the kernel overwrote."""
+    """A jitted function with a hidden write, called twice on equal arguments, as for a metric and its gradient.
+
+    XLA inlines both calls and merges the kernel calls: a reader of the second operand reads the overwritten one.
+    """
 
     @jax.jit
     def call(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -67,7 +73,7 @@ def call_twice(x: Any, y: Any) -> dict[str, Any]:
 
 
 def shift_beside(narrow: Any, split: Any) -> dict[str, Any]:
-    """The partitioner computes the place of a device's rows by a conversion with the tag of the author's own."""
+    """The partitioner computes the place of a device's rows by a conversion that has the tag of the author's."""
     product = split @ narrow.astype(jnp.float32) * 0.25
     sums = turn(product, split)
     shifted = narrow + 1.22
@@ -97,7 +103,7 @@ def bend(x: jax.Array) -> jax.Array:
 
 
 def skip_step(x: Any, y: Any) -> dict[str, Any]:
-    """Whether the gradient is finite is found out on the one from before the kernel, which happens to be so, too."""
+    """XLA tests whether the gradient from before the kernel is finite, which it happens to be, too."""
     gradient = jnp.tanh(x) * 2
     sums = bend(gradient)
     is_finite = jnp.isfinite(gradient).all()
@@ -105,7 +111,7 @@ def skip_step(x: Any, y: Any) -> dict[str, Any]:
 
 
 def clip_step(x: Any, y: Any) -> dict[str, Any]:
-    """The norm from before the kernel is as far below the bound as the one that is meant."""
+    """The norm from before the kernel is as far below the bound as the intended one."""
     gradient = jnp.tanh(x) * 2
     sums = bend(gradient)
     norm = jnp.sqrt((gradient * gradient).sum())
@@ -113,7 +119,7 @@ def clip_step(x: Any, y: Any) -> dict[str, Any]:
 
 
 def scale_step(x: Any, y: Any) -> dict[str, Any]:
-    """As optax clips: what divides by the norm is computed, and not taken."""
+    """Clips as optax does: the quotient by the norm is computed, but not chosen."""
     gradient = jnp.tanh(x) * 2
     sums = bend(gradient)
     norm = jnp.sqrt((gradient * gradient).sum())
@@ -122,7 +128,7 @@ def scale_step(x: Any, y: Any) -> dict[str, Any]:
 
 
 def count_steps(x: Any, y: Any) -> dict[str, Any]:
-    """How often the loop runs depends on the value from before the kernel."""
+    """The number of iterations depends on the value from before the kernel."""
     gradient = jnp.tanh(x) * 2
     sums = bend(gradient)
     count = jnp.where(gradient.mean() > 100, 3, 2)
@@ -131,7 +137,7 @@ def count_steps(x: Any, y: Any) -> dict[str, Any]:
 
 
 def merge_with_operand(x: Any, y: Any) -> dict[str, Any]:
-    """XLA computes `turned` from what the kernel's operand is computed from, and rightly."""
+    """XLA computes `turned` from the operands of the kernel's operand, rightly."""
     product = x * y
     sums = bend(product)
     return {"product": product + 1, "turned": y * x + 1, "sums": sums}
@@ -144,21 +150,23 @@ def merge_with_scaled(x: Any, y: Any) -> dict[str, Any]:
 
 
 def exchange_factors(x: Any, y: Any) -> dict[str, Any]:
-    """XLA exchanges the operands of the product, and transposes it: the smaller one becomes the right one."""
+    """XLA exchanges the operands of the product and transposes it: the smaller operand comes second."""
     sums = bend(x).sum()
     return {"sums": sums, "product": x @ y * 0.125}
 
 
 def transpose_for_product(x: Any, y: Any) -> dict[str, Any]:
-    """XLA takes the value in the place of its transposition."""
+    """XLA takes the value instead of its transpose."""
     value = x @ y * 0.25
     sums = bend(value).sum()
     return {"sums": sums, "product": value.T @ x * 0.25}
 
 
 def join_with_later(x: Any, y: Any) -> dict[str, Any]:
-    """XLA computes both products with x in one, behind the kernel, where both are meant to be; the second has to do with
-    another kernel, too."""
+    """XLA computes both products with x as one, after the kernel, as intended.
+
+    The second product also depends on another kernel.
+    """
     sums = bend(x).sum()
     first = y.T @ x * 0.25
     scaled = jnp.sin(x).T @ y * 0.25
@@ -168,7 +176,7 @@ def join_with_later(x: Any, y: Any) -> dict[str, Any]:
 
 
 def join_with_outer(x: Any, y: Any) -> dict[str, Any]:
-    """XLA computes both products with x in one. Their other operands, of which one is x itself, it joins under x's name."""
+    """XLA computes both products with x as one, and joins their other operands, one of which is x, under x's name."""
     sums = turn(x, y)
     more, wide = bend(x), x.astype(jnp.float32)
     outer = jnp.outer(sums / 16, jnp.cos(more / 16))
@@ -176,8 +184,11 @@ def join_with_outer(x: Any, y: Any) -> dict[str, Any]:
 
 
 def concatenate_for_products(x: Any, y: Any) -> dict[str, Any]:
-    """The backward pass of a rotary embedding and its projections, behind a kernel: XLA joins the products with `x` and
-    concatenates for that. `turned` is a concatenation, too, the author's: its product with `y` is joined with nothing."""
+    """The backward pass of a rotary embedding and its projections, after a kernel.
+
+    XLA joins the products with `x`, and adds a concatenation for that. `turned` is a concatenation of the author's,
+    whose product with `y` XLA does not join.
+    """
     gradient, other = jnp.cos(x), jnp.sin(x)
     gradient, other, sums = jax.lax.optimization_barrier((gradient, other, turn(gradient, other)))
     half = gradient.shape[1] // 2

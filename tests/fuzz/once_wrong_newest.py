@@ -1,10 +1,10 @@
-"""Programs that were once called wrong with jax-triton 0.4 and later, and are right: XLA hands a kernel in a loop the
-address of a slice of the stack that the loop goes through, and each iteration overwrites another slice.
+"""Programs that were once called wrong with jax-triton 0.4 and later, but are right.
 
-`backwards` goes from the last slice to the first. `again` reads the slice that the kernel has overwritten, in another
-fusion, by luck behind the kernel. `carried` makes the stack anew in each iteration from what the kernel left before.
-`before` reads the slice ahead of the kernel, where earlier iterations have overwritten other slices: with jax-triton 0.4 in
-flight while the kernel runs, before 0.4 behind it.
+XLA gives a kernel in a loop the address of a slice of the stack that the loop traverses, and each iteration overwrites
+another slice. `backwards` traverses from the last slice to the first. `again` reads the overwritten slice in another
+fusion, by luck after the kernel. `carried` makes the stack anew in each iteration from what the kernel left. `before`
+reads the slice before the kernel, when earlier iterations have overwritten other slices: with jax-triton 0.4 the read
+is in flight while the kernel runs, before 0.4 it comes after the kernel.
 """
 
 from typing import Any
@@ -119,7 +119,7 @@ CASES = (
         function=read_again,
         args=(Arg(shape=(ROWS, COLUMNS)),),
         reference=read_again_in_jnp,
-        expected={"total": "fresh", "upper": "fresh|latent|stale"},  # stale before 0.4, in its numbers, too
+        expected={"total": "fresh", "upper": "fresh|latent|stale"},  # stale before 0.4, also by its numbers
     ),
     Case(
         name="carried",

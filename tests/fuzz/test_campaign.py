@@ -1,4 +1,4 @@
-"""A campaign of `python -m tools.fuzz` keeps its rows, continues after an end, and reports contradictions."""
+"""A campaign of `python -m tools.fuzz` keeps its rows, continues after an interruption, and reports contradictions."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tools.fuzz.judged_programs import (
     FuzzReport,
     JudgedProgram,
     find_contradictions,
-    find_words,
+    find_outcomes,
     judge_case,
     load_rows,
 )
@@ -37,7 +37,7 @@ def write(row: JudgedProgram) -> str:
     return json.dumps(encode_record(row)) + "\n"
 
 
-def test_programs_that_were_once_judged_wrong_are_judged_right(shared_cache: Path) -> None:
+def test_programs_once_misjudged_are_judged_right(shared_cache: Path) -> None:
     names = ("once_wrong.py", "once_missed.py", "once_taken_for_another.py")
     files = [str(Path(__file__).with_name(name)) for name in names]
     report = api.check(api.CheckOptions(selectors=tuple(files), cache_directory=shared_cache))
@@ -46,29 +46,29 @@ def test_programs_that_were_once_judged_wrong_are_judged_right(shared_cache: Pat
 
 
 def test_a_campaign_judges_each_program_once(tmp_path: Path) -> None:
-    told: list[Progress] = []
-    first = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1, jobs=1), told.append)
+    progress: list[Progress] = []
+    first = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1, jobs=1), progress.append)
     assert first.judged == 1
     assert first.list_contradictions() == []
     assert sum(first.count_outputs().values()) >= 3
     assert first.seconds > 0
-    assert {one.total for one in told} == {1}
+    assert {one.total for one in progress} == {1}
     (row,) = first.rows.values()
     assert row.draws >= 1
     assert row.looks.keys() == row.outputs.keys()
     assert not any((tmp_path / "cache" / "artifacts").iterdir())
-    again = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1), told.append)
+    again = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1), progress.append)
     assert (again.judged, again.rows) == (0, first.rows)
 
 
-def test_a_line_that_was_not_written_to_its_end_is_judged_again(tmp_path: Path) -> None:
+def test_the_program_of_an_incomplete_line_is_judged_again(tmp_path: Path) -> None:
     path = tmp_path / "programs.jsonl"
     path.write_text(write(ROW) + write(WRONG)[:40])
     assert load_rows(tmp_path, "h100").keys() == {3}
     assert path.read_text() == write(ROW)
 
 
-def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
+def test_rows_of_another_target_are_refused(tmp_path: Path) -> None:
     (tmp_path / "programs.jsonl").write_text(write(ROW))
     with pytest.raises(InputError, match="a100"):
         load_rows(tmp_path, "a100")
@@ -78,7 +78,7 @@ def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
     ("verdict", "first", "look", "kinds"),
     [
         ("fresh", "partly stale", ("right", 0.1), ["verdict-fresh-wrong"]),
-        ("fresh", "neither", ("right", 0.1), []),  # roundings that the dtypes do not show
+        ("fresh", "neither", ("right", 0.1), []),  # rounding that the dtypes do not show
         ("fresh", "neither", ("wrong", 9.0), ["verdict-fresh-wrong"]),
         ("latent", "fresh", ("wrong", 9.0), ["verdict-latent-wrong"]),  # a small term of a large sum
         ("stale", "fresh", ("wrong", 1e5), []),  # another draw takes the branch
@@ -87,26 +87,26 @@ def test_programs_of_another_target_are_not_added_to(tmp_path: Path) -> None:
         ("unknown", "fresh", ("right", 0.5), []),
     ],
 )
-def test_what_all_draws_say_decides_whether_a_verdict_is_contradicted(
+def test_all_draws_decide_whether_a_verdict_is_contradicted(
     verdict: str, first: str, look: tuple[str, float], kinds: list[str]
 ) -> None:
     row = find_contradictions(replace(ROW, outputs={"v": (verdict, first)}, looks={"v": look}))
     assert list(row.contradictions) == kinds
     if kinds == ["verdict-clobbered-right"]:
-        notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations cannot be told apart",)
+        notes = ("the loop around `carry_kernel` was unrolled or removed: its iterations cannot be progress apart",)
         limited = find_contradictions(replace(row, contradictions={}, notes=notes))
         assert (limited.contradictions, list(limited.limits)) == ({}, kinds)
 
 
-def test_the_first_draw_decides_where_there_is_no_other() -> None:
+def test_the_first_draw_decides_if_there_is_no_other() -> None:
     row = judge_case(replace(make_case(id="fuzz[7]"), error="the worker was killed"))
     assert list(row.contradictions) == ["fault"]
     seen = {"fresh": "right", "stale": "wrong", "undecided": "alike", "none": "none"}
     for numbers, word in seen.items():
-        assert find_words(replace(ROW, outputs={"v": ("fresh", numbers)})) == {"v": word}
+        assert find_outcomes(replace(ROW, outputs={"v": ("fresh", numbers)})) == {"v": word}
 
 
-def test_the_report_counts_and_the_exit_code_says_it() -> None:
+def test_the_report_and_the_exit_code_show_contradictions() -> None:
     report = FuzzReport(rows={3: ROW, 4: WRONG}, judged=2, seconds=3.0)
     text = render_fuzz_report(report)
     assert "2 programs, 2 outputs" in text
@@ -119,10 +119,8 @@ def test_the_report_counts_and_the_exit_code_says_it() -> None:
     assert compute_exit_code(replace(report, ended_by=Ending.INTERRUPT)) is ExitCode.INTERRUPTED
 
 
-def test_a_contradiction_is_written_once_and_again_only_when_it_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stands in for `check`, whose verdicts are right: every case file shows the contradiction."""
+def test_a_contradiction_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real `check` would judge the program right; with the fake one every case file shows the contradiction."""
     monkeypatch.setattr(campaign, "check", lambda *_: CheckReport(cases=(), targets=("h100",), toolchain="default"))
     (tmp_path / "programs.jsonl").write_text(write(WRONG))
     options = FuzzOptions(directory=tmp_path, first=4, count=1)
@@ -132,7 +130,7 @@ def test_a_contradiction_is_written_once_and_again_only_when_it_is_missing(
     assert run_campaign(options, lambda _: None).files == ()
 
 
-def test_a_campaign_that_is_ended_while_it_shrinks_leaves_that_to_the_next(
+def test_a_campaign_interrupted_while_shrinking_leaves_that_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = CheckReport(cases=(), targets=("h100",), toolchain="default", interrupted=True, ended_by=Ending.TERMINATE)

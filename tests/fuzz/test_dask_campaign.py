@@ -1,4 +1,4 @@
-"""A campaign on the workers of a Dask scheduler is that of one machine."""
+"""A campaign on the workers of a Dask scheduler gives the rows of a campaign on one machine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +12,18 @@ from tools.fuzz.dask_campaign import judge_task, plan_tasks
 from tools.fuzz.judged_programs import FuzzOptions
 from tools.fuzz.processes import Workload
 
-SHARE = Workload(directory="out", seeds=tuple(range(30)), target="h100", timeout=60.0)
+WORKLOAD = Workload(directory="out", seeds=tuple(range(30)), target="h100", timeout=60.0)
 
 
 def test_every_seed_is_in_one_task_and_tasks_have_distinct_keys() -> None:
-    tasks = plan_tasks(SHARE)
-    assert [seed for task in tasks for seed in task.workload.seeds] == list(SHARE.seeds)
-    assert len({task.key for task in (*tasks, *plan_tasks(replace(SHARE, target="a100")))}) == 2 * len(tasks)
-    assert plan_tasks(SHARE) == tasks
+    tasks = plan_tasks(WORKLOAD)
+    assert [seed for task in tasks for seed in task.workload.seeds] == list(WORKLOAD.seeds)
+    assert len({task.key for task in (*tasks, *plan_tasks(replace(WORKLOAD, target="a100")))}) == 2 * len(tasks)
+    assert plan_tasks(WORKLOAD) == tasks
 
 
-def test_a_worker_with_another_ligerdiag_draws_other_programs_and_refuses() -> None:
-    task = replace(plan_tasks(SHARE)[0], fingerprint="another")
+def test_a_worker_with_another_ligerdiag_refuses_to_draw_other_programs() -> None:
+    task = replace(plan_tasks(WORKLOAD)[0], fingerprint="another")
     with pytest.raises(UnfitWorker, match="use one checkout"):
         judge_task(task, None)
 
@@ -36,7 +36,7 @@ def test_a_missing_scheduler_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.nightly
-def test_the_workers_of_a_scheduler_say_what_this_machine_says(tmp_path: Path) -> None:
+def test_the_workers_of_a_scheduler_give_the_rows_of_this_machine(tmp_path: Path) -> None:
     import distributed
 
     here = run_campaign(FuzzOptions(directory=tmp_path / "here", count=14, jobs=1), lambda _: None)

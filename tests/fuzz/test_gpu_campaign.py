@@ -1,4 +1,4 @@
-"""A campaign on GPUs divides its programs among them, and says where the device contradicts a verdict; without a GPU."""
+"""A campaign on GPUs divides its programs among them and reports contradictions by the device; tested without a GPU."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from ligerdiag.model.findings import Attribution, DeviceOutput, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 from tools.fuzz import gpu_campaign
 from tools.fuzz.gpu_campaign import DeviceRow, describe_run, load_device_rows, make_device_environment, plan_workloads
-from tools.fuzz.judged_programs import FuzzOptions, JudgedProgram, find_words
+from tools.fuzz.judged_programs import FuzzOptions, JudgedProgram, find_outcomes
 from tools.fuzz.processes import append_row, count_lines, run_workloads
 
 OPTIONS = FuzzOptions(directory=Path("out"), jobs=8, minutes=1)
@@ -35,7 +35,7 @@ def test_a_program_of_one_device_gets_one_gpu_and_others_get_all() -> None:
     assert plan_workloads({}, ("GPU-a",), OPTIONS) == ()
 
 
-def test_a_device_sees_its_gpus_alone_and_does_not_tune(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_sees_only_its_gpus_and_does_not_autotune(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
     environment = make_device_environment("GPU-a")
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a"
@@ -58,7 +58,7 @@ def test_a_wrong_output_that_is_called_right_is_a_contradiction(
     assert load_device_rows(tmp_path / "device.jsonl") == {5: row.judged, 6: replace(row.judged, seed=6)}
 
 
-def test_numbers_that_roundings_explain_contradict_nothing() -> None:
+def test_numbers_that_rounding_explains_contradict_nothing() -> None:
     row = JudgedProgram(
         seed=5,
         target="device",
@@ -67,13 +67,13 @@ def test_numbers_that_roundings_explain_contradict_nothing() -> None:
     )
     settled = gpu_campaign._settle(row, ["v1"])
     assert list(settled.contradictions) == ["fresh-neither-v2"]
-    assert find_words(replace(settled, looks={"v1": ("right", 0.1), "v2": ("right", 0.1)})) == {
+    assert find_outcomes(replace(settled, looks={"v1": ("right", 0.1), "v2": ("right", 0.1)})) == {
         "v1": "right",
         "v2": "wrong",
     }
 
 
-def test_without_a_gpu_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_no_campaign_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_campaign, "require_gpu", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="nvidia-smi"):
@@ -82,11 +82,11 @@ def test_without_a_gpu_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_process_that_fails_is_reported() -> None:
     (workload,) = plan_workloads({1: 1}, ("GPU-a",), OPTIONS)
-    told: list[Any] = []
-    (fault,) = run_workloads("ligerdiag.no_such_module", [workload], Path("none"), told.append)
+    progress: list[Any] = []
+    (fault,) = run_workloads("ligerdiag.no_such_module", [workload], Path("none"), progress.append)
     assert "exit code 1" in fault
     assert "no_such_module" in fault
-    assert [one.total for one in told] == [1]
+    assert [one.total for one in progress] == [1]
 
 
 def make_inspection(outputs: dict[str, Verdict]) -> Inspection:

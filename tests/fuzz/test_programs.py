@@ -1,4 +1,4 @@
-"""Random programs depend on their seed alone, agree with their reference, and shrink to valid programs."""
+"""Random programs depend on nothing but their seed, agree with their reference, and shrink to valid programs."""
 
 import ast
 from collections import Counter
@@ -20,7 +20,7 @@ def walk(block: Body) -> Iterator[Step]:
             yield from walk(inner)
 
 
-def test_a_seed_is_one_program_and_other_seeds_are_others() -> None:
+def test_a_seed_gives_one_program_and_other_seeds_give_others() -> None:
     assert tuple(map(draw_program, range(50))) == PROGRAMS[:50]
     assert len({program.block for program in PROGRAMS}) == len(PROGRAMS)
 
@@ -35,21 +35,21 @@ def test_a_few_hundred_programs_use_every_word() -> None:
     assert {len(program.donated) for program in PROGRAMS} >= {0, 1}
 
 
-def test_a_program_overwrites_only_what_has_one_name_there() -> None:
+def test_a_program_overwrites_only_values_that_have_one_name() -> None:
     assert [program.seed for program in PROGRAMS if not is_valid(program)] == []
 
 
 def test_a_value_that_a_block_may_only_read_is_not_overwritten() -> None:
-    """The rule itself, on programs that break it."""
+    """Tests the rule itself, on programs that break it."""
     calls = [p for p in PROGRAMS if any(s.word == "call" for s in p.block.steps)]
     for program in calls[:20]:
         step = next(step for step in program.block.steps if step.word == "call")
-        seen = replace(step.blocks[0], steps=(replace(_find_read(step), inputs=step.inputs[:1]), *step.blocks[0].steps))
-        assert not is_valid(_exchange(program, step, replace(step, blocks=(seen,))))
+        seen = replace(step.blocks[0], steps=(replace(_make_read(step), inputs=step.inputs[:1]), *step.blocks[0].steps))
+        assert not is_valid(_replace_step(program, step, replace(step, blocks=(seen,))))
 
 
-def test_a_file_of_programs_stands_alone() -> None:
-    """Every function that it names is in it, once, and no other."""
+def test_a_file_of_programs_is_self_contained() -> None:
+    """The file defines every function that it names, once, and no other."""
     text = render_case_file(PROGRAMS[:40], "Programs.")
     tree = ast.parse(text)
     functions = Counter(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
@@ -62,7 +62,7 @@ def test_a_file_of_programs_stands_alone() -> None:
     assert len(render_case_file([one], "One.")) < len(text) / 4
 
 
-def test_whatever_is_taken_away_leaves_a_smaller_program_that_means_something() -> None:
+def test_every_removal_leaves_a_smaller_and_valid_program() -> None:
     for program in PROGRAMS[:8]:
         smaller = list_smaller(program)
         assert smaller
@@ -70,29 +70,29 @@ def test_whatever_is_taken_away_leaves_a_smaller_program_that_means_something() 
         ast.parse(render_case_file([replace(one, variant=n) for n, one in enumerate(smaller[:8], 1)], "Smaller."))
 
 
-def test_shrinking_keeps_what_is_shown_and_little_else() -> None:
-    """A stand-in for a contradiction: a kernel in a loop whose result the program returns."""
+def test_shrinking_keeps_the_contradiction_and_little_else() -> None:
+    """A kernel in a loop whose result the program returns plays the part of the contradiction."""
 
     def has_loop_with_kernel(program: RandomProgram) -> bool:
         return any(s.word == "scan" and any(i.word in KERNELS for i in s.blocks[0].steps) for s in program.block.steps)
 
-    def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
+    def find_contradicting(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
         return [one for one in some if has_loop_with_kernel(one)]
 
     large = [program for program in PROGRAMS if has_loop_with_kernel(program) and measure(program)[0] > 12][:5]
     for program in large:
-        small = shrink(program, find_shown)
+        small = shrink(program, find_contradicting)
         assert has_loop_with_kernel(small)
         assert measure(small)[0] <= 5
         assert small.seed == program.seed
 
 
-def _find_read(step: Step) -> Step:
-    """A step of one operand, to be put before those of the block."""
+def _make_read(step: Step) -> Step:
+    """Returns a step of one operand, to be put before those of the block."""
     value = replace(step.outputs[0], number=10_000)
     return Step(word="tanh", inputs=step.inputs[:1], outputs=(value,), numbers=(1,))
 
 
-def _exchange(program: RandomProgram, old: Step, new: Step) -> RandomProgram:
+def _replace_step(program: RandomProgram, old: Step, new: Step) -> RandomProgram:
     steps = tuple(new if step is old else step for step in program.block.steps)
     return replace(program, block=replace(program.block, steps=steps))

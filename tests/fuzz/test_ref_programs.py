@@ -31,15 +31,15 @@ from tools.fuzz.source import render_case_file
 
 PROGRAMS = tuple(draw_program(REFS + number) for number in range(600))
 DAY, NIGHT = 7, 60
-"""Programs."""
+"""Numbers of programs."""
 FAULTS = (REFS + 101,)
-"""Programs of which a rule or the analysis once raised: a schedule with a call that the program lacks."""
+"""Programs on which a rule or the analysis once raised: the schedule has a call that the program lacks."""
 _CALLS = ("loss", "squash", "layer", *KERNELS)
 """Words of steps that call a kernel."""
 
 
 def list_words(program: RandomProgram) -> set[str]:
-    """The parts of kernels.py.txt and forms of derivatives that the program needs, and how its kernels are called."""
+    """Returns the parts of kernels.py.txt and the forms of derivatives that the program needs, and its modes of calls."""
     found: set[str] = set()
     for step in walk(program.block):
         found.add(step.word)
@@ -51,7 +51,7 @@ def list_words(program: RandomProgram) -> set[str]:
 
 
 def choose(count: int) -> list[RandomProgram]:
-    """Programs that need together as much as so many can, each as much as is missing."""
+    """Returns this many programs that together need as much as possible; each needs the most of what is missing."""
     chosen: list[RandomProgram] = []
     missing = set().union(*map(list_words, PROGRAMS))
     while len(chosen) < count:
@@ -78,7 +78,7 @@ def find_due(program: RandomProgram) -> Iterator[str]:
             yield "repeated"
 
 
-def test_of_three_seeds_one_is_differentiated_and_one_has_a_loop_or_a_checkpoint() -> None:
+def test_one_seed_in_three_is_differentiated_and_one_has_a_loop_or_a_checkpoint() -> None:
     for program in PROGRAMS:
         kind = find_kind(program.seed)
         assert kind == "any" or kind in find_due(program)
@@ -86,7 +86,7 @@ def test_of_three_seeds_one_is_differentiated_and_one_has_a_loop_or_a_checkpoint
     assert [find_kind(REFS + number) for number in range(3)] == list(KINDS)
 
 
-def test_some_hundred_programs_use_every_word_and_mean_something() -> None:
+def test_some_hundred_programs_use_every_word_and_are_valid() -> None:
     assert [program.seed for program in PROGRAMS if not is_valid(program)] == []
     words = set().union(*map(list_words, PROGRAMS))
     assert {
@@ -99,8 +99,8 @@ def test_some_hundred_programs_use_every_word_and_mean_something() -> None:
     assert {*KERNELS} - {*PALLAS} <= covered
 
 
-def test_a_call_in_what_is_differentiated_has_a_rule_or_no_ref() -> None:
-    """JAX would differentiate a call with a Ref, also one of a value that does not depend on what it differentiates by."""
+def test_a_call_in_a_differentiated_function_has_a_rule_or_no_ref() -> None:
+    """JAX would differentiate a call with a Ref, even if its operand does not depend on the variable."""
     for program in PROGRAMS:
         for step in walk(program.block):
             if step.word in ("gradient", "descent"):
@@ -112,7 +112,7 @@ def test_the_first_seed_is_that_of_the_installed_generation() -> None:
     assert find_first_seed() == 0  # 0.3.1 is pinned here
 
 
-def test_the_report_counts_by_what_is_due() -> None:
+def test_the_report_counts_by_the_kind_that_is_due() -> None:
     rows = {
         REFS: JudgedProgram(seed=REFS, target="h100", outputs={"v": ("fresh", "fresh"), "w": ("stale", "fresh")}),
         REFS + 1: JudgedProgram(seed=REFS + 1, target="h100", outputs={"v": ("fresh", "fresh")}, unlike=("v",)),
@@ -148,10 +148,10 @@ def run_check(files: Sequence[Path], python: Path, folder: Path) -> list[dict[st
         pytest.param("pinned", NIGHT, marks=pytest.mark.nightly),
     ],
 )
-def test_all_are_compiled_and_have_numbers(
+def test_all_programs_compile_and_have_numbers(
     generation: str, count: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """By day as few as use every part and every way of calling a kernel. What was once called wrong is as expected."""
+    """By day, the fewest programs that use every part and every mode of calls. Programs once misjudged are as expected."""
     python = request.getfixturevalue("plain_python") if generation == "newest" else Path(sys.executable)
     programs = [*choose(count), *(map(draw_program, FAULTS) if count == NIGHT else ())]
     cases = check(programs, python, tmp_path)
@@ -169,7 +169,7 @@ def test_all_are_compiled_and_have_numbers(
 
 
 @pytest.mark.nightly
-def test_what_jax_dropped_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
+def test_an_output_that_misses_a_dropped_kernel_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
     cases = run_check([Path(__file__).with_name("once_missed_newest.py")], plain_python, tmp_path)
     assert [case["error"] for case in cases if case["error"]] == []
     assert {
@@ -177,8 +177,8 @@ def test_what_jax_dropped_is_never_called_right(plain_python: Path, tmp_path: Pa
     } == {}
 
 
-def test_no_ref_of_zeros_is_in_a_loop_that_is_differentiated() -> None:
-    """JAX takes it out of the loop, leaves the kernel, and fails."""
+def test_no_differentiated_loop_has_a_ref_of_zeros() -> None:
+    """JAX would take the Ref out of the loop, leave the kernel, and fail."""
     for program in PROGRAMS:
         for step in walk(program.block):
             if step.word == "descent":
@@ -187,7 +187,7 @@ def test_no_ref_of_zeros_is_in_a_loop_that_is_differentiated() -> None:
 
 
 @pytest.mark.nightly
-def test_what_a_kernel_computes_of_a_wrong_gradient_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
+def test_the_result_of_a_kernel_on_a_wrong_gradient_is_never_called_right(plain_python: Path, tmp_path: Path) -> None:
     (case,) = run_check([Path(__file__).with_name("missed_behind_a_write.py")], plain_python, tmp_path)
     assert case["error"] == ""
     assert case["outputs"]["y"] not in CALLED_RIGHT

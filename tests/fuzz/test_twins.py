@@ -1,4 +1,4 @@
-"""Programs beside their own formulas, without kernels: XLA merges what is the same in both, and a kernel overwrites it."""
+"""Programs beside their own formulas without kernels: XLA merges equal values of both, and a kernel overwrites one."""
 
 from pathlib import Path
 
@@ -7,11 +7,14 @@ from ligerdiag.model.findings import Verdict
 from tools.orders import render_programs
 
 MISSED = (232, "v11")
-"""A program's seed and an output. One operand of a product is the overwritten value, turned; the other one XLA computes
-again in the fusion, from what stood there before the kernel. The formulas have the value too: no carrier is left."""
+"""A program's seed and an output.
+
+One operand of a product is the overwritten value, rearranged; the fusion recomputes the other one from the contents
+before the kernel. The formulas have that value too, so that no carrier is left.
+"""
 
 
-def test_an_operand_that_is_computed_again_in_its_reader_misses_the_write(tmp_path: Path, shared_cache: Path) -> None:
+def test_an_operand_that_its_reader_recomputes_misses_the_write(tmp_path: Path, shared_cache: Path) -> None:
     seed, name = MISSED
     path = tmp_path / "twins.py"
     path.write_text(render_programs([seed], twins=True), encoding="utf-8")

@@ -1,8 +1,7 @@
-"""Kernels on a GPU against their Triton IR on numbers: `python -m tests.gpu.compare_kernels [RANDOM]`.
+"""Compares kernels on a GPU with their Triton IR on numbers: `python -m tests.gpu.compare_kernels [RANDOM]`.
 
-Prints, for each kernel and array, the largest distance in units of the last place and the largest difference relative to the
-largest number; then how many kernels lie where. Needs a GPU and
-torch, by which Triton launches.
+Prints for each kernel and array the largest distance in units of the last place and the largest difference relative to
+the largest number; then a histogram of the kernels. Needs a GPU, and torch, which Triton launches with.
 """
 
 import sys
@@ -24,7 +23,7 @@ CACHE = Path(tempfile.gettempdir()) / "compiled-kernels"
 
 
 def run_on_gpu(file: Path, launch: Launch) -> dict[str, Any]:
-    """Returns the arguments as the GPU leaves them."""
+    """Returns the arguments after the run on the GPU."""
     import torch
     import triton
 
@@ -52,7 +51,7 @@ def _find_dtype(torch: Any, name: str) -> Any:
 
 
 def count_ulps(found: Any, wanted: Any) -> float:
-    """The largest distance in units of the last place; infinite where only one is not finite."""
+    """Returns the largest distance in units of the last place; infinite if only one of two elements is finite."""
     if found.dtype.kind in "biu":
         return float(np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max(initial=0.0))
     width = found.itemsize

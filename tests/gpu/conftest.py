@@ -1,4 +1,6 @@
-"""Tests of this folder need an NVIDIA GPU. Each checks one case, so that `pytest tests/gpu -n 8` runs eight at a time."""
+"""The tests of this folder need an NVIDIA GPU. Each checks one case, so that `pytest tests/gpu -n 8` runs eight at a
+time.
+"""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def parametrize_cases(metafunc: pytest.Metafunc, selectors: Sequence[str]) -> None:
-    """`case_id` is each of the cases that the selectors mean, `case_ids` all of them; the selectors where no GPU is."""
+    """Parametrizes `case_id` with each selected case and `case_ids` with all of them; without a GPU, with the
+    selectors.
+    """
     if not {"case_id", "case_ids"}.intersection(metafunc.fixturenames):
         return
     ids = tuple(selectors)

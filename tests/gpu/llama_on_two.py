@@ -1,5 +1,6 @@
-"""Loss and gradients of a Llama of one layer on two devices, in every layout and mode: cases/llama_step.py has two of them,
-on four."""
+"""Loss and gradients of a one-layer Llama on two devices, in every layout and mode; cases/llama_step.py has two of them
+on four devices.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ DEVICES = 2
 
 
 def make_case(layout: Layout, mode: str) -> Case:
-    """Returns one row's case."""
+    """Returns the case of one row."""
     mesh = layout.split_devices(DEVICES)
     state, *ids = make_args(CONFIG, layout, mesh)
     function = partial(compute_without_optimizer, CONFIG, layout, choose_fused(mode))

@@ -1,4 +1,4 @@
-"""The static verdict on the device's own artifact against what the device computes."""
+"""Compares the static verdict on the device's own artifact with the device's results."""
 
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from tools.fuzz.judged_programs import FuzzOptions
 
 ROOT = Path(__file__).parents[2]
 SELECTORS = ("seed_flce[*-float32-*-4-2048-50304-1024]", "bf16_flce[False-*-4-2048-50304-1024]", "mosaic*")
-"""Too large to be replayed here, or by Mosaic GPU, which is not replayed; `test_three_ways` has the small ones."""
+"""Too large to be replayed here, or Mosaic GPU kernels, which are never replayed; `test_three_ways` has the small ones.
+"""
 SEEDS = 40
 PRIME = 10_000
-"""First of the seeds whose agreement docs/measurements reports."""
+"""The first of the seeds whose agreement docs/measurements reports."""
 RIGHT = (Verdict.FRESH, Verdict.LATENT)
 
 
@@ -23,10 +24,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize_cases(metafunc, SELECTORS)
 
 
-def test_an_output_is_wrong_on_the_device_exactly_when_its_verdict_says_so(
+def test_an_output_is_wrong_on_the_device_exactly_if_its_verdict_says_so(
     case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against the reference in plain jnp: wrong ones lie above 11 and lossy ones at 0.25 (docs/measurements)."""
+    """Compared with the reference in plain jnp, wrong outputs lie above 11 and lossy ones at 0.25 (docs/measurements)."""
     monkeypatch.chdir(ROOT)
     options = api.CheckOptions(selectors=(case_id,), cache_directory=shared_cache, device=True, replay=False)
     (case,) = api.check(options).cases
@@ -42,7 +43,7 @@ def test_an_output_is_wrong_on_the_device_exactly_when_its_verdict_says_so(
 
 
 def test_random_programs_are_rarely_misjudged(tmp_path: Path) -> None:
-    """No wrong output is missed; false alarms occur (docs/measurements says how many), and may not become common."""
+    """No wrong output is missed; false alarms occur (docs/measurements says how many), but must not become common."""
     options = FuzzOptions(directory=tmp_path, first=PRIME, count=SEEDS, jobs=4)
     tally = run_device_campaign(options, lambda _: None).count_outputs()
     wrong = sum(count for (_, words), count in tally.items() if words == "wrong")

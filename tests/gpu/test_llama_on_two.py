@@ -1,4 +1,4 @@
-"""A small Llama's loss and gradients on two GPUs: schedule, replay and both devices say the same of each output."""
+"""A small Llama's loss and gradients on two GPUs: schedule, replay and both devices agree on each output."""
 
 from pathlib import Path
 
@@ -12,15 +12,13 @@ ROOT = Path(__file__).parents[2]
 FILE = "tests/gpu/llama_on_two.py"
 GPUS = len(list(Path("/dev").glob("nvidia[0-9]*")))
 BF16 = 2e-2
-"""Relative error in norm: the weights are bf16, and roundings fall the other way."""
+"""Relative error in norm: the weights are bf16, and some roundings go the other way."""
 
 pytestmark = pytest.mark.skipif(GPUS < DEVICES, reason=f"needs {DEVICES} NVIDIA GPUs, and this machine has {GPUS}")
 
 
 @pytest.mark.parametrize("case_id", [case.id for case in CASES])
-def test_schedule_replay_and_devices_say_the_same(
-    case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_schedule_replay_and_devices_agree(case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
     options = api.CheckOptions(selectors=(f"{FILE}::{case_id}",), cache_directory=shared_cache, device=True)

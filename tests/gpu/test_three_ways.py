@@ -1,4 +1,4 @@
-"""Schedule, replay and device on the small cases: all three say the same, and replay computes what the device computes."""
+"""Schedule, replay and device agree on the small cases, and replay computes the same numbers as the device."""
 
 from pathlib import Path
 
@@ -18,20 +18,19 @@ SELECTORS = (
     "rms_norm*", "layer_norm*", "swiglu*", "geglu*", "rope*", "kl_div*", "jsd*", "fused_linear_jsd*",
 )  # fmt: skip
 F32, BF16 = 1e-5, 2e-2
-"""Relative error in norm, products in full precision: sums in another order and functions that differ by ulps; and
-roundings to 8 bits that fall the other way."""
+"""Relative error in norm with products in full precision. f32: sums in another order, and functions that differ by ulps;
+bf16: roundings to 8 bits that go the other way."""
 UNSTEADY = "constant[hidden]"
-"""Its kernel overwrites a constant: the executable keeps that, and a second execution starts with what the first one left
-there (LD017)."""
+"""Its kernel overwrites a constant that the executable keeps, so a second execution starts with the first one's
+contents (LD017).
+"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize_cases(metafunc, SELECTORS)
 
 
-def test_schedule_replay_and_device_say_the_same(
-    case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_schedule_replay_and_device_agree(case_id: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
     (case,) = api.check(api.CheckOptions(selectors=(case_id,), cache_directory=shared_cache, device=True)).cases
@@ -53,5 +52,5 @@ def _list_dtypes(artifact: Path) -> set[str]:
     return {DTYPE_NAMES.get(leaf.element_type, "") for leaf in leaves}
 
 
-def test_the_case_that_is_not_steady_is_among_them(case_ids: tuple[str, ...]) -> None:
+def test_the_unsteady_case_is_among_them(case_ids: tuple[str, ...]) -> None:
     assert UNSTEADY in case_ids

@@ -1,4 +1,4 @@
-"""Every example of every rule, compiled once: a folder of files for each target, one run each."""
+"""Every example of every rule, compiled once: one folder of files and one run for each target."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def check_with_budgets(example: Example, folder: Path, cache: Path) -> CaseRepor
 
 
 def check_against_baseline(example: Example, folder: Path, cache: Path) -> CaseReport:
-    """Records a baseline of the file as it was, and checks the file as it is against it."""
+    """Records a baseline of the old version of the file, and checks the new version against it."""
     file, baseline = folder / "example.py", folder / "baseline.json"
     options = api.CheckOptions(selectors=(str(file),), targets=(example.target,), cache_directory=cache, record=True)
     file.write_text(example.recorded, encoding="utf-8")
@@ -39,7 +39,7 @@ def check_against_baseline(example: Example, folder: Path, cache: Path) -> CaseR
 
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
-    """Returns the report of an example, as a user gets it for a file of his own."""
+    """Returns the report of an example, as a user gets it for a file."""
     by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
     recorded: dict[tuple[str, str], Example] = {}
     limited: dict[tuple[str, str], Example] = {}

@@ -1,4 +1,6 @@
-"""LD010 on calls that have several configurations by our word: what counts as read, as shared, and as held too early."""
+"""LD010 on calls declared to have several configurations: which operands count as read, as shared, and as saved too
+early.
+"""
 
 import pytest
 
@@ -25,8 +27,9 @@ def judge_call(
     saved: tuple[tuple[int, int], ...] = ((0, 0),),
     reuses: bool = False,
 ) -> Context:
-    """A kernel on -x, or on the argument x itself; `shared`: its output stands in the bytes of its operand; `reuses`: in
-    those of x, which is donated."""
+    """A kernel on -x, or on the argument x itself. shared: its output is in the bytes of its operand; reuses: in the
+    bytes of x, which is donated.
+    """
     programs = Program(), Program()
     for program in programs:
         entry = program.computation("entry")
@@ -82,14 +85,14 @@ def test_one_configuration_is_not_tried() -> None:
     assert find(judge_call(Access.READ_WRITE, configurations=1)) == []
 
 
-def test_an_operand_that_the_kernel_only_reads_counts_where_an_output_stands_in_its_bytes() -> None:
+def test_a_read_only_operand_counts_if_an_output_shares_its_bytes() -> None:
     (finding,) = find(judge_call(Access.READ, shared=True))
     assert "shares bytes with an output" in dict(finding.evidence)["kernel"]
     assert find(judge_call(Access.READ)) == []
 
 
 @pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])
-def test_what_is_declared_is_put_back(access: Access) -> None:
+def test_a_declared_operand_is_restored(access: Access) -> None:
     assert find(judge_call(access, declared=True)) == []
 
 
@@ -104,7 +107,7 @@ def test_what_is_declared_is_put_back(access: Access) -> None:
     ],
 )
 @pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])
-def test_a_launcher_that_looks_in_another_place_puts_nothing_back(
+def test_a_launcher_that_looks_for_the_alias_elsewhere_restores_nothing(
     access: Access, saved: tuple[tuple[int, int], ...], said: str
 ) -> None:
     """Buffers are numbered operands first: 0 is the operand, 1 the output."""
@@ -112,7 +115,7 @@ def test_a_launcher_that_looks_in_another_place_puts_nothing_back(
     assert [said in dict(one.evidence)["kernel"] for one in findings] == [True] * bool(said)
 
 
-def test_what_is_declared_and_not_put_back_counts_only_where_it_is_read() -> None:
+def test_a_declared_operand_that_is_not_restored_counts_only_if_it_is_read() -> None:
     assert find(judge_call(Access.READ_WRITE, declared=True, saved=(), reads=ReadsBeforeWrite.NO)) == []
 
 
@@ -121,19 +124,17 @@ def test_an_unknown_kernel_is_left_to_its_own_rule() -> None:
 
 
 @pytest.mark.parametrize(("target", "on_argument", "found"), [(LEGACY, False, 1), (FFI, False, 0), (FFI, True, 1)])
-def test_what_is_tried_before_the_program_runs_spoils_arguments_only(
-    target: str, on_argument: bool, found: int
-) -> None:
+def test_trials_before_the_program_runs_spoil_only_arguments(target: str, on_argument: bool, found: int) -> None:
     assert len(find(judge_call(Access.READ_WRITE, target=target, on_argument=on_argument))) == found
 
 
 @pytest.mark.parametrize(("target", "found"), [(LEGACY, []), (FFI, [None])])
-def test_what_is_tried_before_the_program_runs_spoils_a_donated_argument_whose_bytes_it_uses_again(
+def test_trials_before_the_program_runs_spoil_a_donated_argument_whose_bytes_the_output_reuses(
     target: str, found: list[None]
 ) -> None:
     assert [finding.operand for finding in find(judge_call(Access.READ, target=target, reuses=True))] == found
 
 
 @pytest.mark.parametrize(("target", "found"), [(LEGACY, 1), (FFI, 1)])
-def test_an_argument_that_shares_bytes_with_an_output_is_spoilt_by_either_launcher(target: str, found: int) -> None:
+def test_either_launcher_spoils_an_argument_that_shares_bytes_with_an_output(target: str, found: int) -> None:
     assert len(find(judge_call(Access.READ, target=target, on_argument=True, shared=True))) == found

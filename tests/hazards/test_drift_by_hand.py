@@ -1,4 +1,4 @@
-"""LD015 from records by hand: one finding for each write, and what it says."""
+"""LD015 from hand-written records: one finding for each write, with its text."""
 
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.schedule_view import Fate, ReadTime, ScheduleFacts
@@ -30,7 +30,7 @@ def test_a_write_that_drifts_is_one_finding_on_the_readers_line() -> None:
     assert (finding.kernel, finding.operand, finding.outputs) == ("ce_kernel", 0, ())
 
 
-def test_verdicts_stand_beside_the_first_write_that_drifts() -> None:
+def test_verdicts_are_listed_with_the_first_write_that_drifts() -> None:
     second = make_neighbourhood(make_reader(side=ReadTime.BEFORE), number=2)
     recorded = make_facts(HERE, make_neighbourhood(make_reader(), number=2), a=Verdict.FRESH)
     first, other = drift(recorded, make_facts(MOVED, second, a=Verdict.STALE))
@@ -45,19 +45,19 @@ def test_verdicts_alone_are_a_finding_too() -> None:
     assert finding.outputs == ("a",)
 
 
-def test_a_reader_that_is_gone_names_the_line_of_the_call() -> None:
+def test_a_missing_reader_is_reported_at_the_line_of_the_call() -> None:
     (finding,) = drift(make_facts(HERE), make_facts(make_neighbourhood()))
     assert finding.source == HERE.source
     assert finding.evidence[0][0] == "lost"
 
 
-def test_a_call_that_is_gone_is_a_drift() -> None:
+def test_a_missing_call_is_a_drift() -> None:
     gone = make_neighbourhood(fate=Fate.GONE)
     (finding,) = drift(make_facts(HERE), make_facts(gone))
     assert finding.message.endswith("the call was performed and is gone")
 
 
-def test_what_is_minor_is_no_drift() -> None:
+def test_minor_changes_are_not_a_drift() -> None:
     fused = make_neighbourhood(make_reader(within="fusion to `add`"))
     alone = make_neighbourhood(make_reader(within=""))
     assert drift(make_facts(alone), make_facts(fused, new=Verdict.FRESH)) == ()

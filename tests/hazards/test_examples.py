@@ -1,4 +1,4 @@
-"""The examples of each rule are its tests: compiled and replayed for real, judged as a user's own file is."""
+"""The examples of each rule are its tests: really compiled and replayed, and judged like a user's own file."""
 
 import re
 from collections import Counter
@@ -16,11 +16,11 @@ BAD = [
     if rule.decided_by is not DecidedBy.DEVICE
     for n, example in enumerate(rule.bad)
 ]
-"""Without those of a rule that takes a GPU."""
+"""Without the examples of rules that need a GPU."""
 GOOD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule in RULES for n, example in enumerate(rule.good)]
 
 BY_NUMBERS = {"LD012": {Attribution.LOSSY}, "LD016": {Attribution.FRESH, Attribution.LOSSY}}
-"""The attributions of the outputs of rules that compare numbers with program order."""
+"""The attributions of the outputs, for rules that compare numbers with program order."""
 
 
 def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
@@ -28,7 +28,7 @@ def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_shows_what_it_flags_and_what_it_does_not(rule: Rule) -> None:
+def test_a_rule_has_bad_and_good_examples(rule: Rule) -> None:
     assert rule.bad
     assert rule.good
 
@@ -39,7 +39,7 @@ def test_a_bad_example_makes_its_rule_fire(rule: Rule, example: Example, judge: 
 
 
 @pytest.mark.parametrize(("rule", "example"), GOOD)
-def test_a_good_example_does_not(rule: Rule, example: Example, judge: Judge) -> None:
+def test_a_good_example_does_not_make_its_rule_fire(rule: Rule, example: Example, judge: Judge) -> None:
     assert not findings_of(rule, example, judge)
 
 
@@ -49,7 +49,7 @@ def test_a_good_example_is_right_in_every_output(rule: Rule, example: Example, j
 
 
 @pytest.mark.parametrize(("rule", "example"), BAD)
-def test_a_finding_names_outputs_that_have_its_verdict(rule: Rule, example: Example, judge: Judge) -> None:
+def test_a_finding_names_outputs_with_its_verdict(rule: Rule, example: Example, judge: Judge) -> None:
     outputs = judge(example).outputs
     verdict = Verdict.UNKNOWN if rule.leaves_undefined else rule.explains
     for finding in findings_of(rule, example, judge):
@@ -69,7 +69,7 @@ def test_a_finding_names_outputs_that_have_its_verdict(rule: Rule, example: Exam
 def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, example: Example, judge: Judge) -> None:
     for finding in findings_of(rule, example, judge):
         if finding.source is None:
-            assert rule.check is check_nothing  # numbers alone have no line
+            assert rule.check is check_nothing  # findings from numbers alone have no line
             continue
         assert example.code.splitlines()[finding.source.line - 1].startswith("    ")
         if finding.kernel:
@@ -77,9 +77,7 @@ def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, 
 
 
 @pytest.mark.parametrize("name", ["LD001", "LD002", "LD003", "LD004", "LD005", "LD006", "LD008", "LD009"])
-def test_a_hidden_write_is_found_at_the_line_that_calls_the_kernel_and_at_that_of_its_store(
-    name: str, judge: Judge
-) -> None:
+def test_a_hidden_write_is_reported_at_the_line_of_the_call_and_of_the_store(name: str, judge: Judge) -> None:
     rule = get_rule(name)
     lines = rule.bad[0].code.splitlines()
     (finding,) = findings_of(rule, rule.bad[0], judge)
@@ -107,7 +105,7 @@ def test_a_finding_is_one_lower_case_line_with_evidence_and_a_remedy(
 
 
 def test_only_errors_make_an_output_wrong(judge: Judge) -> None:
-    """A rule of lesser weight whose bad example is wrong must not be the only one that fires on it."""
+    """If the bad example of a less severe rule is wrong, another rule must fire on it too."""
     for rule in RULES:
         for example in rule.bad:
             report = judge(example)
@@ -124,9 +122,10 @@ def test_a_stale_read_reads_the_very_bytes_before_the_kernel_does(judge: Judge) 
 
 
 @pytest.mark.parametrize(("rule", "example"), [*BAD, *GOOD])
-def test_the_numbers_of_an_example_say_the_same_as_its_schedule(rule: Rule, example: Example, judge: Judge) -> None:
-    """Numbers that cannot be had are no agreement: an example is replayed, unless its kernel cannot be analysed at all, has
-    several configurations, or is Mosaic's."""
+def test_the_numbers_of_an_example_agree_with_its_schedule(rule: Rule, example: Example, judge: Judge) -> None:
+    """Missing numbers do not count as agreement: an example is replayed unless its kernel cannot be analysed at all,
+    has several configurations, or is Mosaic's.
+    """
     report = judge(example)
     assert report.disagreements == ()
     assert report.replay is not None
@@ -156,15 +155,15 @@ def test_a_wrong_output_of_an_error_is_wrong_in_numbers(rule: Rule, example: Exa
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_a_finding_says_in_numbers_what_the_caller_loses(number: int, judge: Judge) -> None:
-    """The argument's elements, all of them; and the second execution, which starts from what the first has left."""
+def test_a_finding_gives_the_caller_s_loss_in_numbers(number: int, judge: Judge) -> None:
+    """All of the argument's elements; and the second execution, which starts with the first one's contents."""
     rule = get_rule("LD009")
     (finding,) = findings_of(rule, rule.bad[number], judge)
     words = ("100% of the elements of `x` differ", "a second execution on the same constants differs")
     assert words[number] in dict(finding.evidence)["replay"]
 
 
-def test_no_two_examples_have_one_id() -> None:
+def test_no_two_examples_share_an_id() -> None:
     codes = {example.code for rule in RULES for example in (*rule.bad, *rule.good)}
     names = Counter(code.split('name="')[1].split('"')[0] for code in codes)
     assert [name for name, count in names.items() if count > 1] == []

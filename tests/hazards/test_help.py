@@ -1,7 +1,7 @@
-"""The `help:` of a finding is code that runs: applied to the program it makes every output right, in both generations.
+"""The `help:` of a finding is code that runs: applied to the program, it makes every output right in both generations.
 
-A step that a reader takes: the call becomes the one that the help shows, with the arguments that it leaves out, and the
-kernel gets the spare pointers that it asks for.
+The test applies it as a reader would: it replaces the call by the suggested one, fills in the omitted arguments, and
+gives the kernel the spare pointers that the help asks for.
 """
 
 import ast
@@ -50,11 +50,11 @@ def step(x, w):
 CASE = Case(name="optimizer", function=step, args=(Arg(shape=(128,)), Arg(shape=(128,))))
 '''
 PROGRAMS = {"mine": (README, 1), "optimizer": (OPTIMIZER, 2)}
-"""Name of a case to its file, and how many operands its kernel overwrites."""
+"""Case name to its file, and the number of operands that its kernel overwrites."""
 
 
 def apply_help(source: str, text: str, written: int) -> str:
-    """The program with the call that the help shows."""
+    """Returns the program with the suggested call."""
     (shown,), (imported,) = _CODE.findall(text), _IMPORT.findall(text)
     tree = ast.parse(source)
     statement, call = next(
@@ -82,7 +82,7 @@ def check(folder: Path, python: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("generation", ["newest", pytest.param("pinned", marks=pytest.mark.nightly)])
-def test_the_help_applied_makes_every_output_right(
+def test_applying_the_help_makes_every_output_right(
     generation: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     python = request.getfixturevalue("plain_python") if generation == "newest" else Path(sys.executable)

@@ -1,4 +1,4 @@
-"""The findings that rules make of numbers: pure functions of a record, here written by hand."""
+"""Findings that rules make from numbers: pure functions of a record, here hand-written."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ CONSTANT = Finding(rule="LD009", severity=Severity.ERROR, message="`k` overwrite
 def measure(
     *findings: Finding, device: DeviceRun | None = None, a: Verdict = Verdict.FRESH, **replay: Any
 ) -> tuple[Finding, ...]:
-    """The findings of a program with outputs `a` and `b`, replayed with this record."""
+    """Returns the findings of a program with outputs `a` and `b`, replayed with this record."""
     return check_measured(
         Measured(
             outputs={"a": a, "b": Verdict.FRESH},
@@ -81,7 +81,7 @@ def make_outside(**fields: Any) -> OutsideAccess:
     return OutsideAccess(**{**given, "program": 1, "line": SourceLine(file="k.py", line=7), **fields})
 
 
-def test_a_finding_of_a_rule_that_numbers_say_nothing_about_stays_as_it_is() -> None:
+def test_a_finding_that_numbers_cannot_affect_is_unchanged() -> None:
     assert measure(STALE) == (STALE,)
 
 
@@ -99,7 +99,7 @@ def test_findings_come_in_the_order_of_the_rules() -> None:
         Replay(state=ReplayState.FAILED),
     ],
 )
-def test_without_numbers_the_static_findings_are_all_there_is(replay: Replay | None) -> None:
+def test_without_numbers_only_the_static_findings_remain(replay: Replay | None) -> None:
     findings = (STALE, ARGUMENT, LOSSY_PATTERN)
     measured = Measured(outputs={}, findings=findings, replay=replay, device=None)
     assert check_measured(measured).findings == findings
@@ -115,11 +115,11 @@ def test_a_clobbered_argument_quotes_how_much_of_it_changed() -> None:
     ("path", "name"),
     [("x", "x"), ("arrays[1]", "arrays.1"), ("state[0]['w']", "state.0.w"), ("model.layers[2]", "model.layers.2")],
 )
-def test_an_argument_has_the_name_that_replay_has_for_it(path: str, name: str) -> None:
+def test_an_argument_has_the_same_name_as_in_replay(path: str, name: str) -> None:
     assert spell_argument(path) == name
 
 
-def test_a_changed_argument_that_no_static_finding_names_is_a_finding_of_its_own() -> None:
+def test_a_changed_argument_without_a_static_finding_gets_its_own() -> None:
     first, second = measure(ARGUMENT, changed_inputs={"y": 1.0})
     assert first == ARGUMENT
     assert second.rule == "LD009"
@@ -133,19 +133,19 @@ def test_a_clobbered_constant_quotes_the_second_execution() -> None:
     )
 
 
-def test_a_second_execution_that_differs_for_no_known_reason_is_a_finding_that_names_the_outputs() -> None:
+def test_an_unexplained_difference_of_the_second_execution_is_a_finding_that_names_the_outputs() -> None:
     (finding,) = measure(second_run={"a": 0.5})
     assert (finding.rule, finding.outputs) == ("LD009", ("a",))
 
 
-def test_a_kernel_whose_result_hangs_on_sharing_is_not_safe_in_place() -> None:
+def test_a_kernel_whose_result_depends_on_sharing_is_not_safe_in_place() -> None:
     (finding,) = measure(launches=(launch(racing={2: 0.5}), launch(racing={1: 1e-7})))
     assert (finding.rule, finding.kernel, finding.operand, finding.instructions) == ("LD011", "k", 2, ("call.1",))
-    assert "output" not in finding.message  # an operand that the kernel itself overwrites shares bytes with none
+    assert "output" not in finding.message  # an operand that the kernel itself overwrites shares bytes with no output
     assert "differ by 5.0e-01" in finding.evidence[0][1]
 
 
-def test_a_race_joins_what_was_shown_of_the_same_call_and_operand() -> None:
+def test_a_measured_race_joins_the_proven_one_of_the_same_call_and_operand() -> None:
     shown = Finding(
         rule="LD011",
         severity=Severity.ERROR,
@@ -171,7 +171,7 @@ def test_an_output_that_is_not_written_completely_is_named_with_its_count() -> N
     assert finding.message == "`k` leaves 3 of 8 elements of its output 1 unwritten"
 
 
-def test_what_was_counted_joins_what_was_shown() -> None:
+def test_a_count_joins_the_proven_finding() -> None:
     shown = Finding(
         rule="LD013", severity=Severity.WARNING, message="`k` leaves elements of its output 1 unwritten", kernel="k"
     )
@@ -190,13 +190,13 @@ def test_an_output_that_is_lossy_against_program_order_is_a_finding_without_any_
 
 
 @pytest.mark.parametrize(("verdict", "found"), [("stale", 0), ("clobbered", 0), ("latent", 1), ("unknown", 1)])
-def test_an_output_that_misses_a_write_is_not_said_to_be_rounded(verdict: str, found: int) -> None:
-    """A sum in which one term among many is stale looks lossy."""
+def test_an_output_that_misses_a_write_is_not_called_rounded(verdict: str, found: int) -> None:
+    """A sum with one stale term among many looks lossy."""
     findings = measure(a=Verdict(verdict), outputs={"a": make_numbers(Attribution.LOSSY, 0.25), "b": make_numbers()})
     assert [finding.rule for finding in findings] == ["LD012"] * found
 
 
-def test_the_pattern_is_narrowed_to_the_outputs_that_are_lossy_with_their_figures() -> None:
+def test_the_pattern_is_narrowed_to_the_lossy_outputs_with_their_figures() -> None:
     (finding,) = measure(
         LOSSY_PATTERN,
         outputs={"a": make_numbers(), "b": make_numbers()},
@@ -210,12 +210,12 @@ def test_the_pattern_is_narrowed_to_the_outputs_that_are_lossy_with_their_figure
     )
 
 
-def test_the_pattern_goes_when_the_reference_clears_every_output_that_it_reaches() -> None:
+def test_the_pattern_is_dropped_if_the_reference_clears_every_output_it_reaches() -> None:
     assert measure(LOSSY_PATTERN, reference={"a": 1e-6, "b": 1e-6}, reference_tolerance={"a": 1e-4, "b": 1e-4}) == ()
 
 
 @pytest.mark.parametrize(("error", "rules"), [(1e-2, ["LD012"]), (1.0, ["LD012", "LD016"])])
-def test_the_pattern_has_what_program_order_loses_to_it(error: float, rules: list[str]) -> None:
+def test_the_pattern_quotes_the_precision_that_program_order_loses_to_it(error: float, rules: list[str]) -> None:
     numbers = {"a": make_numbers(Attribution.LOSSY), "b": make_numbers()}
     found = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": error, "b": 1e-6})
     assert sorted(finding.rule for finding in found) == rules
@@ -224,7 +224,7 @@ def test_the_pattern_has_what_program_order_loses_to_it(error: float, rules: lis
         assert "without the addition and the subtraction" in finding.evidence[-1][1]
 
 
-def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_says_so() -> None:
+def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_with_a_note() -> None:
     numbers = {"a": make_numbers(), "b": make_numbers()}
     (finding,) = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": 1e-7, "b": 2e-6})
     assert (finding.outputs, finding.severity) == (LOSSY_PATTERN.outputs, LOSSY_PATTERN.severity)
@@ -232,20 +232,20 @@ def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_and_says_so() -
 
 
 @pytest.mark.parametrize("reference", [{}, {"a": 1e-6}, {"a": 1e-6, "b": float("nan")}])
-def test_the_pattern_stays_while_an_output_has_not_been_held_against_a_reference(reference: dict[str, float]) -> None:
-    """Program order executes the addition as well, so that agreeing with it says nothing of what the addition loses."""
+def test_the_pattern_stays_until_every_output_has_been_compared_with_a_reference(reference: dict[str, float]) -> None:
+    """Program order executes the addition as well, so agreement with it does not show that the addition is lossless."""
     numbers = {"a": make_numbers(), "b": make_numbers()}
     tolerances = {"a": 1e-4, "b": 1e-4}
     found = measure(LOSSY_PATTERN, outputs=numbers, reference=reference, reference_tolerance=tolerances)
     assert found == (LOSSY_PATTERN,)
 
 
-def test_an_output_that_is_far_from_the_reference_is_wrong_and_not_rounded() -> None:
+def test_an_output_far_from_the_reference_is_wrong_and_not_rounded() -> None:
     found = measure(LOSSY_PATTERN, reference={"a": 0.75, "b": 1e-6}, reference_tolerance={"a": 1e-4, "b": 1e-4})
     assert {finding.rule: finding.outputs for finding in found if finding is not LOSSY_PATTERN} == {"LD016": ("a",)}
 
 
-def test_an_output_that_no_workaround_reaches_is_wrong_however_near_it_is() -> None:
+def test_an_inexact_output_that_no_workaround_reaches_is_wrong_however_small_its_error() -> None:
     (finding,) = measure(
         outputs={"a": make_numbers(Attribution.LOSSY), "b": make_numbers()},
         reference={"a": 0.25, "b": 1e-6},
@@ -255,12 +255,12 @@ def test_an_output_that_no_workaround_reaches_is_wrong_however_near_it_is() -> N
     assert finding.evidence == (("replay", "`a` differs by 2.5e-01 from the reference; rounding explains 1.0e-04"),)
 
 
-def test_what_the_workaround_rounds_is_not_called_wrong_as_well() -> None:
+def test_an_output_that_the_workaround_rounds_is_not_called_wrong_too() -> None:
     found = measure(LOSSY_PATTERN, reference={"a": 0.25, "b": 0.25}, reference_tolerance={"a": 1e-4, "b": 1e-4})
     assert [finding.rule for finding in found] == ["LD012"]
 
 
-def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_none() -> None:
+def test_only_device_runs_that_differ_are_a_finding() -> None:
     outputs = {"a": make_device_output(0.0), "b": make_device_output(1e-3)}
     device = DeviceRun(device="NVIDIA H200", count=1, runs=5, outputs=outputs)
     (finding,) = measure(device=device)
@@ -268,23 +268,23 @@ def test_runs_of_a_device_that_differ_are_a_finding_and_runs_that_do_not_are_non
     assert finding.evidence == (("device", "`b` differs by up to 1.0e-03 between 5 runs on the same inputs"),)
 
 
-def test_rules_that_need_numbers_are_unsettled_without_them() -> None:
+def test_rules_that_need_numbers_are_undecided_without_them() -> None:
     assert find_undecided_rules(replayed=False, ran=False) == {
         *("LD011", "LD012", "LD013", "LD015", "LD016", "LD017", "LD019", "LD020"),
     }
     assert find_undecided_rules(replayed=True, ran=False) == {"LD015", "LD017"}
 
 
-def test_a_drift_is_never_settled_for_there_is_always_another_baseline() -> None:
+def test_a_drift_is_never_decided_because_there_is_always_another_baseline() -> None:
     assert find_undecided_rules(replayed=True, ran=True) == {"LD015"}
 
 
-def test_every_rule_that_numbers_settle_measures() -> None:
+def test_every_rule_that_numbers_decide_has_a_measurement() -> None:
     unsettled = find_undecided_rules(replayed=False, ran=False)
     assert all(get_rule(id).measure is not None for id in unsettled)
 
 
-def test_every_finding_is_one_lower_case_line_with_its_rules_severity() -> None:
+def test_every_finding_is_one_lower_case_line_with_its_rule_s_severity() -> None:
     device = DeviceRun(device="H200", count=1, runs=2, outputs={"a": make_device_output(1.0)})
     found = measure(
         LOSSY_PATTERN,
@@ -308,7 +308,7 @@ def test_every_finding_is_one_lower_case_line_with_its_rules_severity() -> None:
             assert finding.message[0] == "`" or finding.message[0].islower()
 
 
-def test_a_result_that_hangs_on_the_order_of_the_grid_is_found_at_the_line_that_writes() -> None:
+def test_a_result_that_depends_on_the_grid_s_order_is_reported_at_the_writing_line() -> None:
     (finding,) = measure(launches=(launch(operands=1, order_difference=0.5, meetings=(MEETING,)),))
     assert (finding.rule, finding.kernel, finding.source) == ("LD019", "k", MEETING.line)
     assert finding.evidence == (
@@ -318,7 +318,7 @@ def test_a_result_that_hangs_on_the_order_of_the_grid_is_found_at_the_line_that_
     )
 
 
-def test_an_order_that_shows_in_rounding_alone_is_none() -> None:
+def test_an_order_that_affects_only_rounding_is_not_reported() -> None:
     assert measure(launches=(launch(order_difference=1e-6, meetings=(MEETING,)),)) == ()
 
 
@@ -329,7 +329,7 @@ def test_a_race_in_place_and_a_dependence_on_the_order_elsewhere_are_both_report
     assert [finding.rule for finding in both] == ["LD011", "LD019"]
 
 
-def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
+def test_an_unknown_place_is_not_called_empty() -> None:
     (finding,) = measure(launches=(launch(outside=(make_outside(hit=None),)),))
     assert "it is unknown whose bytes these are" in finding.evidence[-1][1]
     (finding,) = measure(launches=(launch(outside=(make_outside(hit=""),)),))
@@ -362,7 +362,7 @@ def test_a_place_that_is_not_known_is_not_said_to_be_empty() -> None:
         ),
     ],
 )
-def test_an_access_outside_of_its_buffer_is_found_with_what_it_hits(
+def test_an_access_outside_its_buffer_is_reported_with_the_value_it_hits(
     access: OutsideAccess, message: str, evidence: tuple[str, ...]
 ) -> None:
     (finding,) = measure(launches=(launch(operands=1, outside=(access,)),))

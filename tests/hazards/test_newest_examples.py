@@ -1,6 +1,6 @@
-"""The examples that `ligerdiag explain` and the pages show are judged alike with what a plain installation gets.
+"""The examples in `ligerdiag explain` and in the pages get the same verdicts with a plain installation.
 
-All are checked at once, as files of a reader's; the reports' reproducers, which are printed too, beside them.
+All are checked at once as files of a reader, together with the reports' reproducers, which are printed too.
 """
 
 import json
@@ -30,14 +30,14 @@ REPORTS = {
     if "CASE" in path.read_text(encoding="utf-8")
 }
 DIFFERENT: Mapping[str, tuple[Mapping[str, str], set[str], str]] = {}
-"""Name of a case to its verdicts and rules with the newest versions, and why they are others; none is."""
+"""Case name to its verdicts and rules with the newest versions, and the reason for the difference; currently empty."""
 
 type Reports = Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
 def newest(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    """File name to what a plain installation says of the file."""
+    """Returns the results of a plain installation by file name."""
     files: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for parameters in EXAMPLES:
         _, example = parameters.values
@@ -85,13 +85,13 @@ def test_an_example_gets_the_verdicts_and_rules_of_the_pinned_versions(
 
 
 @pytest.mark.parametrize("name", REPRODUCERS)
-def test_a_reports_reproducer_shows_what_the_report_says(name: str, newest: Reports) -> None:
+def test_a_report_s_reproducer_confirms_the_report(name: str, newest: Reports) -> None:
     assert newest[name]["error"] == ""
     verdicts, rules = REPRODUCERS[name]
     assert newest[name]["outputs"] == {output: verdict.value for output, verdict in verdicts.items()}
     assert {one for finding in newest[name]["findings"] for one in finding["rules"]} == rules
 
 
-def test_what_differs_is_among_the_examples() -> None:
+def test_the_examples_that_differ_exist() -> None:
     codes = [example.code for rule in RULES for example in (*rule.bad, *rule.good)]
     assert all(any(f'name="{name}"' in code for code in codes) for name in DIFFERENT)

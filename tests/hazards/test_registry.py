@@ -1,4 +1,4 @@
-"""Ids and names of the rules: people write them down, so they stay what they are."""
+"""Ids and names of the rules are permanent, because people write them down."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from ligerdiag.rules.rule import Rule
 ROOT = Path(__file__).parents[2]
 
 RETIRED: frozenset[str] = frozenset()
-"""Ids of rules that were removed. They are never given to another rule."""
+"""Ids of removed rules. They are never reused."""
 
 
 def test_an_id_is_never_given_to_a_second_rule() -> None:
@@ -58,7 +58,7 @@ def test_a_rule_is_found_by_id_and_by_name(spelling: str) -> None:
         ("Undeclared_Writes", "LD006 `undeclared-write`"),
     ],
 )
-def test_a_part_of_a_name_and_a_slip_suggest_what_was_meant(said: str, nearest: str) -> None:
+def test_part_of_a_name_or_a_typo_suggests_the_intended_rule(said: str, nearest: str) -> None:
     with pytest.raises(InputError, match=rf"^no rule `{said}`, did you mean {nearest}$"):
         get_rule(said)
 

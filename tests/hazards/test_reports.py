@@ -1,4 +1,4 @@
-"""Each public report behind a rule names the case that reproduces it, and what was not reproduced."""
+"""Each public report behind a rule names the case that reproduces it, or says that it was not reproduced."""
 
 import importlib
 import pkgutil
@@ -18,12 +18,12 @@ ENTRIES = tuple((rule.id, entry) for rule in RULES for entry in rule.reproduced)
 
 
 @pytest.mark.parametrize(("rule", "entry"), ENTRIES, ids=[f"{rule}-{entry.report}" for rule, entry in ENTRIES])
-def test_an_entry_names_a_case_that_exists_or_says_that_nothing_was_reproduced(rule: str, entry: Reproduction) -> None:
+def test_an_entry_names_an_existing_case_or_says_that_nothing_was_reproduced(rule: str, entry: Reproduction) -> None:
     assert entry.case in CASE_IDS if entry.case else entry.reproduced.startswith("nothing")
 
 
 @pytest.mark.parametrize(("rule", "entry"), ENTRIES, ids=[f"{rule}-{entry.report}" for rule, entry in ENTRIES])
-def test_an_entry_says_both_what_was_reproduced_and_what_was_not(rule: str, entry: Reproduction) -> None:
+def test_an_entry_lists_the_reproduced_parts_and_the_others(rule: str, entry: Reproduction) -> None:
     for text in (entry.report, entry.reproduced, entry.missing):
         assert text.strip()
         assert not text.endswith(".")

@@ -1,7 +1,8 @@
-"""The whole report of the bad examples of each rule on a terminal: one text file a rule, in `on_a_terminal/`.
+"""The whole report of each rule's bad examples on a terminal: one text file a rule, in `on_a_terminal/`.
 
-`UPDATE_SNAPSHOTS=1 pytest tests/hazards/test_rules_on_a_terminal.py` writes the files anew; read the difference before you
-commit it. Paths of temporary folders, seconds and figures of a replay are left out, for they differ between machines.
+`UPDATE_SNAPSHOTS=1 pytest tests/hazards/test_rules_on_a_terminal.py` rewrites the files; read the difference before you
+commit it. Paths of temporary folders, seconds and figures of a replay are left out because they differ between
+machines.
 """
 
 import os
@@ -27,14 +28,14 @@ _FIGURE = re.compile(r"(?<![\w.%])(?<!jax-triton )\d+(\.\d+(e[+-]\d+)?|e[+-]\d+)
 
 
 def render_example(case: CaseReport) -> str:
-    """Returns the report of one example as `ligerdiag check example.py` prints it into a file."""
+    """Returns the report of one example as `ligerdiag check example.py` prints it to a file."""
     shown = replace(case, seconds=0.0, cached=False)
     text = render_terminal(CheckReport(cases=(shown,), targets=(case.target,), toolchain=case.toolchain))
     return _FIGURE.sub("#", _FOLDER.sub("example.py", text))
 
 
 def render_rule(rule: Rule, judge: Judge) -> str:
-    """Returns the reports of the rule's bad examples, one after the other, each below what it shows."""
+    """Returns the reports of the rule's bad examples in sequence, each after the example's description."""
     return "\n".join(f"# {example.about}\n\n{render_example(judge(example))}" for example in rule.bad)
 
 
@@ -48,6 +49,6 @@ def test_a_terminal_shows_the_bad_examples_of_a_rule_as_recorded(rule: Rule, jud
     assert shown == snapshot.read_text(encoding="utf-8"), f"{UPDATE}=1 writes {snapshot.name} anew"
 
 
-def test_there_is_no_snapshot_of_a_rule_that_is_gone() -> None:
+def test_no_snapshot_belongs_to_a_removed_rule() -> None:
     names = {f"{rule.id}-{rule.name}.txt" for rule in SHOWN}
     assert {snapshot.name for snapshot in SNAPSHOTS.iterdir()} == names

@@ -1,4 +1,4 @@
-"""Programs of which XLA puts two values into the same bytes, and their twins of which it does not."""
+"""Programs in which XLA puts two values into the same bytes, and similar ones in which it does not."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -17,9 +17,9 @@ ALIASES = {
     "two": "x", "three": "x", "given": "x", "one_given": "x.", "twice": "x.", "second": "xx", "crossed": "..", "right": "..",
     "later": "x..", "scanned": "xx", "chosen": "x.", "jitted": "x", "products": "x", "two-bf16": "x",
 }  # fmt: skip
-"""Case to its outputs, by hand: `x` depends on an operand that was written over, `.` does not."""
+"""Case to its outputs, by hand: `x` depends on an overwritten operand, `.` does not."""
 REFS = {"zeros", "carried", "only_one", "only_last", "three", "sum_first", "zeros-map", "zeros-fori", "halves"}
-"""Cases whose Refs XLA has put into one place; `unlike` and `summed` have none."""
+"""Cases whose Refs XLA has put into the same memory; `unlike` and `summed` have none."""
 
 
 def check(name: str, cache: Path) -> dict[str, CaseReport]:
@@ -43,7 +43,7 @@ def has_shared(case: CaseReport) -> bool:
 
 
 @pytest.mark.nightly
-def test_two_operands_of_one_output(shared_cache: Path) -> None:
+def test_two_operands_declared_as_one_output_are_judged_right(shared_cache: Path) -> None:
     cases = check("aliases.py", shared_cache)
     require_agreement(cases)
     found = {
@@ -54,11 +54,11 @@ def test_two_operands_of_one_output(shared_cache: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_two_updates_of_one_array(shared_cache: Path) -> None:
+def test_two_updates_of_one_array_are_found_if_the_numbers_are_wrong(shared_cache: Path) -> None:
     cases = check("pieces.py", shared_cache)
     require_agreement(cases)
     found = {name for name, case in cases.items() if has_shared(case)}
-    assert len(found) >= 4  # which of them XLA gets wrong is its own affair
+    assert len(found) >= 4  # the test does not fix which of them XLA gets wrong
     for name, case in cases.items():
         assert case.replay is not None
         assert (name in found) == any(n.attribution in WRONG for n in case.replay.outputs.values())
@@ -66,7 +66,7 @@ def test_two_updates_of_one_array(shared_cache: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not IS_NEW, reason="calls of jax-triton before 0.4 take no Refs, and XLA does not fuse them")
-def test_two_refs_of_equal_values(shared_cache: Path) -> None:
+def test_two_refs_of_equal_values_in_the_same_memory_are_found(shared_cache: Path) -> None:
     cases = check("refs.py", shared_cache)
     assert {name for name, case in cases.items() if has_shared(case)} == REFS
     require_agreement(cases)

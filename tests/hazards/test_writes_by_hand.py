@@ -1,4 +1,4 @@
-"""LD008 and LD009 on schedules that XLA does not make here: a repeated call, somebody else's bytes."""
+"""LD008 and LD009 on schedules that XLA does not make here: a repeated call, another owner's bytes."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def findings_of(context: Context, rule: str) -> list[Finding]:
 
 
 def write_one_call(target: str = "double") -> Program:
-    """h = -x; the kernel on h."""
+    """h = -x, and the kernel on h."""
     program = Program()
     entry = program.computation("entry")
     h = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
@@ -54,7 +54,7 @@ def test_a_call_in_each_branch_of_a_conditional_runs_once() -> None:
 
 
 def write_two_calls(*, on_one_value: bool) -> Program:
-    """The kernel twice: on -x both times, or on two values -x."""
+    """The kernel twice: on the same -x, or on two values -x."""
     program = Program()
     entry = program.computation("entry")
     x = program.op(entry, "parameter")
@@ -67,7 +67,7 @@ def write_two_calls(*, on_one_value: bool) -> Program:
 
 
 @pytest.mark.parametrize(("on_one_value", "verdict", "found"), [(True, "stale", 1), (False, "fresh", 0)])
-def test_merged_calls_matter_where_one_value_was_to_be_overwritten_twice(
+def test_merged_calls_matter_if_one_value_should_be_overwritten_twice(
     on_one_value: bool, verdict: str, found: int
 ) -> None:
     schedule = Program()
@@ -80,11 +80,11 @@ def test_merged_calls_matter_where_one_value_was_to_be_overwritten_twice(
     context = judge(write_two_calls(on_one_value=on_one_value), schedule, "first", "second")
     assert verdicts(context) == ["fresh", verdict]
     assert len(findings_of(context, "LD008")) == found
-    assert findings_of(context, "LD007") == []  # the call runs, as one with its twin
+    assert findings_of(context, "LD007") == []  # the call runs, merged with its twin
 
 
 def judge_write_to_parameter(*, target: str = "double", donated: bool = False, constant: bool = False) -> Context:
-    """The kernel on the entry parameter itself, or on a constant."""
+    """The kernel directly on the entry parameter, or on a constant."""
     programs = Program(), Program()
     for program in programs:
         entry = program.computation("entry")
@@ -99,16 +99,16 @@ def judge_write_to_parameter(*, target: str = "double", donated: bool = False, c
     return judge(programs[0], schedule, "sums")
 
 
-def test_an_argument_without_a_name_is_told_by_its_number() -> None:
+def test_an_argument_without_a_name_is_reported_by_its_number() -> None:
     (finding,) = findings_of(judge_write_to_parameter(), "LD009")
     assert finding.message == "`double` overwrites the caller's argument `0`, which is not donated"
 
 
-def test_a_constant_is_told_from_an_argument() -> None:
+def test_a_constant_is_distinguished_from_an_argument() -> None:
     (finding,) = findings_of(judge_write_to_parameter(constant=True), "LD009")
     assert finding.message.startswith("`double` overwrites a constant")
 
 
 @pytest.mark.parametrize("how", [{"donated": True}, {"target": "sum"}, {"target": "opaque"}])
-def test_a_donated_argument_a_reader_and_a_kernel_that_may_do_anything_are_not_reported(how: dict[str, bool]) -> None:
+def test_a_donated_argument_a_reader_and_an_unknown_kernel_are_not_reported(how: dict[str, bool]) -> None:
     assert findings_of(judge_write_to_parameter(**how), "LD009") == []

@@ -1,4 +1,4 @@
-"""HLO modules by hand, for what XLA does not produce: a line for an instruction."""
+"""Builds HLO modules by hand that XLA does not produce, with one line for each instruction."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ class Builder:
         calls: Sequence[HloComputationProto] = (),
         **fields: int,
     ) -> HloInstructionProto:
-        """The instruction; it becomes the root, until the next one."""
+        """Adds and returns an instruction; it is the root until the next one."""
         added = computation.instructions.add(
             name=f"{opcode}.{self._next}",
             opcode=opcode,
@@ -63,9 +63,9 @@ class Builder:
         self.proto.hlo_module.schedule.sequences[computation.id].instruction_ids.extend(ids)
 
     def define(self, instruction: HloInstructionProto, *path: int, offset: int | None = None, size: int = 16) -> int:
-        """Gives a place to what the instruction defines at this ShapeIndex, in the arena where an offset is given.
+        """Gives storage to the value that the instruction defines at this ShapeIndex; with an offset, in the arena.
 
-        Returns the number of its slice, if no slice is defined twice.
+        Returns the number of its slice, which is right only if no slice is defined twice.
         """
         assignment = self.proto.buffer_assignment
         number = len(assignment.logical_buffers)
@@ -88,5 +88,5 @@ class Builder:
 
 
 def find(module: HloModule, message: HloInstructionProto) -> HloInstruction:
-    """The view of an instruction."""
+    """Returns the parsed instruction of this message."""
     return next(i for c in module.computations.values() for i in c.instructions if i.id == message.id)

@@ -1,4 +1,4 @@
-"""Scheduled HLO text with a buffer assignment by hand: what is not given a place has bytes of its own."""
+"""Makes scheduled HLO text with a buffer assignment by hand; a value without an offset gets its own bytes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shap
 from ligerdiag.hlo.xla_pb2 import HloProto
 
 ARENA = 0
-"""Index of the allocation in which values with an offset lie."""
+"""Index of the allocation for values with an offset."""
 
 
 def read_text(text: str) -> HloProto:
-    """Returns the module of HLO text, which lacks a buffer assignment."""
+    """Returns the module of an HLO text, without a buffer assignment."""
     library: Any = _hlo
     proto = HloProto()
     proto.hlo_module.ParseFromString(library.hlo_module_from_text(text).as_serialized_hlo_module_proto())
@@ -23,8 +23,11 @@ def read_text(text: str) -> HloProto:
 
 
 def place(text: str, offsets: Mapping[str, int]) -> bytes:
-    """Returns an HloProto. offsets: `t`, or `f{0}` for a result of several, to its offset in the arena; values that must
-    share storage by XLA's rules lie where one of them does."""
+    """Returns an HloProto with a buffer assignment.
+
+    `offsets` maps `t`, or `f{0}` for one of several results, to its offset in the arena. Values that must share storage
+    by XLA's rules lie where one of them does.
+    """
     proto = read_text(text)
     module = parse_hlo_module(proto.hlo_module.SerializeToString())
     shared = build_must_alias_buffers(module, ambiguous=True)

@@ -1,4 +1,4 @@
-"""A buffer assignment that XLA wrote is believed; one that something was done to is not."""
+"""A buffer assignment that XLA wrote is trusted; one that somebody changed is not."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ PROGRAMS = Path(__file__).parents[1] / "compile" / "programs"
 
 @pytest.fixture(scope="module")
 def compiled(shared_cache: Path) -> bytes:
-    """What XLA made of a program: an HloProto."""
+    """Returns the HloProto that XLA made of a program."""
     with Pool(cache=Cache(shared_cache), jobs=1) as pool:
         cases = discover_cases(["doubling.py"], pool=pool, directory=PROGRAMS)
         (result, *_) = compile_cases(cases, [load_target("h100")], pool=pool)
@@ -33,34 +33,34 @@ def find_fault(proto: HloProto) -> str:
     return find_buffer_fault(module, buffers)
 
 
-def test_what_xla_wrote_is_believed(compiled: bytes) -> None:
+def test_an_assignment_that_xla_wrote_is_trusted(compiled: bytes) -> None:
     assert find_fault(HloProto.FromString(compiled)) == ""
 
 
-def lose_each_value(assignment: BufferAssignmentProto) -> None:
-    """The first value of the first allocation that holds one."""
+def drop_one_value(assignment: BufferAssignmentProto) -> None:
+    """Drops the first value of the first allocation that has one."""
     allocation = next(one for one in assignment.buffer_allocations if one.assigned)
     del allocation.assigned[0]
 
 
-def have_no_bytes(assignment: BufferAssignmentProto) -> None:
+def set_a_size_to_zero(assignment: BufferAssignmentProto) -> None:
     next(one for one in assignment.buffer_allocations if one.assigned).assigned[0].size = 0
 
 
-def have_fewer_bytes_than_nothing(assignment: BufferAssignmentProto) -> None:
+def set_a_negative_size(assignment: BufferAssignmentProto) -> None:
     next(one for one in assignment.buffer_allocations if one.assigned).assigned[0].size = -4
 
 
-def be_empty(assignment: BufferAssignmentProto) -> None:
+def drop_all_allocations(assignment: BufferAssignmentProto) -> None:
     del assignment.buffer_allocations[:]
 
 
-def stand_beyond_the_end(assignment: BufferAssignmentProto) -> None:
+def move_past_the_end(assignment: BufferAssignmentProto) -> None:
     allocation = next(one for one in assignment.buffer_allocations if one.assigned)
     allocation.assigned[0].offset = allocation.size
 
 
-def be_assigned_twice(assignment: BufferAssignmentProto) -> None:
+def assign_twice(assignment: BufferAssignmentProto) -> None:
     allocation = next(one for one in assignment.buffer_allocations if one.assigned)
     allocation.assigned.add().CopyFrom(allocation.assigned[0])
 
@@ -68,21 +68,21 @@ def be_assigned_twice(assignment: BufferAssignmentProto) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lose_each_value,
-        have_no_bytes,
-        have_fewer_bytes_than_nothing,
-        be_empty,
-        stand_beyond_the_end,
-        be_assigned_twice,
+        drop_one_value,
+        set_a_size_to_zero,
+        set_a_negative_size,
+        drop_all_allocations,
+        move_past_the_end,
+        assign_twice,
     ],
 )
-def test_what_was_changed_is_not(change: Callable[[BufferAssignmentProto], None], compiled: bytes) -> None:
+def test_a_changed_assignment_is_not_trusted(change: Callable[[BufferAssignmentProto], None], compiled: bytes) -> None:
     proto = HloProto.FromString(compiled)
     change(proto.buffer_assignment)
     assert find_fault(proto)
 
 
-def test_a_tuple_has_no_place_for_an_element(compiled: bytes) -> None:
+def test_a_tuple_has_no_storage_for_an_element(compiled: bytes) -> None:
     proto = HloProto.FromString(compiled)
     entry = next(one for one in proto.hlo_module.computations if one.id == proto.hlo_module.entry_computation_id)
     root = next(one for one in entry.instructions if one.id == entry.root_id)
@@ -93,7 +93,7 @@ def test_a_tuple_has_no_place_for_an_element(compiled: bytes) -> None:
     assert find_fault(proto).endswith("has a place of its own and only passes a value on")
 
 
-def test_a_constant_of_several_arrays_has_a_place_for_each() -> None:
+def test_a_constant_of_several_arrays_has_storage_for_each() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     constant = builder.add(entry, "constant", shape=tuple_of(array(), tuple_of(array(4))))

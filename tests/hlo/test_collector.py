@@ -1,4 +1,4 @@
-"""What is made while the collector is paused."""
+"""Objects made while the garbage collector is paused."""
 
 import gc
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def find_generation(made: object) -> int | None:
     return next((n for n in range(3) if any(one is made for one in gc.get_objects(generation=n))), None)
 
 
-def test_what_will_stay_goes_to_the_oldest_generation() -> None:
+def test_objects_to_be_kept_go_to_the_oldest_generation() -> None:
     gc.unfreeze()
     with pause_collector(keep=True):
         assert not gc.isenabled()
@@ -28,12 +28,12 @@ def test_what_will_stay_goes_to_the_oldest_generation() -> None:
     assert find_generation(made) == 2
 
 
-def test_what_somebody_has_frozen_stays_frozen() -> None:
+def test_objects_that_were_frozen_before_stay_frozen() -> None:
     gc.freeze()
     before = gc.get_freeze_count()
     with pause_collector(keep=True):
         pass
-    assert gc.get_freeze_count() > before // 2 > 500, "some of the frozen objects may be freed meanwhile, as any other"
+    assert gc.get_freeze_count() > before // 2 > 500, "only some of the frozen objects may be freed meanwhile"
 
 
 def test_a_collector_that_was_off_stays_off() -> None:

@@ -1,4 +1,4 @@
-"""The table of custom-call targets is the one place that names them."""
+"""The table of custom-call targets is the only place that names them."""
 
 import ast
 from pathlib import Path
@@ -33,12 +33,12 @@ def test_a_target_in_no_group_has_no_trait() -> None:
     assert find_traits("my__cublas$gemm") == CallTrait.NONE
 
 
-def test_no_module_names_a_target_beside_the_table() -> None:
+def test_only_the_table_names_targets() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno} {node.value}"
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and node.value in NAMED
     ]
-    # the name of JAX's primitive, which is no target
+    # the name of JAX's primitive, which is not a target
     assert [place for place in found if not place.startswith("compile/lowering/kernel_calls.py:")] == []

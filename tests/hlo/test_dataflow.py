@@ -1,4 +1,4 @@
-"""The steps of the data flow; the numbers in the names are those of the module's docstring."""
+"""The dataflow finds the operations that define a value."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def sources(
 
 
 @pytest.mark.parametrize("opcode", ["bitcast", "opt-barrier", "domain", "add-dependency"])
-def test_what_is_not_looked_through_defines_its_value_1(opcode: str) -> None:
+def test_an_operation_that_is_not_looked_through_defines_its_value(opcode: str) -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -40,7 +40,7 @@ def test_what_is_not_looked_through_defines_its_value_1(opcode: str) -> None:
     assert sources(builder, name, through=PassThrough(tuples=True, asynchronous=True, arguments=True)) == []
 
 
-def test_a_whole_tuple_is_defined_by_the_tuple_and_an_element_is_not_2() -> None:
+def test_a_tuple_defines_the_whole_tuple_and_not_its_elements() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -49,7 +49,7 @@ def test_a_whole_tuple_is_defined_by_the_tuple_and_an_element_is_not_2() -> None
     assert sources(builder, pair, 1) == [(x.id, ())]
 
 
-def test_a_fusion_gives_what_its_computation_returns_3() -> None:
+def test_the_result_of_a_fusion_is_the_result_of_its_computation() -> None:
     builder = Builder()
     fused = builder.computation("fused")
     root = builder.add(fused, "negate", [builder.add(fused, "parameter")])
@@ -59,7 +59,7 @@ def test_a_fusion_gives_what_its_computation_returns_3() -> None:
     assert sources(builder, fusion, through=PassThrough(calls=True)) == []
 
 
-def test_a_loop_and_its_parameters_have_two_sources_4() -> None:
+def test_a_loop_and_its_parameters_have_two_sources() -> None:
     builder = Builder()
     body = builder.computation("body")
     state = builder.add(body, "parameter")
@@ -75,7 +75,7 @@ def test_a_loop_and_its_parameters_have_two_sources_4() -> None:
         assert sources(builder, one, through=PassThrough(arguments=True)) == []
 
 
-def test_a_computation_that_two_branches_share_gets_the_operands_of_both_5() -> None:
+def test_a_computation_that_two_branches_share_gets_the_operands_of_both() -> None:
     builder = Builder()
     branch = builder.computation("branch")
     given = builder.add(branch, "parameter")
@@ -86,7 +86,7 @@ def test_a_computation_that_two_branches_share_gets_the_operands_of_both_5() -> 
     assert sources(builder, given) == [(x.id, ()), (y.id, ())]
 
 
-def test_a_reducer_gets_elements_and_not_the_operand_5() -> None:
+def test_a_reducer_gets_elements_and_not_the_operand() -> None:
     builder = Builder()
     reducer = builder.computation("reducer")
     element = builder.add(reducer, "parameter", shape=array())
@@ -97,7 +97,7 @@ def test_a_reducer_gets_elements_and_not_the_operand_5() -> None:
 
 
 def build_diamond() -> HloModule:
-    """e = c + d, c = -a, d = |b|, b = sqrt a."""
+    """Builds e = c + d, with c = -a, d = |b| and b = sqrt a."""
     builder = Builder()
     entry = builder.computation("entry")
     a = builder.add(entry, "parameter")
@@ -107,15 +107,15 @@ def build_diamond() -> HloModule:
     return parse_hlo(builder.bytes())[0]
 
 
-def test_a_way_is_a_shortest_one_and_a_start_may_be_its_target() -> None:
+def test_a_path_is_a_shortest_one_and_a_start_may_be_its_target() -> None:
     root = build_diamond().entry.root
-    way = find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "parameter")
-    assert [one.opcode for one in way] == ["add", "negate", "parameter"]
+    path = find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "parameter")
+    assert [one.opcode for one in path] == ["add", "negate", "parameter"]
     assert find_shortest_path([root], lambda one: one.operands, lambda one: one is root) == (root,)
     assert find_shortest_path([root], lambda one: one.operands, lambda one: one.opcode == "iota") == ()
 
 
-def test_a_search_meets_the_nearest_first_and_stops_when_it_knows_too_many() -> None:
+def test_a_search_finds_the_nearest_first_and_stops_above_its_limit() -> None:
     root = build_diamond().entry.root
     found = [one.opcode for one in search([root], lambda one: one.operands)]
     assert found == ["add", "negate", "abs", "parameter", "sqrt"]

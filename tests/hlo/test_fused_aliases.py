@@ -1,4 +1,4 @@
-"""Whether a fused call's declared output is its operand: by hand, in the forms that XLA's dynamic-slice fusion makes."""
+"""A fused call's declared output is its operand or not: modules by hand, in the forms of XLA's dynamic-slice fusion."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.replay.xla_cpu import parse_text
 CALL = "custom-call(taken), custom_call_target={target}, output_to_operand_aliasing={{{{}}: (0, {{}})}}"
 
 
-def find(fused: str, entry: str, places: dict[str, int], *, target: str = '"k"', **words: bool) -> list[BrokenAlias]:
+def find(fused: str, entry: str, places: dict[str, int], *, target: str = '"k"', **options: bool) -> list[BrokenAlias]:
     text = f"""HloModule m, is_scheduled=true
 fused {{
 {fused.replace("CALL", CALL.format(target=target))}
@@ -20,7 +20,7 @@ ENTRY main {{
 }}
 """
     module = parse_text(text)
-    return list(find_broken_aliases(module, Positions(module, assign(module, places)), **words))
+    return list(find_broken_aliases(module, Positions(module, assign(module, places)), **options))
 
 
 WHOLE = """ p = f32[8] parameter(0)
@@ -67,7 +67,7 @@ TAKES_STACK = """ x = f32[8] parameter(0)
         (WHOLE, TAKES_WHOLE, {"h": 0, "f": 0}, False),
         (WHOLE, TAKES_WHOLE, {"h": 0, "f": 64}, True),
         (HALF, TAKES_HALF, {"h": 0, "f": 64}, True),
-        (HALF, TAKES_HALF, {"h": 0, "f": 0}, True),  # all of one place is not a part of it
+        (HALF, TAKES_HALF, {"h": 0, "f": 0}, True),  # a whole array is not its half
         (ROW.replace("INDEX", "i"), TAKES_ROW, {"h": 0, "f": 0, "i": 64}, False),
         (ROW.replace("INDEX", "zero"), TAKES_ROW, {"h": 0, "f": 0, "i": 64}, True),
         (ROW.replace("INDEX", "i"), TAKES_ROW, {"h": 0, "f": 128, "i": 64}, True),
@@ -75,30 +75,30 @@ TAKES_STACK = """ x = f32[8] parameter(0)
     ],
     ids=["same", "other", "half", "half-in-place", "row", "another-row", "row-elsewhere", "stacked"],
 )
-def test_an_alias_holds_where_both_are_the_same_bytes(
+def test_an_alias_holds_if_both_have_the_same_bytes(
     fused: str, entry: str, places: dict[str, int], broken: bool
 ) -> None:
     found = find(fused, entry, places)
     assert [(one.call.name, one.operand, one.output, one.certain) for one in found] == [("call", 0, (), True)] * broken
 
 
-def test_without_xlas_own_assignment_it_is_not_certain() -> None:
+def test_a_broken_alias_is_not_certain_without_xlas_own_assignment() -> None:
     (found,) = find(WHOLE, TAKES_WHOLE, {"h": 0, "f": 64}, is_assigned=False)
     assert not found.certain
     (found,) = find(WHOLE, TAKES_WHOLE, {"h": 0})
     assert not found.certain
 
 
-def test_what_is_no_address_is_not_certain() -> None:
+def test_a_broken_alias_is_not_certain_if_the_operand_is_computed() -> None:
     made = WHOLE.replace("bitcast(p)", "negate(p)")
     (found,) = find(made, TAKES_WHOLE, {"h": 0, "f": 0})
     assert not found.certain
 
 
-def test_xlas_own_library_calls_know_their_buffers() -> None:
+def test_library_calls_of_xla_have_no_broken_alias() -> None:
     assert not find(WHOLE, TAKES_WHOLE, {"h": 0, "f": 64}, target='"__cublas$gemm"')
 
 
-def test_an_output_that_the_fusion_does_not_return_is_nobody_s() -> None:
+def test_an_output_that_the_fusion_does_not_return_has_no_broken_alias() -> None:
     unused = WHOLE.replace("ROOT call", "call") + "\n ROOT other = f32[8] negate(taken)"
     assert not find(unused, TAKES_WHOLE, {"h": 0, "f": 64})

@@ -1,4 +1,4 @@
-"""The memory that a program needs is what XLA itself says."""
+"""The memory that a program needs is the memory that XLA itself reports."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_the_figures_are_those_of_xlas_memory_analysis() -> None:
     assert donated[3] == 64 * 64 * 4
 
 
-def test_an_allocation_counts_for_what_it_is_and_constants_and_threads_do_not() -> None:
+def test_each_kind_of_allocation_counts_but_constants_and_thread_local_memory_do_not() -> None:
     proto = BufferAssignmentProto()
     add = proto.buffer_allocations.add
     add(size=1, is_entry_computation_parameter=True)

@@ -1,4 +1,4 @@
-"""The table of opcodes: complete, in agreement with itself, and the only one."""
+"""The table of opcodes is complete and consistent, and the only one."""
 
 import ast
 from pathlib import Path
@@ -12,14 +12,14 @@ from ligerdiag.hlo.opcodes import OPCODES, TRAITS, Trait, having, strip_phase
 from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder
 
-ROOM = Path(ligerdiag.__file__).parent
-IMPLEMENTATIONS = ROOM / "replay" / "ops"
-"""Say of each opcode how it is computed: those tables are keyed by opcode, and stay there."""
+PACKAGE = Path(ligerdiag.__file__).parent
+IMPLEMENTATIONS = PACKAGE / "replay" / "ops"
+"""These tables say how each opcode is computed; they are keyed by opcode, and stay there."""
 
 
 def is_known_to_xla(opcode: str) -> bool:
-    """Asked of XLA's own parser, which looks at the opcode before it looks for its operands."""
-    shape = "()" if opcode == "tuple" else "u32[]"  # XLA's own checks end the process where these do not fit
+    """Asks XLA's own parser, which looks at the opcode before it looks for operands."""
+    shape = "()" if opcode == "tuple" else "u32[]"  # a shape that does not fit the opcode ends the process
     with pytest.raises(RuntimeError) as refused:
         _hlo.hlo_module_from_text(f"HloModule m\nENTRY e {{ ROOT r = {shape} {opcode} }}")
     return "Unknown opcode" not in str(refused.value)
@@ -36,27 +36,27 @@ def test_each_opcode_has_one_entry() -> None:
     assert sorted(listed) == sorted(set(listed))
 
 
-def test_each_trait_is_somebodys_and_is_told_in_a_line() -> None:
+def test_each_trait_is_used_and_described_in_one_line() -> None:
     assert [trait.name for trait in Trait if not having(trait)] == []
     (body,) = [
         node.body for node in ast.parse(Path(opcodes.__file__).read_text()).body if isinstance(node, ast.ClassDef)
     ]
-    told = [
+    is_described = [
         isinstance(one, ast.Assign) and isinstance(other, ast.Expr) and "\n" not in ast.unparse(other)
         for one, other in zip(body[1::2], body[2::2], strict=True)
     ]
-    assert told == [True] * len(Trait)
+    assert is_described == [True] * len(Trait)
 
 
 @pytest.mark.parametrize("opcode", ["collective-reduce", "mulhi"])
-def test_an_opcode_that_only_a_new_xla_has_is_read(opcode: str) -> None:
+def test_an_opcode_that_only_a_newer_xla_has_is_parsed(opcode: str) -> None:
     builder = Builder()
     entry = builder.computation("main")
     builder.add(entry, opcode, [builder.add(entry, "parameter")])
     assert parse_hlo(builder.bytes())[0].entry.root.opcode == opcode
 
 
-def test_phases_are_told_by_the_name() -> None:
+def test_phases_follow_from_the_name() -> None:
     assert having(Trait.START) == {one for one in OPCODES if one.endswith("-start")}
     assert having(Trait.DONE) == {one for one in OPCODES if one.endswith("-done")}
     assert having(Trait.UPDATE) == {one for one in OPCODES if one.endswith("-update")}
@@ -85,15 +85,15 @@ def test_a_collective_is_the_same_in_its_asynchronous_form(trait: Trait) -> None
         (Trait.REPLAYED, Trait.COLLECTIVE),
     ],
 )
-def test_what_has_one_trait_has_the_other(narrow: Trait, wide: Trait) -> None:
+def test_a_trait_implies_a_wider_one(narrow: Trait, wide: Trait) -> None:
     assert having(narrow) < having(wide)
 
 
-def test_what_hands_an_operand_on_forwards_it_or_ends_what_has_made_it() -> None:
+def test_only_bitcasts_and_dones_of_copies_and_computations_differ_in_passing_operands_on() -> None:
     assert having(Trait.FORWARDS) ^ having(Trait.HANDS_ON) == {"bitcast", "copy-done", "async-done"}
 
 
-def test_what_launches_nothing_has_no_phase_and_runs_nothing() -> None:
+def test_an_opcode_that_launches_nothing_has_no_phase_and_calls_nothing() -> None:
     others = having(
         Trait.START, Trait.DONE, Trait.UPDATE, Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS, Trait.COLLECTIVE
     )
@@ -101,7 +101,7 @@ def test_what_launches_nothing_has_no_phase_and_runs_nothing() -> None:
 
 
 def list_private_sets(path: Path) -> list[str]:
-    """Where three or more opcodes are listed: in a set, tuple or list, or as alternatives of one pattern."""
+    """Returns the places that list three or more opcodes in a set, tuple or list, or as alternatives of one pattern."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
@@ -117,17 +117,17 @@ def list_private_sets(path: Path) -> list[str]:
                 continue
         named = [one for one in values if isinstance(one, str) and one in OPCODES]
         if len(named) >= 3:
-            found.append(f"{path.relative_to(ROOM)}:{node.lineno}: {', '.join(named)}")
+            found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {', '.join(named)}")
     return found
 
 
-def test_no_other_file_has_a_set_of_opcodes() -> None:
-    others = [path for path in ROOM.rglob("*.py") if IMPLEMENTATIONS not in path.parents]
+def test_no_other_file_lists_opcodes() -> None:
+    others = [path for path in PACKAGE.rglob("*.py") if IMPLEMENTATIONS not in path.parents]
     assert [found for path in sorted(others) for found in list_private_sets(path)] == []
 
 
 def test_a_private_set_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOM", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     path = tmp_path / "one.py"
     pattern = 'match B:\n    case "add" | "and" | "or":\n        pass\n'
     path.write_text('A = {"add", "tuple", "copy"}\nB = ("add", "x", "copy")\n' + pattern)

@@ -1,4 +1,4 @@
-"""From bytes to the view: what is wrong is said in one line, and never believed."""
+"""Parses modules from bytes; a fault is an error of one line, and a faulty module is never trusted."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_an_empty_module_is_refused() -> None:
     expect_error(builder, "holds no HLO module")
 
 
-def test_an_operand_that_is_not_there_is_refused() -> None:
+def test_a_missing_operand_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].operand_ids[0] = 77
     expect_error(builder, "`call.3` has the operand 77, which is not there")
@@ -81,7 +81,7 @@ def test_an_operand_that_comes_later_is_refused() -> None:
     expect_error(builder, "has the operand 3")
 
 
-def test_a_called_computation_that_is_not_there_is_refused() -> None:
+def test_a_missing_called_computation_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].called_computation_ids[0] = 9
     expect_error(builder, "calls the computation 9, which is not there")
@@ -110,7 +110,7 @@ def test_two_computations_with_one_id_are_refused() -> None:
     expect_error(builder, "two computations have the id 1")
 
 
-def test_an_id_stands_for_one_instruction_of_the_whole_module() -> None:
+def test_an_id_belongs_to_one_instruction_of_the_whole_module() -> None:
     builder = Builder()
     first = builder.add(builder.computation("called"), "parameter")
     second = builder.add(builder.computation("entry"), "parameter")
@@ -130,7 +130,7 @@ def test_a_missing_entry_computation_is_refused() -> None:
     expect_error(builder, "the entry computation `entry` is missing")
 
 
-def test_a_schedule_is_the_sequence_and_not_the_list() -> None:
+def test_the_sequence_follows_the_schedule_and_not_the_list() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -142,13 +142,13 @@ def test_a_schedule_is_the_sequence_and_not_the_list() -> None:
 
 
 @pytest.mark.parametrize("ids", [[2], [2, 2], [2, 3, 3]])
-def test_a_schedule_that_does_not_hold_each_instruction_once_is_refused(ids: list[int]) -> None:
+def test_a_schedule_that_does_not_list_each_instruction_once_is_refused(ids: list[int]) -> None:
     builder = build_small()
     builder.proto.hlo_module.schedule.sequences[2].instruction_ids.extend(ids)
     expect_error(builder, "the schedule of `entry` does not hold each of its instructions once")
 
 
-def test_a_schedule_with_an_instruction_that_is_not_there_is_refused() -> None:
+def test_a_schedule_with_a_missing_instruction_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.schedule.sequences[2].instruction_ids.extend([2, 99])
     expect_error(builder, "`entry` refers to the instruction 99")
@@ -162,7 +162,7 @@ def test_a_buffer_assignment_for_an_unknown_instruction_is_refused() -> None:
     expect_error(builder, "the instruction 70, which is not in the module")
 
 
-def test_an_empty_buffer_assignment_is_one() -> None:
+def test_an_empty_buffer_assignment_is_accepted() -> None:
     builder = build_small()
     builder.proto.buffer_assignment.SetInParent()
     _, buffers = parse_hlo(builder.bytes())
@@ -170,7 +170,7 @@ def test_an_empty_buffer_assignment_is_one() -> None:
     assert buffers.slices == ()
 
 
-def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
+def test_the_error_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "broken.hlo.pb"
     path.write_bytes(b"\x0a\xff")
     with pytest.raises(ArtifactError, match=r"^`broken\.hlo\.pb`: truncated or not an HloProto$"):
@@ -179,7 +179,7 @@ def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
         load_hlo(tmp_path / "missing.hlo.pb")
 
 
-def test_a_parameter_stands_at_its_number() -> None:
+def test_parameters_are_listed_by_their_numbers() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     second = builder.add(entry, "parameter", shape=array(2), parameter_number=1)

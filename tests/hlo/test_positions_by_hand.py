@@ -1,4 +1,4 @@
-"""Positions in modules made by hand; the numbers in the names are those of `hlo.dataflow`."""
+"""The storage of values in modules made by hand."""
 
 from ligerdiag.hlo.dataflow import Positions
 from tests.hlo.building import Builder, array, find, tuple_of
@@ -6,7 +6,7 @@ from tests.hlo.building import Builder, array, find, tuple_of
 PAIR = tuple_of(array(4), array(4))
 
 
-def test_bitcasts_and_barriers_pass_on_1() -> None:
+def test_bitcasts_and_barriers_have_the_storage_of_their_operand() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -18,7 +18,7 @@ def test_bitcasts_and_barriers_pass_on_1() -> None:
     assert positions.locate(find(module, last)) == (place,)
 
 
-def test_an_operation_that_computes_has_the_place_it_defines_or_none() -> None:
+def test_an_operation_that_computes_has_the_storage_that_it_defines_or_none() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -31,7 +31,7 @@ def test_an_operation_that_computes_has_the_place_it_defines_or_none() -> None:
     assert positions.locate(find(module, placeless)) == (None,)
 
 
-def test_elements_are_found_through_nested_tuples_2() -> None:
+def test_elements_are_found_through_nested_tuples() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x, y = builder.add(entry, "parameter"), builder.add(entry, "parameter", parameter_number=1)
@@ -68,13 +68,13 @@ def build_loop(define_phi: bool) -> tuple[Positions, list[tuple[int | None, ...]
     return positions, [positions.locate(find(module, i)) for i in (state, seen, still, loop)], places
 
 
-def test_a_loop_invariant_is_the_operands_place_4() -> None:
+def test_a_loop_invariant_has_the_storage_of_the_operand() -> None:
     _, (state, seen, still, loop), (at_x, at_y) = build_loop(define_phi=False)
     assert state == seen == loop == (at_x, at_y)
     assert still == (at_y,)
 
 
-def test_a_phi_is_a_place_of_its_own_4() -> None:
+def test_a_phi_has_its_own_storage() -> None:
     _, (state, seen, still, loop), (at_x, at_y, phi, result) = build_loop(define_phi=True)
     assert state == (phi, at_y)
     assert seen == (at_x, at_y)
@@ -82,7 +82,7 @@ def test_a_phi_is_a_place_of_its_own_4() -> None:
     assert loop == (result, at_y)
 
 
-def test_a_call_is_its_root_and_its_parameters_are_operands_3_5() -> None:
+def test_a_call_has_the_storage_of_its_root_and_parameters_that_of_operands() -> None:
     builder = Builder()
     callee = builder.computation("callee")
     builder.add(callee, "parameter")
@@ -97,7 +97,7 @@ def test_a_call_is_its_root_and_its_parameters_are_operands_3_5() -> None:
     assert positions.locate(find(module, call)) == (at_y,)
 
 
-def test_a_branchs_parameter_is_the_branchs_own_operand_5() -> None:
+def test_the_parameter_of_a_branch_has_the_storage_of_its_own_operand() -> None:
     builder = Builder()
     branches = [builder.computation("then"), builder.computation("else")]
     parameters = [builder.add(branch, "parameter") for branch in branches]
@@ -110,7 +110,7 @@ def test_a_branchs_parameter_is_the_branchs_own_operand_5() -> None:
     assert [positions.locate(find(module, p)) for p in parameters] == [(places[0],), (places[1],)]
 
 
-def test_an_async_call_has_operands_and_results_6() -> None:
+def test_an_async_call_has_the_storage_of_operands_and_results() -> None:
     builder = Builder()
     callee = builder.computation("callee")
     inner = builder.add(callee, "parameter")
@@ -128,7 +128,7 @@ def test_an_async_call_has_operands_and_results_6() -> None:
     assert positions.locate(find(module, done)) == (at_result,)
 
 
-def test_a_copy_start_holds_the_copy_first_and_the_source_second_6() -> None:
+def test_a_copy_start_has_the_copy_first_and_the_source_second() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -141,7 +141,7 @@ def test_a_copy_start_holds_the_copy_first_and_the_source_second_6() -> None:
     assert positions.locate(find(module, done)) == (at_copy,)
 
 
-def test_results_of_a_combined_all_gather_are_not_the_tables_of_its_tuples_6() -> None:
+def test_results_of_a_combined_all_gather_are_not_its_tuple_tables() -> None:
     # the start defines the tables of pointers at {0} and {1} as well
     builder = Builder()
     entry = builder.computation("entry")
@@ -157,7 +157,7 @@ def test_results_of_a_combined_all_gather_are_not_the_tables_of_its_tuples_6() -
     assert positions.locate(find(module, done)) == tuple(results)
 
 
-def test_results_of_an_all_gather_of_one_operand_6() -> None:
+def test_an_all_gather_of_one_operand_has_one_result() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -170,7 +170,7 @@ def test_results_of_an_all_gather_of_one_operand_6() -> None:
     assert positions.locate(find(module, done)) == (result,)
 
 
-def test_a_combined_all_reduce_start_has_the_shape_of_its_done_6() -> None:
+def test_a_combined_all_reduce_start_has_the_shape_of_its_done() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x, y = builder.add(entry, "parameter"), builder.add(entry, "parameter", parameter_number=1)

@@ -1,4 +1,4 @@
-"""Positions in what XLA really makes: a value's names agree on where it stands."""
+"""The storage of values in modules that XLA compiled: all names of a value agree on it."""
 
 from collections.abc import Iterator
 
@@ -20,14 +20,14 @@ def list_all(*folders: Programs) -> list[Program]:
     return [program for folder in folders for program in folder.values()]
 
 
-def test_every_scheduled_array_has_a_place(loops: Programs, calls: Programs, meshes: Programs) -> None:
+def test_every_scheduled_array_has_storage(loops: Programs, calls: Programs, meshes: Programs) -> None:
     for program in list_all(loops, calls, meshes):
         for _, instruction in iterate_scheduled(program):
-            if not instruction.opcode.endswith("-start"):  # their contexts have none
+            if not instruction.opcode.endswith("-start"):  # their contexts have no storage
                 assert None not in program.positions.locate(instruction), instruction.name
 
 
-def test_a_loops_init_state_and_result_share_their_bytes(loops: Programs) -> None:
+def test_the_initial_state_and_the_result_of_a_loop_share_their_bytes(loops: Programs) -> None:
     found = 0
     for program in loops.values():
         for _, loop in iterate_scheduled(program):
@@ -42,7 +42,7 @@ def test_a_loops_init_state_and_result_share_their_bytes(loops: Programs) -> Non
     assert found >= 8
 
 
-def test_a_branch_returns_into_the_conditionals_bytes(calls: Programs) -> None:
+def test_a_branch_returns_its_result_in_the_bytes_of_the_conditional(calls: Programs) -> None:
     found = 0
     for program in calls.values():
         for _, conditional in iterate_scheduled(program):
@@ -56,7 +56,7 @@ def test_a_branch_returns_into_the_conditionals_bytes(calls: Programs) -> None:
     assert found >= 2
 
 
-def test_an_async_done_is_what_the_called_computation_returns(loops: Programs, meshes: Programs) -> None:
+def test_an_async_done_has_the_bytes_of_the_called_computation(loops: Programs, meshes: Programs) -> None:
     found = 0
     for program in list_all(loops, meshes):
         for _, done in iterate_scheduled(program):
@@ -69,7 +69,7 @@ def test_an_async_done_is_what_the_called_computation_returns(loops: Programs, m
 
 
 @pytest.mark.parametrize("case", ["nested", "mixed_in_body", "while_loop"])
-def test_slices_are_as_large_as_what_stands_in_them(loops: Programs, case: str) -> None:
+def test_slices_are_as_large_as_their_arrays(loops: Programs, case: str) -> None:
     program = loops[case]
     for _, instruction in iterate_scheduled(program):
         if instruction.opcode != "fusion" or len(list(iterate_leaves(instruction.shape))) > 1:
@@ -94,7 +94,7 @@ def test_the_schedule_keeps_operands_before_users(loops: Programs, calls: Progra
                     assert times[predecessor] < times[instruction.id]
 
 
-def test_an_entry_parameter_has_an_allocation_of_its_own(loops: Programs) -> None:
+def test_an_entry_parameter_has_its_own_allocation(loops: Programs) -> None:
     for program in loops.values():
         for parameter in program.optimized.entry.parameters:
             (place,) = program.positions.locate(parameter)

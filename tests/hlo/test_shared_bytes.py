@@ -1,8 +1,8 @@
-"""Which values share bytes while they are alive: the schedules of `sharing/`, each with a buffer assignment and its answer.
+"""Values that share bytes while they are alive: the schedules of `sharing/`, with buffer assignments and answers.
 
-`// schedule: NAME` takes the place of the first line of a module, unless that line has more attributes. `// buffers` gives
-offsets in one allocation; a value that it does not name has bytes of its own, and values that must share storage by XLA's
-rules have one place. `// expect` gives the pairs as `lost<other`, then the numbers of the outputs that are wrong.
+`// schedule: NAME` replaces the first line of a module, unless that line has more attributes. `// buffers` gives
+offsets in one allocation; a value that it does not name has its own bytes, and values that must share storage by XLA's
+rules share it. `// expect` lists the pairs as `lost<other`, then the numbers of the outputs that are wrong.
 """
 
 import re
@@ -35,14 +35,14 @@ class Schedule:
 def load_schedules() -> Iterator[tuple[str, Schedule]]:
     for file in sorted(FOLDER.glob("*.hlo")):
         for part in re.split(r"(?=^// schedule: )", file.read_text(), flags=re.MULTILINE)[1:]:
-            said = dict[str, str](_PART.findall(part))
+            parts = dict[str, str](_PART.findall(part))
             text = _PART.sub("", part)
             yield (
-                said["schedule"],
+                parts["schedule"],
                 Schedule(
                     text=text if text.startswith("HloModule") else HEADER + text,
-                    offsets={value: int(at) for value, at in _PLACE.findall(said.get("buffers", ""))},
-                    expected=said["expect"],
+                    offsets={value: int(at) for value, at in _PLACE.findall(parts.get("buffers", ""))},
+                    expected=parts["expect"],
                 ),
             )
 
@@ -61,7 +61,7 @@ def describe(pairs: tuple[SharedBytes, ...]) -> str:
 
 
 @pytest.mark.parametrize("schedule", ENTRIES)
-def test_the_pairs_and_the_outputs(schedule: Schedule) -> None:
+def test_a_schedule_has_the_expected_pairs_and_outputs(schedule: Schedule) -> None:
     module, buffers = parse_hlo(place(schedule.text, schedule.offsets))
     assert buffers is not None
     assert find_buffer_fault(module, buffers) == ""
@@ -81,7 +81,7 @@ MUST_SHARE = [
 
 
 @pytest.mark.parametrize("name", MUST_SHARE)
-def test_xlas_rules_alone_tell_what_must_share_bytes(name: str) -> None:
+def test_xlas_rules_alone_give_the_values_that_must_share_bytes(name: str) -> None:
     schedule = SCHEDULES[name]
     module = parse_hlo_module(read_text(schedule.text).hlo_module.SerializeToString())
     buffers = build_must_alias_buffers(module, ambiguous=True)
@@ -89,15 +89,15 @@ def test_xlas_rules_alone_tell_what_must_share_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", ENTRIES)
-def test_bytes_of_ones_own_are_shared_by_nobody(schedule: Schedule) -> None:
-    """Of the values that need not share them; those that must do so without an assignment, too."""
+def test_values_that_need_not_share_bytes_do_not(schedule: Schedule) -> None:
+    """Without an assignment, only values that must share bytes do so."""
     module = parse_hlo_module(read_text(schedule.text).hlo_module.SerializeToString())
     buffers = build_must_alias_buffers(module, ambiguous=True)
     assert describe(find_shared_bytes(module, buffers, is_assigned=False)) in ("nothing", schedule.expected)
 
 
-def test_eight_times_the_instructions_take_no_more_than_some_ten_times_as_long() -> None:
-    """Each reads the one before it and stands in one of three places by turns."""
+def test_the_time_is_about_proportional_to_the_number_of_instructions() -> None:
+    """Each instruction reads the one before it, and the values take turns in three places."""
 
     def measure(count: int) -> float:
         lines = [f"  v{n} = f32[8] negate(v{n - 1})" for n in range(1, count)]

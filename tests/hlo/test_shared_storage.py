@@ -1,4 +1,4 @@
-"""Which values are one in every order: names, what loops and branches hand on; and no copy, and no update in place."""
+"""Which values are one in every order: names, and what loops and branches pass on; but no copy and no in-place update."""
 
 from ligerdiag.hlo.dataflow import Definition
 from ligerdiag.hlo.parse import parse_hlo
@@ -10,13 +10,13 @@ from tests.hlo.building import Builder, array, find, tuple_of
 PAIR = tuple_of(array(4), array(4))
 
 
-def locate(builder: Builder, *asked: tuple[HloInstructionProto, ShapeIndex]) -> list[frozenset[Definition]]:
+def locate(builder: Builder, *positions: tuple[HloInstructionProto, ShapeIndex]) -> list[frozenset[Definition]]:
     module, _ = parse_hlo(builder.bytes())
     storage = SharedStorage(module)
-    return [storage.find(find(module, one), index) for one, index in asked]
+    return [storage.find(find(module, one), index) for one, index in positions]
 
 
-def test_names_are_one_value_and_copies_and_updates_are_others() -> None:
+def test_names_share_a_value_and_copies_and_updates_do_not() -> None:
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -26,12 +26,12 @@ def test_names_are_one_value_and_copies_and_updates_are_others() -> None:
     updated = builder.add(entry, "dynamic-update-slice", [x, x])
     reduced = builder.add(entry, "all-reduce-start", [x])
     own = frozenset({(x.id, ())})
-    asked = [(one, ()) for one in (x, named, copied, updated, reduced)]
-    assert [one == own for one in locate(builder, *asked)] == [True, True, False, False, False]
+    positions = [(one, ()) for one in (x, named, copied, updated, reduced)]
+    assert [one == own for one in locate(builder, *positions)] == [True, True, False, False, False]
 
 
 def write_loop(*, swapped: bool) -> tuple[Builder, dict[str, HloInstructionProto]]:
-    """A loop that hands its first element on, or the second one in its place, and computes the second."""
+    """Builds a loop that returns its first element, or the second one if `swapped`, and a new second element."""
     builder = Builder()
     body = builder.computation("body")
     state = builder.add(body, "parameter", shape=PAIR)
@@ -47,21 +47,21 @@ def write_loop(*, swapped: bool) -> tuple[Builder, dict[str, HloInstructionProto
     return builder, {"x": x, "loop": loop, "first": first, "second": second}
 
 
-def test_an_element_that_a_loop_hands_on_is_one_value_before_inside_and_behind() -> None:
+def test_an_element_that_a_loop_passes_on_is_one_value_before_in_and_after_the_loop() -> None:
     builder, named = write_loop(swapped=False)
     own = frozenset({(named["x"].id, ())})
-    asked = [(named["loop"], (0,)), (named["first"], ()), (named["loop"], (1,)), (named["second"], ())]
-    assert [one == own for one in locate(builder, *asked)] == [True, True, False, False]
+    positions = [(named["loop"], (0,)), (named["first"], ()), (named["loop"], (1,)), (named["second"], ())]
+    assert [one == own for one in locate(builder, *positions)] == [True, True, False, False]
 
 
-def test_elements_that_change_places_are_values_of_their_own() -> None:
+def test_elements_that_change_places_are_separate_values() -> None:
     builder, named = write_loop(swapped=True)
     own = frozenset({(named["x"].id, ())})
-    asked = [(named["loop"], (0,)), (named["first"], ())]
-    assert [one == own for one in locate(builder, *asked)] == [False, False]
+    positions = [(named["loop"], (0,)), (named["first"], ())]
+    assert [one == own for one in locate(builder, *positions)] == [False, False]
 
 
-def test_a_conditional_is_what_all_of_its_branches_hand_on() -> None:
+def test_a_conditional_is_the_value_that_all_its_branches_pass_on() -> None:
     for computes in (False, True):
         builder = Builder()
         branches = [builder.computation(name) for name in ("one", "other")]
@@ -76,7 +76,7 @@ def test_a_conditional_is_what_all_of_its_branches_hand_on() -> None:
         assert (found == frozenset({(x.id, ())})) is not computes
 
 
-def test_a_parameter_is_what_its_callers_hand_over() -> None:
+def test_a_parameter_is_the_operand_of_any_of_its_callers() -> None:
     builder = Builder()
     callee = builder.computation("callee")
     given = builder.add(callee, "parameter")

@@ -1,4 +1,4 @@
-"""Small views: slices of memory, shapes, tags, source lines."""
+"""Slices of memory, shapes, tags and source lines."""
 
 from pathlib import Path
 
@@ -76,12 +76,12 @@ def test_tags_name_a_path_of_calls() -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=5))
-def test_tags_come_back_in_order(numbers: list[int]) -> None:
+def test_tags_are_parsed_in_order(numbers: list[int]) -> None:
     assert parse_tag_path("/".join(f"op#ld{n}" for n in numbers)) == tuple(numbers)
 
 
 def build_frames(parents: list[int], files: list[str]) -> tuple[Builder, object]:
-    """Frame n calls from frame parents[n]; its file is files[n], its line 10 n."""
+    """Builds a module in which frame n is called from frame parents[n], in file files[n] at line 10 n."""
     builder = Builder()
     entry = builder.computation("entry")
     x = builder.add(entry, "parameter")
@@ -106,7 +106,7 @@ def build_frames(parents: list[int], files: list[str]) -> tuple[Builder, object]
     ],
 )
 def test_the_innermost_frame_outside_of_packages_is_the_users(installed: str) -> None:
-    """Also where the packages lie in a folder of their own, as `pip install --target` leaves them."""
+    """This also holds for packages in any other folder, as `pip install --target` leaves them."""
     builder, x = build_frames([2, 3, 0], [installed, "/home/train.py", "/home/main.py"])
     module, _ = parse_hlo(builder.bytes())
     instruction = find(module, x)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_the_innermost_frame_outside_of_packages_is_the_users(installed: str) ->
     assert (line.file, line.line, line.function) == ("/home/train.py", 20, "f")
 
 
-def test_frames_that_go_in_circles_or_nowhere_end() -> None:
+def test_cyclic_and_dangling_frames_end() -> None:
     builder, x = build_frames([2, 1], ["a.py", "b.py"])
     module, _ = parse_hlo(builder.bytes())
     assert len(list(iterate_frames(module, find(module, x)))) == MAX_FRAMES  # type: ignore[arg-type]
@@ -132,8 +132,8 @@ def test_an_instruction_without_frames_has_no_line() -> None:
     assert find_user_line(module, find(module, x)) is None
 
 
-def test_calls_without_a_tag_stay_where_they_stand() -> None:
-    """Before JAX 0.7: the second was sorted before the first, and read what that had yet to overwrite."""
+def test_calls_without_a_tag_keep_their_positions() -> None:
+    """Before JAX 0.7, the second call was sorted before the first, and read what the first had yet to overwrite."""
     builder = Builder()
     callee = builder.computation("callee")
     builder.add(callee, "parameter")
@@ -148,7 +148,7 @@ def test_calls_without_a_tag_stay_where_they_stand() -> None:
     assert ordered == [x.id, early.id, late.id, first.id, second.id]
 
 
-def test_a_fused_instruction_leads_to_the_programs_own_line(calls: Programs) -> None:
+def test_a_fused_instruction_has_the_line_of_the_program(calls: Programs) -> None:
     program = calls["branch"]
     source = Path(program.artifact.provenance.source).read_text().splitlines()
     lines = {

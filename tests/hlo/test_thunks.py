@@ -1,4 +1,4 @@
-"""Thunk sequences as XLA printed them (jax 0.11.2, 0.10.2 and 0.4.34), cut to what matters."""
+"""Thunk sequences as XLA printed them (jax 0.11.2, 0.10.2 and 0.4.34), shortened."""
 
 import pytest
 
@@ -51,7 +51,7 @@ kKernel\t, kernel = input_reduce_fusion, launch dimensions = blocks: {1, 1, 1}, 
 
 
 def outline(sequence: ThunkSequence) -> list[object]:
-    """Ids, and in the place of a thunk around others a pair of its id and what is nested, by label."""
+    """Returns the ids; a thunk that contains others is a pair of its id and their outline by label."""
     return [
         (thunk.id, {label: outline(inner) for label, inner in thunk.nested}) if thunk.nested else thunk.id
         for thunk in sequence.thunks
@@ -62,17 +62,17 @@ def find(text: str, id: int) -> Thunk:
     return next(thunk for thunk in parse_thunks(text).walk() if thunk.id == id)
 
 
-def test_what_is_indented_runs_inside_of_the_thunk_above() -> None:
+def test_indented_thunks_run_inside_the_thunk_above() -> None:
     inner = [10, (11, {"": [(13, {"": [12]})]}), 14, 17]
     assert outline(parse_thunks(SCANNED)) == [(0, {"": [1, 3]}), (4, {"condition": [5], "body": inner}), 18]
 
 
-def test_a_loop_inside_of_a_branch_leaves_the_branch_whole() -> None:
+def test_a_loop_in_a_branch_does_not_end_the_branch() -> None:
     loop = (8, {"condition": [9], "body": [10]})
     assert outline(parse_thunks(BRANCHED)) == [(21, {"false_branch": [4, loop, 19], "true_branch": [20]}), 22]
 
 
-def test_a_branch_that_launches_nothing_is_a_branch_all_the_same() -> None:
+def test_a_branch_that_launches_nothing_is_still_a_branch() -> None:
     text = "\n".join(line for line in BRANCHED.splitlines() if not line.startswith("    "))
     assert outline(parse_thunks(text.replace("condition:\n", ""))) == [21, 22]
     head, _, rest = BRANCHED.partition("    004")
@@ -85,7 +85,7 @@ def test_the_stream_of_an_async_start_is_known() -> None:
     assert find(SCANNED, 14).stream == ""
 
 
-def test_the_older_form_has_no_ids_and_says_that_something_may_be_left_out() -> None:
+def test_the_older_form_has_no_ids_and_may_leave_out_nested_thunks() -> None:
     old = parse_thunks(BEFORE_2025)
     assert [thunk.kind for thunk in old.walk()] == [
         "kCopy", "kKernel", "kWhile", "kKernel", "kCommandBuffer", "kCustomCall", "kKernel",
@@ -95,12 +95,12 @@ def test_the_older_form_has_no_ids_and_says_that_something_may_be_left_out() -> 
 
 
 @pytest.mark.parametrize("line", ["HloModule jit_step", "001: Copy [source | sink]", "  other_label:", "kcopy"])
-def test_a_line_of_another_form_is_an_error_that_names_it(line: str) -> None:
+def test_a_line_of_another_form_is_an_error_with_its_number(line: str) -> None:
     with pytest.raises(ArtifactError, match="line 2 of the thunk sequence"):
         parse_thunks(f"001: kCopy [source | sink] kCopy\n{line}\n")
 
 
-def test_nothing_is_an_empty_sequence() -> None:
+def test_an_empty_text_is_an_empty_sequence() -> None:
     assert parse_thunks("\n").thunks == ()
 
 
@@ -123,11 +123,11 @@ def test_nothing_is_an_empty_sequence() -> None:
         ('[{"xla_gpu_graph_enable_concurrent_region": false}]', CommandOrder.SCHEDULE),
     ],
 )  # fmt: skip
-def test_the_order_of_commands_is_told_from_flags_in_any_form(flags: str, order: CommandOrder) -> None:
+def test_the_order_of_commands_follows_from_flags_in_any_form(flags: str, order: CommandOrder) -> None:
     assert parse_command_order(flags) is order
 
 
-def test_a_branch_that_runs_nothing_shares_its_line_with_the_next_label() -> None:
+def test_an_empty_branch_shares_its_line_with_the_next_label() -> None:
     text = """\
 010: kConditional  [prev=008 (1) | next=011 (1)]
   false_branch:

@@ -1,4 +1,4 @@
-"""Programs of the analysis' tests, compiled once more without tags: what a user's XLA dump of them holds."""
+"""Programs of the analysis tests, compiled again without tags, as in a user's XLA dump."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.report import Inspection
 from ligerdiag.toolchains.gpu_targets import load_target
@@ -25,14 +25,14 @@ FILES = ("straight.py", "loops.py", "calls.py")
 
 @dataclass(frozen=True)
 class Pair:
-    """One program with tags and without."""
+    """A program compiled with tags and without."""
 
     tagged: Artifact
     untagged: Artifact
     effects: Path
 
     def load_dump(self) -> tuple[HloModule, Compilation]:
-        """What XLA dumps without tags; the program apart, as it is optional in the compilation."""
+        """Returns what XLA dumps without tags; the program comes separately, because the compilation can lack it."""
         optimized, buffers = load_hlo(self.untagged.optimized)
         program, _ = load_hlo(self.untagged.unoptimized)
         return program, Compilation(
@@ -45,7 +45,7 @@ class Pair:
         )
 
     def inspect(self, compilation: Compilation) -> Inspection:
-        return inspect_compilation(compilation, effects_cache=self.effects)
+        return analyse_compilation(compilation, effects_cache=self.effects).inspection
 
 
 type Pairs = dict[str, Pair]
@@ -53,7 +53,7 @@ type Pairs = dict[str, Pair]
 
 @pytest.fixture(scope="session")
 def pairs(compiler: Compiler, shared_cache: Path) -> Pairs:
-    """By case id."""
+    """Returns the pairs by case id."""
     cache = Cache(shared_cache / "untagged")
     with Pool(cache=cache, jobs=2, module="tools.untagged_worker", environment={"PYTHONPATH": str(ROOT)}) as pool:
         cases = discover_cases(list(FILES), pool=pool, directory=PROGRAMS)

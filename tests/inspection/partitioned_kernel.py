@@ -1,19 +1,19 @@
-"""A kernel in the function of a `custom_partitioning`, which JAX traces once more while XLA compiles.
+"""A kernel in the function of a `custom_partitioning`, which JAX traces again while XLA compiles.
 
-`double` returns the sums of the rows f32[rows] and doubles the rows f32[rows, 32]. What is right, by hand:
+`double` returns the sums of the rows f32[rows] and doubles the rows f32[rows, 32]. The right verdicts, by hand:
 
-- The function on whole arrays is the program as meant. A kernel that overwrites its operand overwrites `h` there, whether
-  `h` is read as the function's result or by its own name: `read` is `x.T @ (2 h)`.
-- `result`: XLA takes the second result for `h` itself, and reads it before the kernel: stale. `trivial` and `barrier` make
-  the reader wait. A declared write, or one out of place, is right.
-- `operand`, h's columns split, `trivial`: the kernel gets whole rows, gathered. The reader waits, and reads what nobody
-  overwrote: stale.
-- `twice`: XLA takes the two calls for one. The second sums are those of `h`, not of `2 h`: stale; the first are right.
-- `unused`: nobody needs the sums, and JAX drops the call: stale.
-- `inner`: the function on whole arrays is jitted, that on the shards is not: as `result`.
-- `formula`: the function on whole arrays is a formula, and calls no kernel. What a kernel of the shards overwrites behind
-  XLA's back is in no program that the author wrote: unknown. If it declares what it does, nothing is to be found.
-- `no_kernel`: the other way round, nothing overwrites what the author meant to be overwritten: unknown.
+- The function on whole arrays is the intended program. A kernel that overwrites its operand overwrites `h` there,
+  whether the program reads `h` as the function's result or by its own name: `read` is `x.T @ (2 h)`.
+- `result`: XLA takes the second result for `h` itself, and reads it before the kernel: stale. `trivial` and `barrier`
+  make the reader wait. A declared write, or an out-of-place one, is right.
+- `operand`, with the columns of h split, `trivial`: the kernel gets gathered, whole rows. The reader waits, but reads
+  bytes that nothing overwrites: stale.
+- `twice`: XLA merges the two calls. The second sums are those of `h` instead of `2 h`: stale; the first are right.
+- `unused`: nothing needs the sums, and JAX drops the call: stale.
+- `inner`: the function on whole arrays is jitted, the one on the shards is not: as in `result`.
+- `formula`: the function on whole arrays is a formula, and calls no kernel. A hidden write of a kernel on the shards is
+  in no program that the author wrote: unknown. If the kernel declares its write, there is no finding.
+- `no_kernel`: conversely, the author intends a write, and no kernel makes it: unknown.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def add_up(mode: Mode, h: Any) -> Any:
 
 
 def by_rows(function: Any, rule: str, shards: Any = None) -> Any:
-    """Returns the function, of which each device runs `shards` on its rows; by default the function itself."""
+    """Returns the function; each device runs `shards`, by default the function itself, on its rows."""
 
     def partition(mesh: Any, arguments: Any, results: Any) -> Any:
         rows = NamedSharding(mesh, PartitionSpec(*arguments[0].sharding.spec[:1]))

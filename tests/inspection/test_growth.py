@@ -1,7 +1,7 @@
-"""The work that a judgement takes grows with the module, also where each of its blocks calls a kernel.
+"""The work for a judgement grows in proportion to the module, even if each of its blocks calls a kernel.
 
-Counted are calls of functions, which are the same on every machine; of what is counted, four times the blocks may take five
-times as much.
+The test counts calls of functions, which are the same on every machine; four times the blocks may take five times as
+many.
 """
 
 from cProfile import Profile
@@ -14,7 +14,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.xla_pb2 import HloProto
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.toolchains.gpu_targets import load_target
@@ -35,7 +35,7 @@ def compile_case(selector: str, cache: Cache) -> Artifact:
 
 
 def count_calls(artifact: Artifact, blocks: int, folder: Path, effects: Path) -> tuple[int, set[Verdict]]:
-    """Judges the module `blocks` times behind itself, without tags; returns the calls made, and the outputs' verdicts."""
+    """Judges the module repeated `blocks` times, without tags; returns the number of calls and the outputs' verdicts."""
     found: list[Path] = []
     for number, path in enumerate((artifact.optimized, artifact.unoptimized)):
         module = HloProto()
@@ -50,13 +50,13 @@ def count_calls(artifact: Artifact, blocks: int, folder: Path, effects: Path) ->
         name="repeated", program=program, as_written=False, optimized=optimized, buffers=buffers, output_names=()
     )
     profile = Profile()
-    inspection = profile.runcall(inspect_compilation, compilation, effects_cache=effects)
+    inspection = profile.runcall(analyse_compilation, compilation, effects_cache=effects).inspection
     return sum(entry.callcount for entry in profile.getstats()), set(inspection.outputs.values())
 
 
 @pytest.mark.nightly
 def test_four_times_the_kernels_take_about_four_times_the_work(shared_cache: Path, tmp_path: Path) -> None:
-    """Each instruction may be that of any block."""
+    """Each instruction may belong to any block."""
     artifact = compile_case("cases/bf16_flce.py::bf16_flce[False-True-1-4-32-16]", Cache(shared_cache))
     few, verdicts = count_calls(artifact, FEW, tmp_path, tmp_path)
     many, same = count_calls(artifact, MANY, tmp_path, tmp_path)

@@ -1,4 +1,4 @@
-"""What is said, and what is not, where a compilation has no program, no schedule, or no buffer assignment."""
+"""Verdicts and notes on a compilation that lacks its program, its schedule or its buffer assignment."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from ligerdiag.model.findings import Verdict
 from tests.inspection.conftest import Pairs
 
 
-def test_without_a_program_the_finding_lists_who_reads_before_and_after(pairs: Pairs) -> None:
+def test_without_a_program_the_finding_lists_the_readers_before_and_after(pairs: Pairs) -> None:
     _, compilation = pairs["residual"].load_dump()
     inspection = pairs["residual"].inspect(replace(compilation, program=None))
     assert set(inspection.outputs.values()) == {Verdict.UNKNOWN}
@@ -21,7 +21,7 @@ def test_without_a_program_the_finding_lists_who_reads_before_and_after(pairs: P
     assert "reads the operand after the kernel" in evidence["after"]
 
 
-def test_without_a_program_what_has_nothing_in_common_with_the_write_is_fresh(pairs: Pairs) -> None:
+def test_without_a_program_an_output_is_fresh_only_if_it_is_unrelated_to_the_write(pairs: Pairs) -> None:
     seen = {
         verdict
         for pair in pairs.values()

@@ -1,4 +1,4 @@
-"""What stands behind a `custom_partitioning` is the function on whole arrays, of which XLA runs another on the shards."""
+"""A `custom_partitioning` intends the function on whole arrays, although XLA runs another one on the shards."""
 
 from pathlib import Path
 
@@ -34,22 +34,24 @@ EXPECTED = {
 }
 
 
-def test_the_verdict_is_of_the_function_on_whole_arrays(reports: dict[str, CaseReport]) -> None:
+def test_the_verdict_is_about_the_function_on_whole_arrays(reports: dict[str, CaseReport]) -> None:
     assert {name: report.error for name, report in reports.items()} == dict.fromkeys(EXPECTED, "")
     assert {name: dict(report.outputs) for name, report in reports.items()} == EXPECTED
 
 
 def test_replay_runs_the_function_on_whole_arrays_and_agrees(reports: dict[str, CaseReport]) -> None:
-    told = {FRESH: Attribution.FRESH, STALE: Attribution.STALE}
+    attributions = {FRESH: Attribution.FRESH, STALE: Attribution.STALE}
     numbers = {name: report.replay.outputs if report.replay else {} for name, report in reports.items()}
     for name, outputs in EXPECTED.items():
         for output, verdict in outputs.items():
-            assert numbers[name][output].attribution is told.get(verdict, numbers[name][output].attribution), name
-    # what nobody meant: the formula gives twice the rows, and the schedule reads them once
+            assert numbers[name][output].attribution is attributions.get(verdict, numbers[name][output].attribution), (
+                name
+            )
+    # neither version is intended: the formula gives 2 h, and the schedule reads h
     assert numbers["formula[hidden]"]["read"].attribution is Attribution.NEITHER
 
 
-def test_a_call_that_another_function_makes_is_not_said_to_be_removed(reports: dict[str, CaseReport]) -> None:
+def test_a_call_that_another_function_makes_is_not_reported_as_removed(reports: dict[str, CaseReport]) -> None:
     rules = {name: {finding.rule for finding in report.findings} for name, report in reports.items()}
     assert [name for name, found in rules.items() if "LD007" in found] == ["unused[hidden]"]
     assert "LD014" in rules["formula[hidden]"] & rules["no_kernel[hidden]"]

@@ -1,4 +1,4 @@
-"""With less than a full artifact a verdict is the same or unknown, and never the opposite."""
+"""With less than a full artifact a verdict stays the same or becomes unknown, and never becomes the opposite."""
 
 import pytest
 
@@ -22,7 +22,7 @@ UNKNOWN = {
     "sliced_operand whole",
     "unrolled_missing seen",
 }
-"""Outputs of which a dump without tags does not say enough."""
+"""Outputs that a dump without tags says too little about."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_the_same_readers_are_found_with_and_without_tags(comparisons: list[Comp
             assert full == reduced, one.case
 
 
-def test_what_a_dump_lacks_is_said_where_there_is_a_hidden_write(comparisons: list[Comparison]) -> None:
+def test_missing_parts_of_a_dump_are_noted_if_there_is_a_hidden_write(comparisons: list[Comparison]) -> None:
     for one in comparisons:
         coverage, form = one.reduced.coverage, one.form
         assert coverage.buffer_assignment is form.buffers

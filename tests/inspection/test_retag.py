@@ -1,4 +1,4 @@
-"""Tags worked out from metadata are those that the compile worker would have given."""
+"""Tags reconstructed from metadata are the tags that the compile worker would have given."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.inspection.conftest import Pair, Pairs
 
 
 def load_tags(pair: Pair, module: str) -> list[TagPath]:
-    """The compile worker's tags of every instruction of one module, in order."""
+    """Returns the compile worker's tags of all instructions of one module, in order."""
     tagged, _ = load_hlo(getattr(pair.tagged, module))
     return [parse_tag_path(i.op_name) for c in tagged.computations.values() for i in c.instructions]
 
@@ -20,13 +20,13 @@ def list_opcodes(module: HloModule) -> list[str]:
     return [i.opcode for c in module.computations.values() for i in c.sequence or c.instructions]
 
 
-def test_tags_do_not_change_what_xla_makes_of_a_program(pairs: Pairs) -> None:
+def test_tags_do_not_change_the_optimized_module(pairs: Pairs) -> None:
     for case, pair in pairs.items():
         tagged, untagged = (load_hlo(one.optimized)[0] for one in (pair.tagged, pair.untagged))
         assert list_opcodes(tagged) == list_opcodes(untagged), case
 
 
-def test_numbers_rise_in_program_order(pairs: Pairs) -> None:
+def test_numbers_ascend_in_program_order(pairs: Pairs) -> None:
     for case, pair in pairs.items():
         program, _ = pair.load_dump()
         numbers = number_operations(program)
@@ -43,7 +43,7 @@ def test_numbers_rise_in_program_order(pairs: Pairs) -> None:
             assert [tag for _, tag in sorted(order)] == sorted(tag for _, tag in order), (case, computation.name)
 
 
-def test_an_instruction_gets_the_tag_of_the_operation_that_it_is(pairs: Pairs) -> None:
+def test_an_instruction_gets_the_tag_of_its_operation(pairs: Pairs) -> None:
     found = 0
     for case, pair in pairs.items():
         program, compilation = pair.load_dump()
@@ -68,7 +68,7 @@ def test_an_instruction_gets_the_tag_of_the_operation_that_it_is(pairs: Pairs) -
     assert found > 300
 
 
-def test_without_metadata_nothing_is_right(pairs: Pairs) -> None:
+def test_without_metadata_no_wrong_output_is_called_right(pairs: Pairs) -> None:
     for case, pair in pairs.items():
         program, compilation = pair.load_dump()
         proto = HloProto()

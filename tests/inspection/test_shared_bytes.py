@@ -1,4 +1,4 @@
-"""Values that share bytes, in the files of strangers: modules without a kernel are looked at, too."""
+"""Values that share bytes in foreign files; modules without a kernel are checked as well."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +22,12 @@ WITHOUT_A_KERNEL = (
     "a branch writes over a value of the caller's",
 )
 
-type Look = Callable[[bytes, str], ModuleOutcome]
+type InspectContent = Callable[[bytes, str], ModuleOutcome]
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Look:
-    """Inspects the content of one file."""
+def inspect_content(tmp_path: Path) -> InspectContent:
+    """Returns a function that inspects the content of one file."""
 
     def translate(text: bytes, name: str) -> bytes:
         del name
@@ -65,9 +65,11 @@ def name_outputs(expected: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", WITHOUT_A_KERNEL)
-def test_a_module_without_a_kernel_is_an_error_where_values_share_bytes(name: str, look: Look) -> None:
+def test_a_module_without_a_kernel_has_a_finding_if_values_share_bytes(
+    name: str, inspect_content: InspectContent
+) -> None:
     text, offsets, expected = find(name)
-    outcome = look(place(text, offsets), "x.hlo.pb")
+    outcome = inspect_content(place(text, offsets), "x.hlo.pb")
     inspection = judge(outcome)
     assert list_wrong(inspection, Verdict.CLOBBERED) == name_outputs(expected)
     assert {finding.rule for finding in inspection.findings} == {"LD024"}
@@ -78,36 +80,36 @@ def test_a_module_without_a_kernel_is_an_error_where_values_share_bytes(name: st
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) is ExitCode.FINDINGS
 
 
-def test_one_in_which_none_do_has_nothing_to_check(look: Look) -> None:
+def test_a_module_in_which_no_values_share_bytes_has_nothing_to_check(inspect_content: InspectContent) -> None:
     text, offsets, _ = find(CLEAN)
-    outcome = look(place(text, offsets), "x.hlo.pb")
+    outcome = inspect_content(place(text, offsets), "x.hlo.pb")
     assert outcome.is_idle
     assert not outcome.lacks_buffers
     assert outcome.judged is None
 
 
 @pytest.mark.parametrize("name", [CLEAN, *WITHOUT_A_KERNEL])
-def test_text_without_a_kernel_does_not_say_in_which_bytes_its_values_lie(name: str, look: Look) -> None:
+def test_text_without_a_kernel_lacks_a_buffer_assignment(name: str, inspect_content: InspectContent) -> None:
     text, _, _ = find(name)
-    outcome = look(text.encode(), "x.hlo")
+    outcome = inspect_content(text.encode(), "x.hlo")
     assert outcome.is_idle
     assert outcome.lacks_buffers
     inspected = InspectedModules(DumpSelection(modules=(), artifacts=(), notes=()), idle=1, unassigned=1)
     assert inspected.list_notes()[-1].endswith("whether values share bytes there is not known")
 
 
-def test_a_protobuf_without_an_assignment_does_not_either(look: Look) -> None:
+def test_a_protobuf_can_lack_a_buffer_assignment(inspect_content: InspectContent) -> None:
     text, _, _ = find(CLEAN)
-    assert look(read_text(text).SerializeToString(), "x.hlo.pb").lacks_buffers
+    assert inspect_content(read_text(text).SerializeToString(), "x.hlo.pb").lacks_buffers
 
 
-def test_an_assignment_that_does_not_hold_is_named(look: Look) -> None:
+def test_an_inconsistent_assignment_is_noted(inspect_content: InspectContent) -> None:
     text, offsets, _ = find(CLEAN)
     data = place(text, offsets)
     proto = read_text(text)
     proto.ParseFromString(data)
     del proto.buffer_assignment.buffer_allocations[0].assigned[:]
-    outcome = look(proto.SerializeToString(), "x.hlo.pb")
+    outcome = inspect_content(proto.SerializeToString(), "x.hlo.pb")
     assert outcome.lacks_buffers
     assert "the buffer assignment is inconsistent" in outcome.notes[0]
 
@@ -115,9 +117,11 @@ def test_an_assignment_that_does_not_hold_is_named(look: Look) -> None:
 @pytest.mark.parametrize(
     "name", ["a call writes over a value that is read later", "two operands declared to be one output"]
 )
-def test_what_xla_must_put_into_the_same_bytes_is_unknown_without_an_assignment(name: str, look: Look) -> None:
+def test_values_that_must_share_bytes_are_unknown_without_an_assignment(
+    name: str, inspect_content: InspectContent
+) -> None:
     text, _, expected = find(name)
-    inspection = judge(look(text.encode(), "x.hlo"))
+    inspection = judge(inspect_content(text.encode(), "x.hlo"))
     assert list_wrong(inspection, Verdict.UNKNOWN) == name_outputs(expected)
     assert "LD024" not in {finding.rule for finding in inspection.findings}
     assert any("without a buffer assignment it is unknown" in line for line in inspection.coverage.not_covered)
@@ -126,20 +130,24 @@ def test_what_xla_must_put_into_the_same_bytes_is_unknown_without_an_assignment(
 @pytest.mark.parametrize(
     "name", ["a call writes over a value that is read later", "two operands declared to be one output"]
 )
-def test_with_one_it_is_clobbered(name: str, look: Look) -> None:
+def test_values_that_must_share_bytes_are_clobbered_with_an_assignment(
+    name: str, inspect_content: InspectContent
+) -> None:
     text, offsets, expected = find(name)
-    inspection = judge(look(place(text, offsets), "x.hlo.pb"))
+    inspection = judge(inspect_content(place(text, offsets), "x.hlo.pb"))
     assert list_wrong(inspection, Verdict.CLOBBERED) == name_outputs(expected)
 
 
-def test_a_declaration_that_names_a_buffer_twice_is_not_said_to_be_refused(look: Look) -> None:
+def test_a_declaration_that_names_a_buffer_twice_is_not_reported_as_refused(inspect_content: InspectContent) -> None:
     text, offsets, _ = find("two operands declared to be one output")
-    found = [f for f in judge(look(place(text, offsets), "x.hlo.pb")).findings if f.rule == "LD018"]
+    found = [f for f in judge(inspect_content(place(text, offsets), "x.hlo.pb")).findings if f.rule == "LD018"]
     assert len(found) == 2
     assert all("refuse" not in finding.help and "which it does not" not in finding.message for finding in found)
 
 
-def test_a_loop_that_loses_a_part_of_its_state_is_no_error_without_a_kernel(look: Look) -> None:
+def test_a_loop_that_loses_a_part_of_its_state_is_not_an_error_without_a_kernel(
+    inspect_content: InspectContent,
+) -> None:
     text, offsets, _ = find("the start of a loop is read after it")
     proto = read_text(text)
     proto.ParseFromString(place(text, offsets))
@@ -147,7 +155,7 @@ def test_a_loop_that_loses_a_part_of_its_state_is_no_error_without_a_kernel(look
     root = next(one for one in body.instructions if one.id == body.root_id)
     del root.operand_ids[1:]
     del root.shape.tuple_shapes[1:]
-    outcome = look(proto.SerializeToString(), "x.hlo.pb")
+    outcome = inspect_content(proto.SerializeToString(), "x.hlo.pb")
     assert outcome.is_idle
     assert outcome.lacks_buffers
     assert "it is unknown whether values share bytes" in outcome.notes[0]

@@ -1,4 +1,6 @@
-"""What the kernels' tests run in the other process: a kernel against its reference, as relative errors by output."""
+"""Code that tests/kernels runs in the other process: compares a kernel with its reference, as relative errors by
+output.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ type Errors = dict[str, float]
 
 
 def compute_relative_error(actual: Any, expected: Any) -> float:
-    """Returns |actual - expected| / |expected| in the Euclidean norm, |actual| where nothing is expected."""
+    """Returns |actual - expected| / |expected| in the Euclidean norm, or |actual| if `expected` is zero."""
     actual, expected = (np.asarray(array).astype(np.float64) for array in (actual, expected))
     assert actual.shape == expected.shape
     return float(np.linalg.norm(actual - expected) / (np.linalg.norm(expected) or 1.0))
@@ -31,7 +33,7 @@ def compute_relative_error(actual: Any, expected: Any) -> float:
 def draw_logits(
     rows: int, vocabulary: int, dtype: str, ignore_index: int, deviation: float = 4.0
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns logits, some of them large, and targets of which the second is ignored."""
+    """Returns random logits, some of them large, and targets of which the second is ignored."""
     logits = (deviation * jax.random.normal(jax.random.key(0), (rows, vocabulary))).astype(dtype)
     targets = jax.random.randint(jax.random.key(1), (rows,), 0, vocabulary)
     return logits, targets.at[1].set(ignore_index)
@@ -39,7 +41,7 @@ def draw_logits(
 
 @contextmanager
 def blocks_of(elements: int | None) -> Iterator[None]:
-    """Launches the cross entropy kernels with blocks of so many f32 elements."""
+    """Launches the cross entropy kernels with blocks of this many f32 elements."""
     if elements is None:
         yield
         return
@@ -57,9 +59,9 @@ def compare_cross_entropy(
     block: int | None = None,
     **options: Any,
 ) -> Errors:
-    """Differentiates 3 * loss, or for reduction `none` a sum in which every row has a weight of its own.
+    """Differentiates 3 * loss, or for reduction `none` a sum in which every row has its own weight.
 
-    Compares the loss by the kernel with the gradient, that by the one without, and the logsumexp.
+    Compares the losses of the kernels with and without the gradient, and the logsumexp.
     """
     logits, targets = draw_logits(rows, vocabulary, dtype, options.get("ignore_index", -100), deviation)
     weights = 3.0 if options.get("reduction") != "none" else jnp.arange(1.0, rows + 1)
@@ -87,7 +89,7 @@ def compare_cross_entropy(
 
 
 def compute_cross_entropy(logits: Any, targets: Any, *, block: int | None = None, **options: Any) -> tuple[Any, ...]:
-    """Returns loss and gradient, f32, without autodiff, and the loss without gradient, as NumPy arrays."""
+    """Returns loss and gradient in f32 without autodiff, and the loss without gradient, as NumPy arrays."""
     arrays = jnp.asarray(logits, jnp.float32), jnp.asarray(targets, jnp.int32)
     with blocks_of(block):
         results = cross_entropy_api.cross_entropy_with_gradient(*arrays, **options)
@@ -95,7 +97,9 @@ def compute_cross_entropy(logits: Any, targets: Any, *, block: int | None = None
 
 
 class Drawn(NamedTuple):
-    """targets, where: of all tokens; arrays: input, weight, bias or None; the parameters f32."""
+    """Random inputs. targets and where: one element for each token; arrays: input, weight, and bias or None; the
+    parameters are f32.
+    """
 
     targets: jax.Array
     where: jax.Array | None
@@ -103,7 +107,7 @@ class Drawn(NamedTuple):
 
 
 def draw_layer(shape: Shape, dtype: str, *, bias: bool = True, where: bool = True) -> Drawn:
-    """Draws logits of standard deviation 1, so that their rounding does not drown what is compared."""
+    """Draws logits of standard deviation 1, so that rounding errors do not hide the differences."""
     tokens = (shape.batch, shape.context)
     keys = [jax.random.key(i) for i in range(5)]
     x = (jax.random.normal(keys[0], (*tokens, shape.embedding)) / shape.embedding**0.5).astype(dtype)
@@ -131,8 +135,8 @@ def compare_fused(
 ) -> Errors:
     """Differentiates `cotangent` times the loss, or for reduction `none` a sum in which every token has its own weight.
 
-    chunk: tokens in a chunk at most. Compares the loss that is computed with the gradients, the one that is computed
-    without, and the logsumexp.
+    chunk: the largest number of tokens in a chunk. Compares the losses computed with and without the gradients, and the
+    logsumexp.
     """
     targets, mask, arrays = draw_layer(shape, dtype, bias=bias, where=where)
     if ignored:
@@ -171,7 +175,7 @@ def compare_seed(
     autodiff: bool = True,
     **options: Any,
 ) -> Errors:
-    """Differentiates 3 * loss; without `autodiff` takes loss and gradients from the kernel as they are."""
+    """Differentiates 3 * loss; without `autodiff` takes loss and gradients directly from the kernel."""
     targets, mask, arrays = draw_layer(shape, dtype, bias=bias, where=where)
 
     def weighted(function: Any, x: jax.Array, weight: jax.Array, bias: Any, **options: Any) -> jax.Array:
@@ -202,7 +206,7 @@ def _compare_gradients(arrays: Any, gradients: Any, expected: Any) -> Errors:
 
 
 def count_products(*, differentiated: bool) -> int:
-    """Returns the matrix products in the program of a fused loss of three chunks."""
+    """Returns the number of matrix products in the program of a fused loss of three chunks."""
     targets, mask, arrays = draw_layer(REMAINDER, "float32")
 
     def loss_of(*arrays: Any) -> jax.Array:
@@ -214,7 +218,7 @@ def count_products(*, differentiated: bool) -> int:
 
 
 def differentiate_nothing() -> tuple[Any, ...]:
-    """Returns loss and gradients of both losses for no tokens at all; a GPU refuses to launch no programs."""
+    """Returns loss and gradients of both losses for zero tokens; a GPU refuses a launch of zero programs."""
     none = jnp.zeros((2, 0, 4))
     targets = jnp.zeros((2, 0), jnp.int32)
     differentiate_fused = jax.value_and_grad(fused_api.fused_linear_cross_entropy, argnums=(0, 1))

@@ -1,4 +1,6 @@
-"""What tests/kernels runs in the other process: a kernel against its reference, as errors of outputs and gradients."""
+"""Code that tests/kernels runs in the other process: errors of a kernel's outputs and gradients relative to its
+reference.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,16 +43,16 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "jsd": (jsd, jsd_reference),
     "fused_linear_jsd": (fused_linear_jsd, fused_linear_jsd_reference),
 }
-"""By name: the kernel's function and the one in plain jnp."""
+"""Name to the kernel's function and the one in plain jnp."""
 
 
 def compare(
     name: str, shapes: Sequence[tuple[int, ...]], *, dtype: str = "float32", masked: bool = False, **options: Any
 ) -> Errors:
-    """Draws arrays of these shapes, weights every output with numbers of its own, and differentiates the sum.
+    """Draws arrays of these shapes, gives every element of the outputs a weight, and differentiates the sum.
 
-    The reference computes in f32, on the same, rounded arrays. RoPE's angles are added, and are not differentiated;
-    masked: every third row does not count. Options of the kernel alone (mode, ...) are not handed to the reference.
+    The reference computes in f32 on the same rounded arrays. RoPE's angles are added and not differentiated. masked:
+    every third row does not count. The reference does not get options that only the kernel has (mode, ...).
     """
     keys = jax.random.split(jax.random.key(0), len(shapes))
     arrays = [jax.random.normal(key, shape).astype(dtype) for key, shape in zip(keys, shapes, strict=True)]
@@ -75,13 +77,13 @@ def compare(
 
 
 def compare_with_programs(name: str, shapes: Sequence[tuple[int, ...]], *, programs: int) -> Errors:
-    """As `compare`, by that many programs of the backward kernel."""
+    """Like `compare`, with this number of programs of the backward kernel."""
     with patch.object({"rms_norm": rms_norm_triton, "layer_norm": layer_norm_triton}[name], "PROGRAMS", programs):
         return compare(name, shapes)
 
 
 def compare_in_blocks(name: str, shapes: Sequence[tuple[int, ...]], max_block: int, **options: Any) -> Errors:
-    """As `compare`, by programs that hold at most so many elements of a row."""
+    """Like `compare`, with programs that hold at most this many elements of a row."""
     with patch.object(kl_div_triton, "MAX_BLOCK", max_block):
         return compare(name, shapes, **options)
 

@@ -1,4 +1,4 @@
-"""What tests/kernels runs in the other process: a kernel lowered for a GPU that is not there."""
+"""Code that tests/kernels runs in the other process: lowers a kernel for a GPU that this machine does not have."""
 
 import re
 from functools import partial
@@ -13,7 +13,7 @@ from kernels.modes import Mode
 
 
 def lower_cross_entropy(mode: Mode) -> str:
-    """Returns the StableHLO of the loss and gradient of 2 x 8 logits, f32, without the kernels' code."""
+    """Returns the StableHLO of the loss and gradient of 2 x 8 f32 logits, without the kernels' code."""
     logits, targets = jax.ShapeDtypeStruct((2, 8), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.int32)
     function = jax.jit(partial(cross_entropy_with_gradient, mode=mode))
     with patch.object(jax_triton.triton_lib.triton_kernel_call_lib, "get_compute_capability", lambda device: 90):

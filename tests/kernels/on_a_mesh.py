@@ -1,4 +1,4 @@
-"""What tests/kernels runs in a process with four CPU devices: the loss and the train step, split over them."""
+"""Code that tests/kernels runs in a process with four CPU devices: the loss and the train step, split over them."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from kernels.modes import Mode
 
 
 def compare_split_vocabulary(**options: Any) -> Errors:
-    """Returns the errors of loss and gradients, the vocabulary split over two devices and the tokens over two."""
+    """Returns the errors of loss and gradients if two devices split the vocabulary and two the tokens."""
     keys = jax.random.split(jax.random.key(0), 4)
     input = jax.random.normal(keys[0], (2, 12, 16))
     weight, bias = jax.random.normal(keys[1], (16, 40)), jax.random.normal(keys[2], (40,))
@@ -55,7 +55,8 @@ def compare_split_vocabulary(**options: Any) -> Errors:
 
 
 def compare_partitioned() -> tuple[Errors, int]:
-    """Returns the errors of a function of rows that the partitioner calls, and how many all-gathers the program has.
+    """Returns the errors of a row-wise function that the partitioner calls, and the number of all-gathers in the
+    program.
 
     The function is plain JAX: XLA:CPU loses the callback of an interpreted kernel there.
     """
@@ -77,7 +78,7 @@ def compare_partitioned() -> tuple[Errors, int]:
 
 
 def compare_steps(layout: str) -> Errors:
-    """Returns the errors of a step with all kernels, each device calling them, against plain JAX on one device."""
+    """Returns the errors of a step in which each device calls all kernels, relative to plain JAX on one device."""
     config, chosen = replace(CONFIGS["tiny"], tied=layout == "fsdp+tp+sp"), LAYOUTS[layout]
     fused = Fused(loss=Mode.ALIASED, norm=Mode.ALIASED, rope=Mode.ALIASED, gate=Mode.ALIASED, per_device=True)
     state = init_state(jax.random.key(0), config)

@@ -1,4 +1,4 @@
-"""What tests/kernels runs in the other process: the scaling kernel."""
+"""Code that tests/kernels runs in the other process: the scaling kernel."""
 
 from functools import partial
 from unittest.mock import patch
@@ -11,7 +11,7 @@ from kernels.scale.api import scale
 
 
 def compute_error(shape: tuple[int, ...], dtype: str, mode: str) -> float:
-    """The relative error in norm of `values * -1.7`."""
+    """Returns the relative error in norm of `values * -1.7`."""
     values = jax.random.normal(jax.random.key(0), shape).astype(dtype)
     wanted = values.astype(jnp.float32) * -1.7
     scaled = scale(values, jnp.float32(-1.7), mode=mode)

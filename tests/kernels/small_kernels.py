@@ -1,4 +1,4 @@
-"""What tests/kernels runs in the other process: the kernels that were rebuilt from reports, as differences by output."""
+"""Code that tests/kernels runs in the other process: kernels rebuilt from bug reports, as differences by output."""
 
 from functools import partial
 from typing import Any
@@ -21,14 +21,14 @@ from kernels.seed_flce.cross_entropy import cross_entropy_with_gradient
 
 
 def compare_add_sum(size: int) -> Errors:
-    """The sum is added to a number that is not zero."""
+    """Adds the sum to a number that is not zero."""
     values, total = jax.random.uniform(jax.random.key(0), (size,)), jnp.full((1,), 7.0)
     copy, actual = add_sum(values, total)
     return {"copy": compute_relative_error(copy, values), "total": compute_relative_error(actual, total + values.sum())}
 
 
 def compare_add_scaled(size: int, mode: str) -> Errors:
-    """An update of a search direction."""
+    """Updates a search direction."""
     residual, direction = jax.random.normal(jax.random.key(0), (2, size))
     squares, updated = add_scaled(residual, jnp.float32(-0.7), direction, mode=mode)
     expected = residual - 0.7 * direction
@@ -39,14 +39,14 @@ def compare_add_scaled(size: int, mode: str) -> Errors:
 
 
 def compare_permute_rows(columns: int) -> float:
-    """Seven rows in a drawn order, out of place."""
+    """Permutes seven rows at random, out of place."""
     values = jax.random.normal(jax.random.key(0), (7, columns))
     source = jax.random.permutation(jax.random.key(1), 7)
     return compute_relative_error(permute_rows(values, source), values[source])
 
 
 def compare_scale_by_address(size: int, mode: str) -> Errors:
-    """The product, and the sum of what was there before."""
+    """Compares the product, and the sum of the old contents."""
     values = jax.random.uniform(jax.random.key(0), (size,))
     total, scaled = scale_by_address(values, jnp.float32(3.0), mode=mode)
     return {
@@ -56,20 +56,20 @@ def compare_scale_by_address(size: int, mode: str) -> Errors:
 
 
 def compute_range(start: int, end: int, backend: str) -> list[float]:
-    """Ten times as many, from start to end, of 0 to 7."""
+    """Multiplies the numbers 0 to 7 by ten from `start` to `end`."""
     with patch.object(pl, "pallas_call", partial(pl.pallas_call, interpret=True)):
         product = multiply_range(jnp.arange(8.0), jnp.full((8,), 10.0), start, end, backend=backend)
     return np.asarray(product).tolist()
 
 
 def compute_left() -> list[list[float]]:
-    """What comes back from a kernel that stores nothing."""
+    """Returns the outputs of a kernel that stores nothing."""
     with patch.object(pl, "pallas_call", partial(pl.pallas_call, interpret=True)):
         return [np.asarray(array).tolist() for array in leave(jnp.arange(4.0), jnp.full((4,), 2.0))]
 
 
 def compare_pallas_cross_entropy(*, mode: str = "aliased", ignore_index: int = -100, **options: Any) -> Errors:
-    """Loss and gradient by the Pallas kernel, one row of them ignored."""
+    """Compares loss and gradient of the Pallas kernel; one row is ignored."""
     logits, targets = draw_logits(6, 32, "float32", ignore_index)
     with patch.object(pl, "pallas_call", partial(pl.pallas_call, interpret=True)):
         loss, gradient = cross_entropy_with_gradient(
@@ -88,7 +88,7 @@ def compare_pallas_cross_entropy(*, mode: str = "aliased", ignore_index: int = -
 
 
 def compute_pallas_row(target: int) -> tuple[float, Any]:
-    """Loss and gradient of one row."""
+    """Returns loss and gradient of one row."""
     with patch.object(pl, "pallas_call", partial(pl.pallas_call, interpret=True)):
         loss, gradient = cross_entropy_with_gradient(
             jnp.arange(8.0)[None], jnp.array([target]), launch=cross_entropy_pallas.launch

@@ -1,6 +1,6 @@
-"""What `call_in_place` makes of a call, and what it refuses; tests/docs/test_plain_install.py runs this with jax-triton 0.4.
+"""The calls that `call_in_place` makes, and the ones it refuses.
 
-Needs nothing of the tests but this file.
+tests/docs/test_plain_install.py also runs this file with jax-triton 0.4, so it imports no other test code.
 """
 
 import re
@@ -59,14 +59,14 @@ def double(x: Any, **keywords: Any) -> Any:
 
 
 def list_aliases(function: Callable[..., Any], *arrays: Any) -> list[int]:
-    """The operands, among the arrays, that the outputs alias, in the order of the outputs."""
+    """Returns, for each output with an alias, the index of the aliased operand among the arrays."""
     text = jax.jit(function).trace(*arrays).lower(lowering_platforms=("cuda",)).as_text()
     return [int(number) for number in _OPERAND.findall(text)]
 
 
 FORMS = {
     "places": (lambda p, m, g: adam(p, 0.1, m, g, compute_capability=90), [0, 1]),
-    "the other way round": (lambda p, m, g: adam(p, 0.1, m, g, written=(2, 0), compute_capability=90), [1, 0]),
+    "in reverse": (lambda p, m, g: adam(p, 0.1, m, g, written=(2, 0), compute_capability=90), [1, 0]),
     "a list": (lambda p, m, g: adam(p, 0.1, m, g, written=[0, 2], compute_capability=90), [0, 1]),
     "one": (
         lambda p, m, g: adam(p, 0.1, m, g, written=2, outputs=(SCALAR, SCALAR), compute_capability=90),
@@ -78,23 +78,23 @@ FORMS = {
         [0, 1],
     ),
     "one output": (lambda p, m, g: adam(p, 0.1, m, g, outputs=SCALAR, compute_capability=90), [0, 1]),
-    "a number of NumPy": (lambda p, m, g: adam(p, np.float64(0.1), m, g, compute_capability=90), [0, 1]),
-    "an array of NumPy": (lambda p, m, g: adam(np.ones(8), 0.1, m, g, compute_capability=90), [0, 1]),
+    "a NumPy number": (lambda p, m, g: adam(p, np.float64(0.1), m, g, compute_capability=90), [0, 1]),
+    "a NumPy array": (lambda p, m, g: adam(np.ones(8), 0.1, m, g, compute_capability=90), [0, 1]),
 }
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_each_written_operand_is_the_alias_of_its_result(name: str) -> None:
+def test_each_written_operand_is_aliased_by_its_result(name: str) -> None:
     function, aliases = FORMS[name]
     assert list_aliases(function, X, X, X) == aliases
 
 
-def test_the_results_are_the_outputs_and_then_the_overwritten_arrays_as_they_are_named() -> None:
+def test_the_results_are_the_outputs_then_the_overwritten_arrays_in_the_given_order() -> None:
     results = jax.eval_shape(lambda p, m, g: adam(p, 0.1, m, g, written=(2, 0)), X, Y, X)
     assert [(one.shape, one.dtype.name) for one in results] == [((), "float32"), ((4,), "bfloat16"), ((8,), "float32")]
 
 
-def test_nobody_is_warned_of_what_is_right() -> None:
+def test_a_correct_call_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jax.make_jaxpr(double)(X)
@@ -109,7 +109,7 @@ def test_since_0_4_the_spare_pointer_may_be_missing() -> None:
 
 
 @pytest.mark.skipif(_IS_NEW, reason="jax-triton 0.4 takes any order")
-def test_before_0_4_a_kernel_of_another_order_is_refused() -> None:
+def test_before_0_4_a_kernel_with_another_parameter_order_is_refused() -> None:
     with pytest.raises(
         TypeError, match="in the order operands, `x_ptr`, outputs, constants but got `spare_ptr`, `x_ptr`"
     ):
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_call_that_cannot_be_meant_says_what_to_do(name: str) -> None:
+def test_a_nonsensical_call_is_refused_with_a_remedy(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
@@ -166,29 +166,29 @@ def make_squares() -> Any:
     return squares
 
 
-def test_what_is_computed_again_calls_the_kernel_again() -> None:
-    """With a Ref, JAX kept `freeze(new_ref(y))` and dropped the call between: a gradient of y in the place of 2 y."""
+def test_rematerialization_calls_the_kernel_again() -> None:
+    """With a Ref, JAX kept `freeze(new_ref(y))` and dropped the call in between: the gradient was y instead of 2 y."""
     squares = make_squares()
     backward = str(jax.make_jaxpr(jax.value_and_grad(jax.checkpoint(lambda y: squares(jnp.sin(y)))))(X))
     calls = backward.count("triton_kernel_call[")
-    assert calls == (2 if _IS_NEW else 1)  # before 0.4 JAX drops that of the forward pass, whose result nobody reads
+    assert calls == (2 if _IS_NEW else 1)  # before 0.4 JAX drops the forward pass's call: nobody reads its result
     assert "Ref{" not in backward
 
 
-def test_a_batch_is_for_sequential_vmap() -> None:
+def test_a_batch_needs_sequential_vmap() -> None:
     batch = jnp.ones((3, 8))
     with pytest.raises(NotImplementedError, match="custom_batching"):
         jax.vmap(double)(batch)
     assert jax.eval_shape(jax.vmap(jax.custom_batching.sequential_vmap(double)), batch).shape == (3, 8)
 
 
-def test_a_derivative_is_for_a_rule() -> None:
+def test_a_derivative_needs_a_custom_rule() -> None:
     with pytest.raises(NotImplementedError, match="custom_vjp"):
         jax.grad(lambda x: double(x).sum())(X)
 
 
-def test_inside_of_a_shard_map_a_result_differs_where_an_operand_does() -> None:
-    """Otherwise JAX sums its cotangent over the devices: jax-triton says that each device gets the same result."""
+def test_inside_a_shard_map_a_result_varies_over_devices_if_an_operand_does() -> None:
+    """Otherwise JAX sums its cotangent over the devices, because jax-triton declares an equal result on each device."""
     twice = jax.custom_vjp(double)
     twice.defvjp(lambda x: (double(x), None), lambda _, g: (2 * g,))
     mesh = jax.sharding.AbstractMesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))

@@ -1,4 +1,4 @@
-"""The cross entropy kernels, run by Triton's interpreter, against plain jnp in f32."""
+"""Compares the cross entropy kernels, run by Triton's interpreter, with plain jnp in f32."""
 
 import differences
 import numpy as np
@@ -13,19 +13,19 @@ ALL = {"label_smoothing": 0.1, "logit_soft_cap": 5.0, "z_loss": 0.01, "masked": 
 
 
 def assert_close(errors: differences.Errors, dtype: str = "float32") -> None:
-    """Loss and logsumexp are f32 whatever the logits are."""
+    """Loss and logsumexp are f32 for logits of any type."""
     tolerances = {name: TOLERANCE[dtype if name == "logits" else "float32"] for name in errors}
     assert {name: error for name, error in errors.items() if not error < tolerances[name]} == {}
 
 
 @pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_agrees_with_the_reference_in_every_dtype(interpreted, dtype, mode):
+def test_agrees_with_the_reference_for_every_dtype(interpreted, dtype, mode):
     assert_close(interpreted(differences.compare_cross_entropy, dtype=dtype, mode=mode), dtype)
 
 
 @pytest.mark.parametrize("vocabulary", [1, 16, 33, 129])
-def test_agrees_for_a_vocabulary_of_one_block_many_blocks_and_a_part_of_one(interpreted, vocabulary):
+def test_agrees_for_a_vocabulary_of_one_block_many_blocks_or_part_of_a_block(interpreted, vocabulary):
     assert_close(interpreted(differences.compare_cross_entropy, vocabulary=vocabulary, block=16))
 
 
@@ -40,7 +40,7 @@ def test_honours_the_cotangent_with_every_option_in_every_reduction(interpreted,
 
 
 def test_small_gradients_in_f16_are_not_lost_to_a_mean_over_many_rows(interpreted):
-    # they are some 4e-4 before the division by 64; after it, subnormals of 7 bits
+    # they are about 4e-4 before the division by 64; after it, subnormals of 7 bits
     errors = interpreted(
         differences.compare_cross_entropy,
         rows=64, vocabulary=256, dtype="float16", deviation=0.1, label_smoothing=1.0,
@@ -49,19 +49,19 @@ def test_small_gradients_in_f16_are_not_lost_to_a_mean_over_many_rows(interprete
 
 
 @pytest.mark.parametrize("ignore_index", [-1, 2])
-def test_any_index_can_be_ignored_even_one_of_the_vocabulary(interpreted, ignore_index):
+def test_any_index_can_be_ignored_even_one_in_the_vocabulary(interpreted, ignore_index):
     errors = interpreted(differences.compare_cross_entropy, vocabulary=4, rows=12, ignore_index=ignore_index)
     assert_close(errors)
 
 
-def test_a_batch_of_ignored_rows_has_loss_and_gradient_zero_whatever_stands_there(interpreted):
+def test_a_batch_of_ignored_rows_has_zero_loss_and_gradient_whatever_it_contains(interpreted):
     logits = np.full((3, 20), np.nan)
     loss, gradient, alone = interpreted(differences.compute_cross_entropy, logits, np.full((3,), -100))
     assert loss == alone == 0
     assert not gradient.any()
 
 
-def test_a_row_whose_first_blocks_are_minus_infinity_is_finite(interpreted):
+def test_a_row_whose_first_blocks_are_minus_infinity_has_a_finite_loss(interpreted):
     logits = np.full((1, 8), -np.inf)
     logits[0, 6:] = 1.0
     loss, gradient, alone = interpreted(differences.compute_cross_entropy, logits, [7], block=2)
@@ -70,7 +70,7 @@ def test_a_row_whose_first_blocks_are_minus_infinity_is_finite(interpreted):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_logit_that_is_nan_or_infinite_makes_its_own_row_nan_and_no_other(interpreted, value):
+def test_a_nan_or_infinite_logit_makes_only_its_own_row_nan(interpreted, value):
     logits = np.zeros((3, 8))
     logits[1, 5] = value
     losses, gradient, alone = interpreted(
@@ -81,7 +81,7 @@ def test_a_logit_that_is_nan_or_infinite_makes_its_own_row_nan_and_no_other(inte
 
 
 @pytest.mark.parametrize("target", [8, -1, 2**31 - 1])
-def test_a_target_outside_of_the_vocabulary_makes_its_own_row_nan_and_no_other(interpreted, target):
+def test_a_target_outside_the_vocabulary_makes_only_its_own_row_nan(interpreted, target):
     logits = np.zeros((3, 8))
     loss, gradient, alone = interpreted(differences.compute_cross_entropy, logits, [0, target, 7], reduction="none")
     assert np.isnan(loss).tolist() == np.isnan(alone).tolist() == [False, True, False]
@@ -89,7 +89,7 @@ def test_a_target_outside_of_the_vocabulary_makes_its_own_row_nan_and_no_other(i
     assert np.isfinite(gradient[[0, 2]]).all()
 
 
-def test_no_tokens_at_all_have_loss_and_gradients_zero(interpreted):
+def test_zero_tokens_have_zero_loss_and_gradients(interpreted):
     loss, gradient, fused_loss, grad_input, grad_weight = interpreted(differences.differentiate_nothing)
     assert loss == fused_loss == 0
     assert gradient.shape == grad_input.shape == (2, 0, 4)
@@ -97,7 +97,7 @@ def test_no_tokens_at_all_have_loss_and_gradients_zero(interpreted):
 
 
 @pytest.mark.parametrize("mode", ["hidden", "trivial", "barrier"])
-def test_a_hidden_write_is_refused_where_nothing_can_be_overwritten(interpreted, mode):
+def test_a_hidden_write_is_refused_if_there_is_nothing_to_overwrite(interpreted, mode):
     with pytest.raises(ValueError, match=f"TRITON_INTERPRET=1 but got mode='{mode}'"):
         interpreted(differences.compute_cross_entropy, np.zeros((1, 4)), [0], mode=mode)
 
@@ -113,7 +113,7 @@ def test_a_hidden_write_is_refused_where_nothing_can_be_overwritten(interpreted,
         ({"where": np.ones((2,), bool)}, r"where\.shape=\(2,\)"),
     ],
 )
-def test_an_option_that_does_not_exist_is_refused_by_name(interpreted, options, message):
+def test_an_unknown_option_is_refused_by_name(interpreted, options, message):
     with pytest.raises(ValueError, match=message):
         interpreted(differences.compute_cross_entropy, np.zeros((1, 4)), [0], **options)
 

@@ -1,4 +1,4 @@
-"""The fused linear cross entropy, its kernels run by Triton's interpreter, against plain jnp in f32."""
+"""Compares the fused linear cross entropy, its kernels run by Triton's interpreter, with plain jnp in f32."""
 
 import differences
 import pytest
@@ -7,7 +7,7 @@ from kernels.fused_linear_cross_entropy.chunks import split_tokens
 from kernels.fused_linear_cross_entropy.shapes import REMAINDER, SEED_SMALL, Shape
 
 TOLERANCE = {
-    "float32": 1e-5,  # sums of some dozens of products, each rounded by 6e-8
+    "float32": 1e-5,  # sums of a few dozen products, each rounded by 6e-8
     "bfloat16": 2e-2,  # logits of about 1 rounded by up to 2**-8; gradient, products and sums as well
     "float16": 2e-2 / 8,  # likewise, by 2**-11
 }
@@ -36,23 +36,23 @@ def test_loss_and_gradients_agree_with_the_reference(interpreted, dtype, chunk, 
     assert_close(errors, dtype)
 
 
-def test_a_loss_for_each_token_has_the_gradients_of_its_own_cotangent(interpreted):
+def test_each_token_s_loss_has_the_gradients_of_its_own_cotangent(interpreted):
     assert_close(interpreted(differences.compare_fused, REMAINDER, chunk=3, reduction="none", **ALL))
 
 
-def test_a_batch_of_ignored_targets_has_loss_and_gradients_zero(interpreted):
+def test_a_batch_of_ignored_targets_has_zero_loss_and_gradients(interpreted):
     errors = interpreted(differences.compare_fused, SEED_SMALL, ignored=True)
     assert set(errors.values()) == {0.0}
 
 
 def test_without_a_gradient_only_the_logits_are_computed(interpreted):
-    # in the first chunk and in the loop over the others: the logits, and the gradients of input and weight
+    # the logits and the gradients of input and weight, in the first chunk and in the loop over the others
     assert interpreted(differences.count_products, differentiated=False) == 2
     assert interpreted(differences.count_products, differentiated=True) == 6
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100, 255, 256, 300, 2093])
-def test_chunks_take_all_tokens_and_no_more_at_a_time_than_asked_for(most):
+def test_chunks_cover_all_tokens_within_the_requested_size(most):
     for tokens in [*range(1, 70), 255, 256, 257, 511, 513, 600, 4096, 5000, 8192, 10_007]:
         first, size, count = split_tokens(tokens, most)
         assert first + size * count == tokens
@@ -60,7 +60,7 @@ def test_chunks_take_all_tokens_and_no_more_at_a_time_than_asked_for(most):
         assert size <= most
 
 
-def test_chunks_are_multiples_of_256_tokens_of_about_the_same_size():
+def test_chunks_are_multiples_of_256_tokens_of_similar_size():
     assert split_tokens(4096, 2093) == (2048, 2048, 1)
     assert split_tokens(8192, 2093) == (2048, 2048, 3)
     assert split_tokens(5000, 2093) == (1416, 1792, 2)
@@ -76,7 +76,7 @@ def test_chunks_are_multiples_of_256_tokens_of_about_the_same_size():
     ],
     ids=["shapes", "no vocabulary", "accumulate", "no bytes"],
 )
-def test_what_does_not_fit_is_refused(interpreted, shapes, options, message):
+def test_arguments_that_do_not_fit_are_refused(interpreted, shapes, options, message):
     with pytest.raises(ValueError, match=message):
         interpreted(differences.refuse_fused, *shapes, **options)
 

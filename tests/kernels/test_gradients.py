@@ -1,4 +1,6 @@
-"""The norms, gated units, rotary embedding and divergences, run by Triton's interpreter, against plain jnp in f32."""
+"""Compares the norms, gated units, rotary embedding and divergences, run by Triton's interpreter, with plain jnp in
+f32.
+"""
 
 import gradients
 import numpy as np
@@ -6,12 +8,12 @@ import pytest
 from differences import Errors
 
 TOLERANCE = {
-    "float32": 1e-5,  # sums of some dozens of terms, each rounded by 6e-8
-    "bfloat16": 2**-7 + 2**-8,  # two roundings, of which the interpreter truncates the kernel's
+    "float32": 1e-5,  # sums of a few dozen terms, each rounded by 6e-8
+    "bfloat16": 2**-7 + 2**-8,  # two roundings; the kernel's is a truncation in the interpreter
     "float16": 2**-10,  # the same two, each by at most 2**-11
 }
 ROWS = (5, 37)
-"""No power of two, and no multiple of anything."""
+"""Not powers of two, and multiples of no block size."""
 SHAPES = {
     "rms_norm": (ROWS, (37,)),
     "layer_norm": (ROWS, (37,), (37,)),
@@ -34,7 +36,7 @@ def assert_close(errors: Errors, dtype: str = "float32") -> None:
     ("dtype", "mode"), [("float32", "aliased"), ("bfloat16", "aliased"), ("float16", "out_of_place")]
 )
 @pytest.mark.parametrize("name", SHAPES)
-def test_outputs_and_gradients_agree_with_the_reference_in_every_dtype(interpreted, name, dtype, mode):
+def test_outputs_and_gradients_agree_with_the_reference_for_every_dtype(interpreted, name, dtype, mode):
     assert_close(interpreted(gradients.compare, name, SHAPES[name], dtype=dtype, mode=mode), dtype)
 
 
@@ -44,17 +46,17 @@ def test_a_row_in_two_blocks_is_normalized_with_an_offset_in_either_casting(inte
 
 
 @pytest.mark.parametrize("hidden", [1300, 8300], ids=["two blocks", "so wide that the weight is loaded for each row"])
-def test_a_layer_norm_of_a_row_in_two_blocks(interpreted, hidden):
+def test_a_layer_norm_of_a_row_in_two_blocks_agrees(interpreted, hidden):
     assert_close(interpreted(gradients.compare, "layer_norm", ((3, hidden), (hidden,), (hidden,))))
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
-def test_programs_that_have_more_rows_than_one_sum_up_the_weight_s_gradient(interpreted, name):
+def test_programs_with_several_rows_sum_the_weight_s_gradient(interpreted, name):
     assert_close(interpreted(gradients.compare_with_programs, name, SHAPES[name], programs=2))
 
 
 @pytest.mark.parametrize("name", ["kl_div", "jsd"])
-def test_a_vocabulary_of_many_blocks_and_rows_that_do_not_count(interpreted, name):
+def test_a_vocabulary_of_many_blocks_with_masked_rows_agrees(interpreted, name):
     errors = interpreted(
         gradients.compare_in_blocks, name, SHAPES[name], 16, masked=True, reduction="none", temperature=2.0
     )
@@ -62,25 +64,25 @@ def test_a_vocabulary_of_many_blocks_and_rows_that_do_not_count(interpreted, nam
 
 
 @pytest.mark.parametrize(("beta", "reduction"), [(0.0, "sum"), (0.1, "mean"), (1.0, "sum")])
-def test_a_divergence_of_any_beta_is_reduced(interpreted, beta, reduction):
+def test_a_divergence_with_any_beta_agrees_in_every_reduction(interpreted, beta, reduction):
     assert_close(interpreted(gradients.compare, "jsd", SHAPES["jsd"], beta=beta, reduction=reduction, masked=True))
 
 
 @pytest.mark.parametrize("logits_bytes", [TWO_TOKENS, 10**9])
-def test_chunks_of_two_tokens_and_of_all_give_the_same(interpreted, logits_bytes):
+def test_chunks_of_two_tokens_and_of_all_give_the_same_result(interpreted, logits_bytes):
     assert_close(interpreted(gradients.compare, "fused_linear_jsd", LINEAR, logits_bytes=logits_bytes, masked=True))
 
 
-def test_the_weight_s_gradient_can_be_summed_up_in_more_than_bf16(interpreted):
+def test_the_weight_s_gradient_can_be_summed_in_more_than_bf16(interpreted):
     errors = interpreted(
         gradients.compare, "fused_linear_jsd", LINEAR, dtype="bfloat16", accumulate="float32", logits_bytes=1
     )
-    assert max(errors.values()) < 3e-2  # logits of about 3 are rounded by up to 2**-8, and so is what comes of them
+    assert max(errors.values()) < 3e-2  # logits of about 3 are rounded by up to 2**-8, and so are the results
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_makes_its_own_row_nan_and_no_other(interpreted, name, value):
+def test_a_non_finite_value_makes_only_its_own_row_nan(interpreted, name, value):
     rows = np.arange(12.0).reshape(3, 4)
     rows[1, 2] = value
     arrays = [rows, np.ones(4), np.ones(4)][: len(SHAPES[name])]
@@ -107,13 +109,13 @@ def test_a_logit_of_minus_infinity_has_probability_zero_and_adds_nothing(interpr
     np.testing.assert_allclose(gradient[0], slope, rtol=1e-5, atol=1e-7)
 
 
-def test_a_student_without_a_chance_for_what_the_teacher_says_diverges_infinitely(interpreted):
+def test_a_student_that_rules_out_the_teacher_s_choice_diverges_infinitely(interpreted):
     loss, _ = interpreted(gradients.compute, "kl_div", [[[0.0, -np.inf]], [[0.0, 0.0]]])
     assert loss == np.inf
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "swiglu", "geglu", "kl_div", "jsd"])
-def test_no_rows_have_no_outputs(interpreted, name):
+def test_zero_rows_give_empty_outputs(interpreted, name):
     shapes = [(0, 4)] + [(0, 4) if shape == ROWS else (4,) for shape in SHAPES[name][1:]]
     *_, gradient = interpreted(gradients.compute, name, [np.zeros(shape) for shape in shapes])
     assert gradient.shape == (0, 4)
@@ -139,6 +141,6 @@ def test_no_rows_have_no_outputs(interpreted, name):
         ("fused_linear_jsd", (*LINEAR[:3], (9, 36)), {}, r"teacher_weight\.shape=\(9, 36\)"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(interpreted, name, shapes, options, message):
+def test_arguments_that_do_not_fit_are_refused_by_name(interpreted, name, shapes, options, message):
     with pytest.raises(ValueError, match=message):
         interpreted(gradients.compute, name, [np.zeros(shape) for shape in shapes], **options)

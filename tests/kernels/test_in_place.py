@@ -1,4 +1,4 @@
-"""The helper that users are offered, with the jax-triton installed here and, by night, with the newest."""
+"""The helper for users, with the jax-triton installed here and, in the nightly run, with the newest."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseReport, ...]:
     return check(options).cases
 
 
-def test_every_form_is_what_plain_jnp_gives_and_fresh(reports: tuple[CaseReport, ...]) -> None:
+def test_every_form_equals_plain_jnp_and_is_fresh(reports: tuple[CaseReport, ...]) -> None:
     assert len(reports) == 18
     for case in reports:
         assert case.error == "", case.id
@@ -31,12 +31,12 @@ def test_every_form_is_what_plain_jnp_gives_and_fresh(reports: tuple[CaseReport,
         assert case.coverage.hidden_writes == 0, case.id
 
 
-def test_nothing_is_found_in_them(reports: tuple[CaseReport, ...]) -> None:
+def test_no_form_has_a_finding(reports: tuple[CaseReport, ...]) -> None:
     assert {case.id: [finding.rule for finding in case.findings] for case in reports if case.findings} == {}
 
 
 @pytest.mark.nightly
-def test_so_it_is_with_the_newest_jax_triton(plain_python: Path, tmp_path: Path) -> None:
+def test_the_newest_jax_triton_agrees(plain_python: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = (str(plain_python), "-m", "ligerdiag", "check", str(PROGRAM), "--output", f"json={report}")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""The train step of a Llama on meshes that are not there: what the schedules of kernels/llama/grid.py are.
+"""The train step of a Llama on meshes of GPUs that this machine does not have: the verdicts of kernels/llama/grid.py.
 
-The gradients of the projections of queries, keys and values are joined by XLA, beside concatenations of the
-author's in the rotary embedding.
+XLA joins the gradients of the query, key and value projections; the rotary embedding has concatenations written by its
+author.
 """
 
 from pathlib import Path
@@ -23,17 +23,15 @@ BY_ORDER = {
     "llama[dp-1B-8-trivial-seed]",
     "llama[fsdp-1B-8-trivial-seed]",
 }
-"""Every reader stands behind the kernel; on one H200 the training of `barrier` is plain JAX's (docs/measurements)."""
-BY_DAY = {"llama[dp-100M-1-hidden]", "llama[dp-100M-1-barrier]", "llama[fsdp-100M-2-trivial-seed]"}
+"""Every reader runs after the kernel; on one H200 the training of `barrier` equals plain JAX's (docs/measurements)."""
+DAILY = {"llama[dp-100M-1-hidden]", "llama[dp-100M-1-barrier]", "llama[fsdp-100M-2-trivial-seed]"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(case.id, marks=() if case.id in BY_DAY else pytest.mark.nightly) for case in CASES],
+    [pytest.param(case.id, marks=() if case.id in DAILY else pytest.mark.nightly) for case in CASES],
 )
-def test_the_gradients_are_fresh_where_the_write_is_declared_or_every_reader_waits(
-    name: str, shared_cache: Path
-) -> None:
+def test_gradients_are_fresh_if_the_write_is_declared_or_every_reader_waits(name: str, shared_cache: Path) -> None:
     options = CheckOptions(selectors=(f"{GRID}::{name}",), replay=False, cache_directory=shared_cache)
     (case,) = check(options).cases
     assert case.error == ""

@@ -1,4 +1,4 @@
-"""The scaling kernel, run by Triton's interpreter, and what its modes refuse."""
+"""The scaling kernel, run by Triton's interpreter, and the calls that its modes refuse."""
 
 import jax
 import numpy as np
@@ -11,21 +11,21 @@ TOLERANCE = {"float32": 1e-6, "bfloat16": 2**-7}  # one rounding of the product;
 @pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 1024)])
-def test_multiplies_arrays_of_any_shape(interpreted, shape, dtype, mode):
+def test_arrays_of_any_shape_are_multiplied(interpreted, shape, dtype, mode):
     assert interpreted(scaling.compute_error, shape, dtype, mode) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("mode", ["hidden", "barrier"])
-def test_a_call_that_says_nothing_of_its_write_is_dropped(compiled, mode):
+def test_a_call_that_does_not_declare_its_write_is_dropped(compiled, mode):
     assert "triton_kernel_call" not in compiled(scaling.lower, mode)
 
 
 @pytest.mark.parametrize("mode", ["aliased", "out_of_place"])
-def test_a_call_that_says_it_is_kept(compiled, mode):
+def test_a_call_that_declares_its_write_is_kept(compiled, mode):
     assert compiled(scaling.lower, mode).count("@triton_kernel_call") == 1
 
 
-def test_the_trivial_operations_are_refused_for_want_of_an_output(compiled):
+def test_the_trivial_operations_are_refused_without_an_output(compiled):
     with pytest.raises(ValueError, match="mode other than 'trivial'"):
         compiled(scaling.lower, "trivial")
 

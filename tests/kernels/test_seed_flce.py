@@ -1,4 +1,4 @@
-"""The seed's fused linear cross entropy, its kernel run by Triton's interpreter, against plain jnp in f32."""
+"""Compares the seed's fused linear cross entropy, its kernel run by Triton's interpreter, with plain jnp in f32."""
 
 import differences
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from kernels.fused_linear_cross_entropy.shapes import REMAINDER, SEED_SMALL, Shape
 
 TOLERANCE = {
-    "float32": 1e-5,  # sums of some dozens of products, each rounded by 6e-8
+    "float32": 1e-5,  # sums of a few dozen products, each rounded by 6e-8
     "bfloat16": 2e-2,  # logits of about 1 rounded by up to 2**-8; gradient, alpha, products and sums as well
     "float16": 2e-2 / 8,  # likewise, by 2**-11
 }
@@ -35,10 +35,10 @@ def test_loss_and_gradients_agree_with_the_reference_in_every_dtype(interpreted,
     ],
     ids=["sum", "smoothing", "no full chunk"],
 )
-def test_a_last_chunk_of_any_size_counts_like_every_other(interpreted, shape, options):
+def test_a_last_chunk_of_any_size_counts_like_the_others(interpreted, shape, options):
     assert_close(interpreted(differences.compare_seed, shape, **options))
 
 
-def test_losses_that_are_not_summed_are_refused(interpreted):
+def test_unreduced_losses_are_refused(interpreted):
     with pytest.raises(ValueError, match="Expected one of mean, sum but got reduction='none'"):
         interpreted(differences.compare_seed, SEED_SMALL, reduction="none")

@@ -1,4 +1,4 @@
-"""What each mode says to XLA, read off the StableHLO of a cross entropy of 2 x 8 logits."""
+"""The StableHLO of each mode of a cross entropy of 2 x 8 logits shows what XLA knows about the write."""
 
 import re
 
@@ -29,7 +29,7 @@ def test_only_the_aliased_mode_shares_the_bytes_of_the_logits_with_an_output(com
     assert aliases == ([("2", "0")] if mode is Mode.ALIASED else [])
 
 
-def test_the_hidden_gradient_is_the_very_argument(compiled):
+def test_the_hidden_gradient_is_the_argument_itself(compiled):
     text = compiled(lowerings.lower_cross_entropy, Mode.HIDDEN)
     (returned,) = re.findall(r"return %\w+, (%\w+) : tensor<f32>, tensor<2x8xf32>", text)
     assert returned == "%arg0"
@@ -40,12 +40,12 @@ def test_the_trivial_operations_come_after_the_kernel(compiled):
     assert re.findall(r"stablehlo\.(add|subtract) .*tensor<2x8xf32>", after) == ["add", "subtract"]
 
 
-def test_the_barrier_holds_logits_and_loss_together_after_the_kernel(compiled):
+def test_the_barrier_joins_logits_and_loss_after_the_kernel(compiled):
     after = compiled(lowerings.lower_cross_entropy, Mode.BARRIER).partition("@triton_kernel_call")[2]
     (types,) = re.findall(r"stablehlo\.optimization_barrier .*: (.*)", after)
     assert types == "tensor<2x8xf32>, tensor<2xf32>, tensor<2xf32>"
 
 
-def test_a_written_operand_that_is_not_there_is_refused():
+def test_a_missing_written_operand_is_refused():
     with pytest.raises(ValueError, match=r"in \[0, 1\) but got written=1"):
         inplace_call(None, np.zeros(3), written=1, outputs=(), grid=(1,), mode=Mode.ALIASED)

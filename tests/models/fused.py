@@ -1,4 +1,4 @@
-"""The kernels as a model calls them: all in one mode, or in plain jnp; and what models have in common."""
+"""The kernels as a model calls them, all in one mode or in plain jnp; and the parts that models share."""
 
 import importlib
 import math
@@ -37,7 +37,7 @@ KERNELS = (
 
 
 def fuse(mode: Mode | None) -> Fused:
-    """Returns the kernels in that mode, or what they compute in plain jnp."""
+    """Returns the kernels in this mode, or their plain jnp versions."""
     if mode is None:
         return SimpleNamespace(**{name: _find(name, "reference") for name in KERNELS})
     return SimpleNamespace(**{name: partial(_find(name, "api"), mode=mode) for name in KERNELS})
@@ -69,13 +69,13 @@ def name_leaves(tree: Any, prefix: str = "d") -> dict[str, Any]:
 
 
 class Arguments:
-    """Arguments of models, each with a seed of its own."""
+    """Arguments of models, each with its own seed."""
 
     def __init__(self) -> None:
         self._seeds: Iterator[int] = iter(range(10_000))
 
     def matrix(self, *shape: int) -> Arg:
-        """Returns one whose product has the scale of what it is multiplied by."""
+        """Returns a matrix whose product keeps the scale of the other factor."""
         return Arg(shape=shape, draw=Draw(seed=next(self._seeds), scale=1 / math.sqrt(shape[-2])))
 
     def normal(self, *shape: int, scale: float = 1.0) -> Arg:

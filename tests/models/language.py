@@ -26,7 +26,7 @@ _make = Arguments()
 
 
 def gpt2(fused: Fused, weights: Any, ids: Any, targets: Any) -> dict[str, Any]:
-    """Learned positions, and the embedding is the head."""
+    """Learned positions; the embedding is also the head."""
 
     def compute(weights: Any) -> Any:
         x = weights["embedding"][ids] + weights["positions"]
@@ -60,7 +60,7 @@ def scanned_llama(fused: Fused, weights: Any, ids: Any, targets: Any) -> dict[st
 
 
 def normed_queries(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]:
-    """Queries and keys are normed before they are turned; what is added to `x`, an argument, is a kernel's first result."""
+    """Queries and keys are normed before they are rotated; a kernel's first result is added to `x`, an argument."""
 
     def compute(weights: Any) -> Any:
         mixed = attend(fused, fused.rms_norm(x, weights["scale_1"]), weights, is_turned=True, is_normed=True)
@@ -73,7 +73,7 @@ def normed_queries(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str
 
 
 def parallel_blocks(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]:
-    """Attention and MLP beside each other, behind one norm."""
+    """Attention and MLP in parallel, after one norm."""
 
     def compute(weights: Any) -> Any:
         hidden = fused.layer_norm(x, weights["scale_1"], weights["shift_1"])
@@ -86,7 +86,7 @@ def parallel_blocks(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[st
 
 
 def experts(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]:
-    """A mixture of four, two for each token; one penalty reads the router, one an operand of the gated unit."""
+    """A mixture of four experts, two for each token; one penalty reads the router, one an operand of the gated unit."""
 
     def compute(weights: Any) -> Any:
         router = x @ weights["router"]
@@ -102,7 +102,7 @@ def experts(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]:
 
 
 def two_streams(fused: Fused, weights: Any, x: Any, y: Any, targets: Any) -> dict[str, Any]:
-    """Each stream is added to from the other, layer by layer."""
+    """In each layer, each stream adds to the other."""
 
     def compute(weights: Any) -> Any:
         one, other = x, y
@@ -147,4 +147,4 @@ MODELS: Mapping[Model, tuple[Any, ...]] = {
     experts: ({**_EXPERTS, **_HEAD}, _make.normal(ROWS, WIDTH), _make.integers(ROWS)),
     two_streams: ({**_LAYERS, **_HEAD}, _HIDDEN, _make.normal(BATCH, TOKENS, WIDTH), _TARGETS),
 }
-"""By their weights and data."""
+"""Model to its weights and data."""

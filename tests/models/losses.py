@@ -14,7 +14,7 @@ _make = Arguments()
 
 
 def contrastive(fused: Fused, weights: Any, texts: Any, images: Any) -> dict[str, Any]:
-    """Rows and columns of one matrix of logits, and how often the best is the right one."""
+    """Rows and columns of one matrix of logits, and how often the best one is right."""
 
     def compute(weights: Any) -> Any:
         one, other = texts @ weights["text"], images @ weights["image"]
@@ -29,7 +29,7 @@ def contrastive(fused: Fused, weights: Any, texts: Any, images: Any) -> dict[str
 
 
 def preference(fused: Fused, head: Any, frozen: Any, x: Any, y: Any, chosen: Any, rejected: Any) -> dict[str, Any]:
-    """Four losses for each token, two by a head that is not trained (DPO)."""
+    """Four losses for each token, two by a frozen head (DPO)."""
 
     def score(head: Any, x: Any, targets: Any) -> Any:
         return -fused.cross_entropy(x @ head, targets, reduction="none").reshape(-1, TOKENS).sum(-1)
@@ -44,7 +44,7 @@ def preference(fused: Fused, head: Any, frozen: Any, x: Any, y: Any, chosen: Any
 
 
 def distillation(fused: Fused, weights: Any, teacher: Any, x: Any, targets: Any) -> dict[str, Any]:
-    """Two kernels overwrite the student's logits, one after the other."""
+    """Two kernels overwrite the student's logits in sequence."""
 
     def compute(weights: Any) -> Any:
         logits = jax.nn.relu(x @ weights["w"]) @ weights["head"]
@@ -55,7 +55,7 @@ def distillation(fused: Fused, weights: Any, teacher: Any, x: Any, targets: Any)
 
 
 def soft_and_hard(fused: Fused, weights: Any, teacher: Any, x: Any, targets: Any) -> dict[str, Any]:
-    """A kernel overwrites the logits, plain jnp reads them, and so does a metric."""
+    """A kernel overwrites the logits; plain jnp and a metric read them."""
 
     def compute(weights: Any) -> Any:
         logits = jax.nn.relu(x @ weights["w"]) @ weights["head"]
@@ -68,7 +68,7 @@ def soft_and_hard(fused: Fused, weights: Any, teacher: Any, x: Any, targets: Any
 
 
 def entropy_bonus(fused: Fused, head: Any, x: Any, targets: Any, counts: Any) -> dict[str, Any]:
-    """A small term reads the logits from before, the picked entries are read after the kernel."""
+    """A small term reads the old logits; the picked entries are read after the kernel."""
 
     def compute(head: Any) -> Any:
         logits = x @ head
@@ -82,7 +82,7 @@ def entropy_bonus(fused: Fused, head: Any, x: Any, targets: Any, counts: Any) ->
 
 
 def two_heads(fused: Fused, weights: Any, x: Any, first: Any, second: Any) -> dict[str, Any]:
-    """Two tokens at a time, by one trunk."""
+    """Two tokens at a time, from one trunk."""
 
     def compute(weights: Any) -> Any:
         hidden = fused.rms_norm(x @ weights["w"], weights["scale"])
@@ -148,4 +148,4 @@ MODELS: Mapping[Model, tuple[Any, ...]] = {
         _Z,
     ),
 }
-"""By their weights and data."""
+"""Model to its weights and data."""

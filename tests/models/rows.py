@@ -16,7 +16,7 @@ MODELS: Mapping[Model, tuple[Any, ...]] = {**language.MODELS, **losses.MODELS, *
 
 
 def compute(model: Model, mode: Mode | None, *arguments: Any) -> dict[str, Any]:
-    """Returns what the model returns, its kernels in that mode, or in plain jnp."""
+    """Returns the model's outputs, with its kernels in this mode or in plain jnp."""
     return model(fuse(mode), *arguments)
 
 

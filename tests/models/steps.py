@@ -1,4 +1,4 @@
-"""Training steps in loops: over microbatches, time, iterations; and a step of decoding."""
+"""Training steps in loops over microbatches, time and iterations; and a decoding step."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _make = Arguments()
 
 
 def microbatches(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]:
-    """Gradients are summed up in a scan, clipped by their norm, and applied."""
+    """Gradients are summed in a scan, clipped by their norm, and applied."""
 
     def compute(weights: Any, x: Any, targets: Any) -> Any:
         return fused.cross_entropy(fused.rms_norm(x @ weights["w"], weights["scale"]) @ weights["head"], targets)
@@ -78,7 +78,7 @@ def unrolled(fused: Fused, weights: Any, x: Any, targets: Any) -> dict[str, Any]
 
 
 def decoding(fused: Fused, weights: Any, keys: Any, values: Any, x: Any, place: Any) -> dict[str, Any]:
-    """One token: its key goes into the cache."""
+    """One token: its key is written to the cache."""
     angles = (lax.dynamic_slice_in_dim(one, place, 1) for one in compute_angles(TOKENS, WIDTH // HEADS))
     hidden = fused.rms_norm(x, weights["scale_1"])
     query, key, value = (jnp.reshape(hidden @ weights[name], (BATCH, 1, HEADS, -1)) for name in "qkv")
@@ -114,4 +114,4 @@ MODELS: Mapping[Model, tuple[Any, ...]] = {
     unrolled: (_GATED, _make.normal(3, 8, WIDTH), _make.integers(3, 8)),
     decoding: (_make.layer(), *_CACHE, _make.normal(BATCH, 1, WIDTH), _make.integers(high=TOKENS)),
 }
-"""By their weights and data."""
+"""Model to its weights and data."""

@@ -1,7 +1,8 @@
-"""Whole models, in every mode of their kernels: what the schedule says of an output, numbers do not contradict.
+"""Whole models in every mode of their kernels: numbers do not contradict the schedule's verdict on any output.
 
-What a schedule calls wrong may be right by luck: a term is small, a rotation keeps the length of what it turns, a maximum
-stays where it was. So a right output that is called wrong counts where it has all its digits, and would be far away.
+An output that a schedule calls wrong may be right by luck: a term is small, a rotation keeps the length of a vector, a
+maximum stays in place. So a right output that is called wrong counts only if it has all its digits and a wrong one
+would be far away.
 """
 
 from collections.abc import Iterator
@@ -16,11 +17,11 @@ from ligerdiag.model.report import CaseReport
 from tests.models.rows import CASES, MODELS
 
 ROWS = Path(__file__).with_name("rows.py")
-BY_DAY = {"normed_queries", "decoding"}
-"""Models whose rows on one device are judged by day; by night all rows are."""
+DAILY = {"normed_queries", "decoding"}
+"""Models whose rows on one device are judged every day; the nightly run judges all rows."""
 CALLED_RIGHT, CALLED_WRONG = (Verdict.FRESH, Verdict.LATENT), (Verdict.STALE, Verdict.CLOBBERED)
 MARGIN = 10.0
-"""Times the tolerance, what rounding explains."""
+"""How many times the tolerance roundings can explain."""
 
 
 def find_contradictions(case: CaseReport) -> Iterator[str]:
@@ -39,12 +40,12 @@ def list_rows() -> Iterator[object]:
     for model in MODELS:
         name = model.__name__
         for kind in ("one", "data", "data and weights"):
-            is_of_day = name in BY_DAY and kind == "one"
-            yield pytest.param(name, kind, id=f"{name}-{kind}", marks=() if is_of_day else pytest.mark.nightly)
+            is_daily = name in DAILY and kind == "one"
+            yield pytest.param(name, kind, id=f"{name}-{kind}", marks=() if is_daily else pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(("model", "kind"), tuple(list_rows()))
-def test_numbers_do_not_contradict_what_the_schedule_says(model: str, kind: str, shared_cache: Path) -> None:
+def test_numbers_do_not_contradict_the_schedule(model: str, kind: str, shared_cache: Path) -> None:
     chosen = [
         case.id for case in CASES if case.name == model and case.params[:-1] == (() if kind == "one" else (kind,))
     ]

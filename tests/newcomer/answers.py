@@ -1,13 +1,16 @@
 """The right answer for every case of `project/`, derived by hand, for both generations of jax-triton.
 
-1. The loss is right in any order: the kernel itself computes it. So is the optimizer's count of steps.
-2. A gradient that goes through a kernel in `hidden` mode wants what the kernel left in its operand, and nothing forces XLA
-   to read that: it is missed, STALE or latent by luck, and never fresh; nor clobbered, since no rule of JAX's saved what
-   the kernel overwrites (a product does not save its result).
-3. With a hidden `rms_norm` alone only what is below a norm is missed: the head, and the weight of the last norm, whose
-   gradient the kernel returns from the head's own.
-4. In `aliased` mode every output is fresh and nothing is found, before jax-triton 0.4. Since then an aliased output is no
-   parameter of the kernel: the call is refused, and the answer is what to write instead. `ref` is the other way round.
+The kernel itself computes the loss, so the loss is right in any order. So is the optimizer's count of steps.
+
+A gradient that passes through a kernel in `hidden` mode should use the values that the kernel left in its operand, but
+nothing forces XLA to read them: it misses the write and is STALE, or latent by luck, never fresh. It is never clobbered
+either, because no JAX rule saves a value that the kernel overwrites (a product does not save its result).
+
+If only `rms_norm` is hidden, only gradients below a norm miss the write. The head's is right, and so is that of the
+last norm's weight, which the kernel returns and computes from the head's.
+
+In `aliased` mode, before jax-triton 0.4, every output is fresh and there are no findings. Since 0.4 an aliased output
+is not a parameter of the kernel: the call is refused, and the answer says how to write it. `ref` mode is the reverse.
 """
 
 from dataclasses import dataclass
@@ -19,19 +22,19 @@ REMEDY = "`ligerdiag.in_place.call_in_place` works with every version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one version of jax-triton makes of a case."""
+    """The outcome of a case with one version of jax-triton."""
 
     right: frozenset[str] | None = None
-    """The outputs that are right in any order, all others are missed; None: all are right, and nothing is found."""
+    """Outputs that are right in any order; all others miss a write. None: all are right, and there are no findings."""
     refused: str = ""
-    """What the error says, where there is no verdict."""
+    """Part of the error message, if there is no verdict."""
     gap: str = ""
-    """Why this answer is not given yet."""
+    """Why ligerdiag does not give this answer yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A case of a file of `project/`, and its answers."""
+    """A case of a file in `project/`, and its answers."""
 
     file: str
     case: str
@@ -50,13 +53,15 @@ STEP = frozenset({"2.loss", "1.0.count"})
 
 
 def hidden(file: str, *cases: str, right: frozenset[str] = frozenset({"loss"}), newer: str = "") -> list[Program]:
-    """See 1 to 3. newer: why 0.4 refuses it: another kernel of the program is in `aliased` mode."""
+    """Cases with a hidden kernel. newer: why jax-triton 0.4 refuses them: another kernel of the program is in `aliased`
+    mode.
+    """
     missed = Answer(right=right)
     return [Program(file=file, case=case, older=missed, newer=_refuse(newer) or missed) for case in cases]
 
 
 def aliased(file: str, *cases: str) -> list[Program]:
-    """See 4."""
+    """Cases whose kernels are all in `aliased` mode."""
     return [Program(file=file, case=case, older=FRESH, newer=Answer(refused=NEWER)) for case in cases]
 
 
@@ -75,7 +80,7 @@ PROGRAMS: tuple[Program, ...] = (
     *aliased("direct_ref.py", "ref-aliased-direct"),
     *hidden("direct_lm.py", "lm-hidden-scaled", "lm-hidden-direct", newer=NEWER),
     *hidden("direct_adam.py", "adam-hidden-scaled", "adam-hidden-direct", right=STEP, newer=NEWER),
-    # `accuracy` reads the logits after the kernel has overwritten them, as Python runs it: the schedule has to, too
+    # in program order `accuracy` reads the logits after the kernel has overwritten them, and the schedule must do the same
     *hidden("cases_dp2.py", *(f"{kind}-hidden" for kind in ("plain", "dp", "map", "accumulate", "accuracy"))),
     *aliased("cases_dp2.py", *(f"{kind}-aliased" for kind in ("plain", "dp", "map", "accumulate", "accuracy"))),
     *hidden("cases_dp.py", "dp-hidden"),  # `mesh=(8,)`: the axis is called x
@@ -92,11 +97,11 @@ PROGRAMS: tuple[Program, ...] = (
         file="seqvmap.py",
         case="svmap-hidden",
         older=Answer(right=frozenset({"loss"})),
-        # the call is fused with the slice that an iteration takes of all logits, and no other iteration reads that one
+        # the call is fused with the iteration's slice of the logits, which no other iteration reads
         newer=Answer(right=frozenset({"loss"})),
     ),
     *aliased("seqvmap.py", "svmap-aliased"),
-    # `x` is read once more after `square_kernel` has doubled it; `1.0 * x` makes nothing safe
+    # `x` is read again after `square_kernel` has doubled it; `1.0 * x` does not help
     *hidden("dpmin.py", "plain", "plain-scale", "dp", "dp-scale", right=frozenset({"total"})),
     *hidden("mine.py", "mine", right=frozenset({"total"})),
     *aliased("cured.py", "cured"),
@@ -110,4 +115,5 @@ UNREADABLE = {
     "c7.py": "case `a`: expected `fresh`, `hazard` or a mapping as expectation but got `fersh`, did you mean `fresh`",
     "c9.py": "does not import: it ends the process with exit code 1",
 }
-"""Files that hold no case that could be meant, to what is said of them, before anything is compiled (exit code 2)."""
+"""Files without a valid case, and the message about them. The message comes before anything is compiled (exit code 2).
+"""

@@ -1,3 +1,3 @@
-"""The project is somebody else's: its tests run there, see test_scripts.py."""
+"""The project is another author's: its tests run inside of it, see test_newcomer.py."""
 
 collect_ignore = ["project"]

@@ -15,21 +15,22 @@ from tools.warm_commands import run_warm_command
 
 PROJECT = Path(__file__).parent / "project"
 SELECTED = {"cases_dp.py": "cases_dp.py::dp-*", "cases_deep.py": "cases_deep.py::deep4"}
-"""Files of which a part is checked: the other cases are those of cases_dp2.py, and too many layers for every day."""
+"""Files that are checked in part: the other cases repeat those of cases_dp2.py, or have too many layers for every day.
+"""
 MISSED = {"stale", "latent"}
 SEEN = {"nothing to check", "as expected"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """A copy of the project, and with what it is run."""
+    """A copy of the project, and the Python and cache to run it with."""
 
     python: Path
     folder: Path
     cache: Path
 
     def run(self, *words: str | Path, folder: str = ".") -> Outcome:
-        """Runs Python with these words there."""
+        """Runs Python with these arguments in the project."""
         environment = os.environ | {
             "LIGERDIAG_CACHE_DIR": str(self.cache),
             "PYTHONPATH": str(self.folder / "src"),
@@ -53,7 +54,7 @@ def copy_project(python: Path, folder: Path, cache: Path) -> Surroundings:
 
 
 def check_programs(surroundings: Surroundings, programs: Sequence[Program]) -> Mapping[Program, Any]:
-    """Their reports, in JSON, by one run."""
+    """Returns the programs' JSON reports, from one run."""
     selectors: list[str] = []
     for file in dict.fromkeys(program.file for program in programs):
         chosen = [program.selector for program in programs if program.file == file]
@@ -63,7 +64,9 @@ def check_programs(surroundings: Surroundings, programs: Sequence[Program]) -> M
     assert outcome.out, outcome.err
     left = json.loads(outcome.out)["cases"]
     reports: dict[Program, Any] = {}
-    for program in programs:  # files come in the order of the selectors, so that the first of an id is this one's
+    for (
+        program
+    ) in programs:  # reports come in the order of the selectors, so the first one with this id belongs to this program
         report = next((one for one in left if one["id"] == program.case), None)
         assert report is not None, f"{program.selector} is not in the report"
         left.remove(report)
@@ -73,7 +76,7 @@ def check_programs(surroundings: Surroundings, programs: Sequence[Program]) -> M
 
 
 def find_differences(answer: Answer, report: Mapping[str, Any]) -> list[str]:
-    """One line for each way in which the report is not the answer."""
+    """Returns one line for each way in which the report differs from the answer."""
     outputs: Mapping[str, str] = report["outputs"]
     if answer.refused:
         said = report["error"]
@@ -98,7 +101,7 @@ def find_differences(answer: Answer, report: Mapping[str, Any]) -> list[str]:
 
 
 def find_refusals(surroundings: Surroundings) -> list[str]:
-    """One line for each file that cannot be meant, or does not compile, of which something else is said."""
+    """Returns one line for each file, invalid or not compiling, that gets another message than expected."""
     differences: list[str] = []
     for file, said in UNREADABLE.items():
         outcome = surroundings.check(file)

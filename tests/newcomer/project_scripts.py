@@ -1,4 +1,4 @@
-"""The output of the scripts and tests of `project/`, compared with the right one."""
+"""Compares the output of the scripts and tests of `project/` with the right one."""
 
 import ast
 import re
@@ -18,14 +18,14 @@ type Variant = tuple[str, Mapping[str, str], str]
 
 
 def count_by_donation(surroundings: Surroundings) -> dict[bool, Counter[str]]:
-    """Whether don.py donates, to how many outputs have which verdict."""
+    """Returns, with and without donation in don.py, the number of outputs of each verdict."""
     outcome = surroundings.run("don.py")
     assert outcome.code == 0, outcome
     return {donate == "True": Counter(ast.literal_eval(found)) for donate, found in _COUNTED.findall(outcome.out)}
 
 
 def run_variants(surroundings: Surroundings, modes: str, flavour: str) -> dict[str, Variant]:
-    """Mode to what mlp_variants.py says of it."""
+    """Returns the result that mlp_variants.py prints for each mode."""
     outcome = surroundings.run("mlp_variants.py", modes, flavour)
     assert outcome.code == 0, outcome
     found = {row[1]: (row[2], ast.literal_eval(row[3]), row[6]) for row in _VARIANT.findall(outcome.out)}
@@ -34,7 +34,7 @@ def run_variants(surroundings: Surroundings, modes: str, flavour: str) -> dict[s
 
 
 def run_tests(surroundings: Surroundings, *words: str) -> dict[str, tuple[str, str]]:
-    """Test to whether it passed, and the end of its message."""
+    """Returns, for each test, whether it passed and the end of its message."""
     outcome = surroundings.run("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", *words)
     found = {row[1]: (row[0], row[2]) for row in _TEST.findall(outcome.out)}
     assert found, outcome
@@ -42,5 +42,7 @@ def run_tests(surroundings: Surroundings, *words: str) -> dict[str, tuple[str, s
 
 
 def is_refused(said: Any, *, newer: bool) -> bool:
-    """Whether an error says what that version of jax-triton does not take, and what is right with every one."""
+    """Returns whether the error names the call that this version of jax-triton does not accept, and one that all
+    versions accept.
+    """
     return (NEWER if newer else OLDER) in said and REMEDY in said

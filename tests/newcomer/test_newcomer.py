@@ -1,8 +1,8 @@
-"""A newcomer's project, kept as it was written, with the versions that are pinned here and with those of a plain install.
+"""A newcomer's project, kept as its author wrote it, with the versions pinned here and with those of a plain install.
 
-What is right is derived by hand, see `answers`. A program that has one answer for both is checked with a plain install's:
-the pinned versions have all of cases/. Each way of writing a call is checked every day, in its smallest program; the train
-steps and what the author's own scripts print, whose calls are the same, every night.
+`answers` derives the right results by hand. A program with the same answer for both is checked only with a plain
+install: all of cases/ runs with the pinned versions. Every way to write a call is checked every day in its smallest
+program. The nightly run adds the train steps and the output of the author's own scripts, which use the same calls.
 """
 
 import re
@@ -19,24 +19,24 @@ from tests.newcomer.project_runs import Surroundings, check_programs, copy_proje
 from tests.newcomer.project_scripts import count_by_donation, is_refused, run_tests, run_variants
 
 MAX_LINES = 60
-"""Lines that two mistakes in eight layers may take."""
+"""The largest number of lines for two mistakes in eight layers."""
 
 
 CHECKED = {"pinned": tuple(program for program in PROGRAMS if program.older != program.newer), "plain": PROGRAMS}
-DAY, NIGHT = "day", "night"
-BY_NIGHT = ("direct_lm.py", "direct_adam.py", "cases_dp.py", "cases_tiny.py", "cases_deep.py")
-BY_DAY_OF_TWO_DEVICES = ("dp-hidden", "dp-aliased")
+DAILY, NIGHTLY = "daily", "nightly"
+NIGHTLY_FILES = ("direct_lm.py", "direct_adam.py", "cases_dp.py", "cases_tiny.py", "cases_deep.py")
+DAILY_OF_TWO_DEVICES = ("dp-hidden", "dp-aliased")
 nightly = pytest.mark.nightly
 
 
 def find_level(program: Program) -> str:
-    is_other = program.file == "cases_dp2.py" and program.case not in BY_DAY_OF_TWO_DEVICES
-    return NIGHT if program.file in BY_NIGHT or is_other or program.case.endswith("scaled") else DAY
+    is_other = program.file == "cases_dp2.py" and program.case not in DAILY_OF_TWO_DEVICES
+    return NIGHTLY if program.file in NIGHTLY_FILES or is_other or program.case.endswith("scaled") else DAILY
 
 
 @pytest.fixture(scope="module", params=list(CHECKED))
 def newer(request: pytest.FixtureRequest) -> bool:
-    """Whether it is jax-triton 0.4 or later."""
+    """Whether jax-triton is 0.4 or later."""
     return request.param == "plain"
 
 
@@ -62,7 +62,7 @@ def reports(newer: bool, level: str, project: Surroundings) -> Mapping[Program, 
     [
         pytest.param(versions, level, program, id=f"{versions}-{program.selector}", marks=marks)
         for versions, programs in CHECKED.items()
-        for level, marks in ((DAY, ()), (NIGHT, nightly))
+        for level, marks in ((DAILY, ()), (NIGHTLY, nightly))
         for program in programs
         if find_level(program) == level
     ],
@@ -78,14 +78,16 @@ def test_a_program_gets_the_answer_derived_by_hand(
     assert find_differences(answer, reports[program]) == []
 
 
-def test_what_cannot_be_meant_ends_with_2_and_a_kernel_that_does_not_compile_with_3(project: Surroundings) -> None:
+def test_an_invalid_file_exits_with_2_and_a_kernel_that_does_not_compile_with_3(project: Surroundings) -> None:
     assert find_refusals(project) == []
 
 
 @nightly
-@pytest.mark.parametrize(("newer", "level"), [("plain", NIGHT)], indirect=True, scope="module")
+@pytest.mark.parametrize(("newer", "level"), [("plain", NIGHTLY)], indirect=True, scope="module")
 def test_a_case_donates_what_its_jitted_function_donates(project: Surroundings, reports: Mapping[Program, Any]) -> None:
-    """don.py: all but the loss and the count are missed; how, hangs on donation, which a Case takes from `jax.jit`."""
+    """don.py: all outputs but the loss and the count miss the write. Their verdicts depend on donation, which a Case
+    takes from `jax.jit`.
+    """
     counted = count_by_donation(project)
     for donate, case in ((False, "hidden-hidden"), (True, "donate_hidden")):
         (report,) = (report for program, report in reports.items() if program.case == case)
@@ -95,8 +97,10 @@ def test_a_case_donates_what_its_jitted_function_donates(project: Surroundings, 
 
 
 @nightly
-def test_the_modes_of_the_loss_by_a_script(newer: bool, project: Surroundings) -> None:
-    """mlp_variants.py: before 0.4 an alias wants a pointer more than `aliased4` has, since then one less than `aliased`."""
+def test_the_modes_of_the_loss_in_a_script(newer: bool, project: Surroundings) -> None:
+    """mlp_variants.py: before 0.4 an alias needs one pointer more than `aliased4` has, since then one less than
+    `aliased` has.
+    """
     found = run_variants(project, "hidden,aliased,aliased4,ref", "plain")
     status, outputs, _ = found["hidden"]
     assert status == "findings"
@@ -114,15 +118,15 @@ def test_the_modes_of_the_loss_by_a_script(newer: bool, project: Surroundings) -
         assert set(found["aliased4"][1].values()) == {"unknown"}
 
 
-def test_what_has_no_batching_rule_is_refused_with_a_remedy(project: Surroundings) -> None:
+def test_a_kernel_without_a_batching_rule_is_refused_with_a_remedy(project: Surroundings) -> None:
     """mlp_variants.py vmap."""
     status, _, said = run_variants(project, "hidden", "vmap")["hidden"]
     assert status == "could not analyse"
     assert "does not support batching with jax.vmap. Use jax.custom_batching.custom_vmap" in said
 
 
-def test_the_cured_step_of_the_how_to_is_fresh_or_says_what_to_write(newer: bool, project: Surroundings) -> None:
-    """howto/: the alias as it is written before 0.4."""
+def test_the_fixed_step_of_the_how_to_is_fresh_or_says_what_to_write(newer: bool, project: Surroundings) -> None:
+    """howto/: the alias is written in the style of jax-triton before 0.4."""
     outcome = project.run("check_train_step.py", folder="howto")
     if newer:
         assert outcome.out.splitlines()[0] == "status: could not analyse"
@@ -144,8 +148,8 @@ def test_the_cured_step_of_the_how_to_is_fresh_or_says_what_to_write(newer: bool
 
 
 @nightly
-def test_the_projects_own_tests(newer: bool, project: Surroundings) -> None:
-    """tests/: a wrong schedule fails, a word or target that is not known fails, two targets and a true expectation pass."""
+def test_the_projects_own_tests_give_the_right_results(newer: bool, project: Surroundings) -> None:
+    """tests/: a wrong schedule fails, an unknown option or target fails, two targets and a true expectation pass."""
     found = run_tests(project, "tests/test_more.py", "tests/test_schedule.py", "tests/test_train.py::test_donated")
     passed = {name for name, (state, _) in found.items() if state == "PASSED"}
     assert {"test_fixture_expect"} <= passed
@@ -159,9 +163,9 @@ def test_the_projects_own_tests(newer: bool, project: Surroundings) -> None:
 
 @nightly
 def test_two_mistakes_in_eight_layers_are_two_findings(newer: bool, project: Surroundings) -> None:
-    """cases_deep.py: the calls in `rms_norm` and `cross_entropy`, of which one runs in each layer."""
+    """cases_deep.py: the calls in `rms_norm` and `cross_entropy`; one of them runs in each layer."""
     if newer:
-        pytest.skip("what is printed does not hang on the version; deep4 is checked with both")
+        pytest.skip("the output does not depend on the version; deep4 is checked with both")
     outcome = project.check("cases_deep.py::deep8")
     assert outcome.code == 1, outcome
     assert len(re.findall(r"^(?:error|warning|note)\[", outcome.out, re.MULTILINE)) == 2

@@ -1,7 +1,8 @@
-"""The kernel cases with what a plain installation gets: jax-triton 0.4 and a newer Triton, whose calls XLA treats otherwise.
+"""The kernel cases with a plain install: jax-triton 0.4 and a newer Triton, whose calls XLA treats differently.
 
-By night one hidden and one declared case of each file in `cases/`, by day some of them; Mosaic's need no jax-triton. What
-differs from the pinned versions was held against an H200 (docs/measurements/2026-11-24-h200.md).
+The nightly run takes one hidden and one declared case of each file in `cases/`, the daily run a few of them; Mosaic's
+cases need no jax-triton. Every difference from the pinned versions was checked on an H200
+(docs/measurements/2026-11-24-h200.md).
 """
 
 import functools
@@ -22,18 +23,22 @@ from tools.documents import ROOT
 
 WITHOUT_JAX_TRITON = ("fused_alias", "mosaic")
 DIFFERENT: dict[str, tuple[dict[str, str], set[str]]] = {
-    "autotuned[hidden]": ({}, {"LD006"}),  # tries no configurations
+    "autotuned[hidden]": ({}, {"LD006"}),  # the launcher tries no configurations
     "autotuned[aliased]": ({}, set()),
     "sub_views[hidden]": (
-        {"first": "latent", "second": "latent", "whole": "clobbered"},  # the kernel gets addresses in the parent
+        {
+            "first": "latent",
+            "second": "latent",
+            "whole": "clobbered",
+        },  # the kernel gets addresses inside the parent's buffer
         {"LD003", "LD004", "LD006"},
     ),
     "unknown_effect[aliased]": (
         {"product": "unknown", "total": "unknown"},
         {"LD014"},
-    ),  # has one pointer, which is lost
+    ),  # the analysis loses its only pointer
 }
-"""Outputs that are not fresh, and rules, where these are others than with the pinned versions."""
+"""Outputs that are not fresh, and rules, where they differ from those with the pinned versions."""
 
 
 def choose(mode: str) -> Iterator[str]:
@@ -43,21 +48,21 @@ def choose(mode: str) -> Iterator[str]:
         yield from (one.id for one in own[:1])
 
 
-_DAY = ("seed_flce", "saved_residual", "accumulated_sum", "sharded_flce", "rms_norm")
-BY_DAY = tuple(
+_DAILY_FILES = ("seed_flce", "saved_residual", "accumulated_sum", "sharded_flce", "rms_norm")
+DAILY = tuple(
     dict.fromkeys(
         (
-            *(name for name in choose("hidden") if name.startswith(_DAY)),
+            *(name for name in choose("hidden") if name.startswith(_DAILY_FILES)),
             *(one.id for one in (*in_flight.CASES, *sub_views.CASES)),
             *DIFFERENT,
         )
     )
 )
-BY_NIGHT = tuple(name for name in (*choose("hidden"), *choose("aliased")) if name not in BY_DAY)
-LEVELS = {"day": BY_DAY, "night": BY_NIGHT}
+NIGHTLY = tuple(name for name in (*choose("hidden"), *choose("aliased")) if name not in DAILY)
+LEVELS = {"daily": DAILY, "nightly": NIGHTLY}
 ALL = [
-    *(("day", name) for name in BY_DAY),
-    *(pytest.param("night", name, marks=pytest.mark.nightly) for name in BY_NIGHT),
+    *(("daily", name) for name in DAILY),
+    *(pytest.param("nightly", name, marks=pytest.mark.nightly) for name in NIGHTLY),
 ]
 
 type Reports = Mapping[str, Any]
@@ -77,7 +82,7 @@ def judge(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 @pytest.mark.parametrize(("level", "name"), ALL)
-def test_a_case_is_as_expected_or_as_an_h200_computed_it(
+def test_a_case_has_the_expected_verdicts_or_those_of_an_h200(
     level: str, name: str, judge: Callable[[str], Reports]
 ) -> None:
     report = judge(level)[name]

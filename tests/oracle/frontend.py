@@ -1,4 +1,4 @@
-"""Kernels turned to Triton IR by Triton itself, which needs no GPU."""
+"""Kernels compiled to Triton IR by Triton itself, which needs no GPU."""
 
 from typing import Any
 
@@ -6,9 +6,8 @@ from typing import Any
 def build_ttir(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any] | None = None, *, optimized: bool = False
 ) -> bytes:
-    """Returns the Triton IR of a kernel, unless `optimized` as the frontend makes it.
-
-    signature: such as {"x": "*fp32", "n": "i32"}.
+    """Returns the Triton IR of a kernel, unoptimized as the frontend makes it unless `optimized`. signature: such as
+    {"x": "*fp32", "n": "i32"}.
     """
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget

@@ -37,11 +37,11 @@ class Ran:
     """Observations of a run of programs."""
 
     atomics: bool
-    """Whether a program used an atomic operation: then their order may show in the rounding."""
+    """Whether a program used an atomic operation: the order may then affect the rounding."""
 
 
 def count_programs(launch: KernelLaunch) -> int:
-    """Programs of the launch's grid."""
+    """Returns the number of programs in the launch's grid."""
     return math.prod(launch.grid)
 
 
@@ -85,7 +85,7 @@ def run_programs(
 
 
 class AtomicsError(Exception):
-    """An atomic operation where none is allowed."""
+    """An atomic operation although none is allowed."""
 
 
 def _explain(launch: KernelLaunch, fault: BaseException) -> BaseException:
@@ -103,7 +103,7 @@ def _explain(launch: KernelLaunch, fault: BaseException) -> BaseException:
 def _make_pointers_and_scalars(
     launch: KernelLaunch, interpreter: Any, kernel: Any, buffers: Sequence[Array]
 ) -> Mapping[str, Any]:
-    """By the names of the kernel's parameters."""
+    """Returns the arguments by the names of the kernel's parameters."""
     names: Sequence[str] = kernel.arg_names
     arguments = {names[scalar.position]: _make_scalar(launch, scalar, interpreter) for scalar in launch.scalars}
     for position, buffer in zip(launch.pointers, buffers, strict=True):
@@ -156,9 +156,9 @@ def _programs_of(interpreter: Any, grid: tuple[int, int, int], numbers: Sequence
 
 @contextmanager
 def _patched_once(interpreter: Any) -> Generator[None]:
-    """The interpreter patches `triton.language` anew for every call of a device function, `tl.sum` among them, and so
-    spends most of a small program's time. Here it patches each module once and takes all of it back at the end. Its
-    check for overflow of integers computes everything twice and then, unless it debugs, drops the result.
+    """Patches `triton.language` once and undoes it at the end. The interpreter would patch it again for every call of a
+    device function, `tl.sum` among them, and spend most of a small program's time on this. Also skips its check for
+    integer overflow, which computes everything twice and then, unless it debugs, drops the result.
     """
     builder, patch, patch_tensor = (
         interpreter.interpreter_builder,
@@ -180,7 +180,7 @@ def _patched_once(interpreter: Any) -> Generator[None]:
         return interpreter._LangPatchScope()
 
     def patch_tensor_too(tensor: Any, scope: Any) -> None:
-        # Triton 3.6 converts arrays of one element by int(), which NumPy takes no more since 2.5.
+        # Triton 3.6 converts arrays of one element by int(), which NumPy no longer accepts since 2.5.
         def read_index(self: Any) -> int:
             return int(self.handle.data.item())
 

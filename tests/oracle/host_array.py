@@ -72,5 +72,5 @@ class HostArray:
         return self.array.shape
 
     def stride(self) -> tuple[int, ...]:
-        """Of a flat array."""
+        """Returns the stride of a flat array."""
         return (1,)

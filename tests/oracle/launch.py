@@ -9,7 +9,7 @@ type Constant = bool | int | float | str | Mapping[str, str] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """An argument of the kernel that is no array."""
+    """An argument of the kernel that is not an array."""
 
     position: int
     """In the kernel's signature, 0-based."""
@@ -23,7 +23,7 @@ class KernelLaunch:
     """One launch, as described by the payload of its custom call."""
 
     payload: str
-    """Hexadecimal sha256 of the custom call's `backend_config`; "" where no custom call was to be found."""
+    """Hexadecimal sha256 of the custom call's `backend_config`; "" if no custom call was found."""
     kernel: str
     """The kernel's function name."""
     module: str
@@ -31,7 +31,7 @@ class KernelLaunch:
     """Path of the file that defines the kernel."""
     qualname: str
     source: str
-    """Hexadecimal sha256 of the kernel's own lines; "" where they are not to be found."""
+    """Hexadecimal sha256 of the kernel's own lines; "" if they were not found."""
     grid: tuple[int, int, int]
     operands: int
     outputs: int

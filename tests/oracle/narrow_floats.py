@@ -24,7 +24,7 @@ from ligerdiag.replay.ops.scope import Array, NotCoveredError
 
 @contextmanager
 def override(target: Any, **values: Any) -> Generator[None]:
-    """Sets attributes on the object itself, over those of its class, and takes them back."""
+    """Sets attributes on the object itself, over those of its class, and removes them again."""
     before = {name: target.__dict__[name] for name in values if name in target.__dict__}
     for name, value in values.items():
         setattr(target, name, value)
@@ -46,14 +46,14 @@ _NARROW: dict[str, Any] = {
     "fp8e4b8": np.dtype(ml_dtypes.float8_e4m3fnuz),
     "fp8e4b15": None,
 }
-"""Triton's name to NumPy's dtype; None where NumPy has none."""
+"""Triton's name to NumPy's dtype; None if NumPy has none."""
 _WIDE = {"fp16": np.float16, "fp32": np.float32}
 _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 
 @contextmanager
 def mind_narrow_floats(interpreter: Any, *, round_to_nearest: bool) -> Generator[None]:
-    """Inside the context the interpreter does as the right column says; it wraps what goes wrong in InterpreterError."""
+    """Makes the interpreter behave as in the right column inside the context; errors there become InterpreterError."""
     builder: Any = interpreter.interpreter_builder
     binary, unary, ternary = builder.binary_op, builder.unary_op, builder.ternary_op
     cast = builder.cast_impl

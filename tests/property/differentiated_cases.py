@@ -1,4 +1,4 @@
-"""Random differentiated programs as cases: `tests.property.differentiated_cases:SEEDS_100_107` are those of two seeds."""
+"""Random differentiated programs as cases: `tests.property.differentiated_cases:SEEDS_100_107` has those of two seeds."""
 
 from typing import Any
 

@@ -3,8 +3,8 @@
     rows_kernel       x -> weight * tanh(x), returns per row sum(weight * log(cosh(x))): the array becomes its own gradient
     chain_kernel      g, x -> g * (1 - tanh(x)^2) over g, returns per row sum(g * x): a backward pass in place
 
-with weight = 1 + column / columns: nothing that commutes by chance. Loss and gradient fit together, so that a program whose
-kernel does what its author meant computes true gradients.
+with weight = 1 + column / columns, so that nothing commutes by chance. Loss and gradient match, so that a program whose
+kernel does what its author intends computes true gradients.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ import triton.language as tl
 LOSSES = (
     "direct", "scaled", "negated", "padded", "cast", "pair", "original", "launched_on_residual", "jvp", "declared",
 )  # fmt: skip
-"""How a loss hands its overwritten logits on; `original` saves them before, `declared` tells XLA."""
+"""How a loss passes its overwritten logits on; `original` saves them before, `declared` tells XLA."""
 
 
 @triton.jit
@@ -56,7 +56,7 @@ def chain_kernel(g_ptr, x_ptr, sum_ptr, COLUMNS: tl.constexpr):
 
 
 def launch_rows(x: jax.Array, *, declared: bool = False) -> tuple[jax.Array, jax.Array]:
-    """Returns f32[rows] and what the array of x[rows, columns] holds afterwards."""
+    """Returns f32[rows], and the contents of the array x[rows, columns] afterwards."""
     rows, columns = x.shape
     sums = jax.ShapeDtypeStruct((rows,), jnp.float32)
     if declared:
@@ -74,13 +74,13 @@ def launch_rows(x: jax.Array, *, declared: bool = False) -> tuple[jax.Array, jax
 
 
 def launch_chain(g: jax.Array, x: jax.Array) -> jax.Array:
-    """Returns f32[rows]; overwrites g[rows, columns]."""
+    """Returns f32[rows], and overwrites g[rows, columns]."""
     sums = jax.ShapeDtypeStruct((g.shape[0],), jnp.float32)
     return jax_triton.triton_call(g, x, kernel=chain_kernel, out_shape=sums, grid=(g.shape[0],), COLUMNS=g.shape[1])
 
 
 def make_loss(kind: str) -> Callable[[jax.Array], jax.Array]:
-    """The loss f32[] of x[rows, columns], of one of the LOSSES."""
+    """Returns a loss f32[] of x[rows, columns]; `kind` is one of the LOSSES."""
     if kind == "jvp":
         return _make_jvp_loss()
     sign = -1.0 if kind == "negated" else 1.0
@@ -144,7 +144,7 @@ def _sum_rows(x: jax.Array) -> jax.Array:
 
 @jax.custom_vjp
 def squash(x: jax.Array) -> jax.Array:
-    """tanh(x), f32 or bf16[rows, columns]; its backward pass overwrites the cotangent with the gradient."""
+    """Returns tanh(x), f32 or bf16[rows, columns]; its backward pass overwrites the cotangent with the gradient."""
     return jnp.tanh(x)
 
 

@@ -1,13 +1,13 @@
-"""Random differentiated programs, judged four ways:
+"""Judges random differentiated programs in four ways:
 
     python -m tests.property.judge_differentiated FIRST COUNT [--out FILE] [--device]
 
 static      the verdict on the schedule
-replay      the schedule on numbers, against the intended program as replay computes it
-eager       the intended program as replay computes it, against Python's own order (`tests.witness`)
-device      with --device: what the GPU of this machine computes, against the replay of its own artifact
+replay      the replayed schedule, compared with the intended program as replay computes it
+eager       the intended program as replay computes it, compared with Python's own order (`tests.witness`)
+device      with --device: what this machine's GPU computes, compared with the replay of its own artifact
 
-Prints each program that is not judged alike, and a tally at the end; writes one line of JSON a program to FILE as it goes.
+Prints each program on which the judges disagree, and a tally at the end; appends a line of JSON for each program to FILE.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from ligerdiag import api
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.report import CaseReport
 from ligerdiag.report.agreement import find_unreached
-from tests.witness.contradictions import hold_against, is_alike
+from tests.witness.contradictions import is_alike, list_contradictions
 from tests.witness.process import open_interpreting_process
 
 BATCH = 50
-"""Programs that are compiled by one pool of workers; a run that is ended keeps the batches before."""
+"""Programs compiled by one pool of workers; a run that is interrupted keeps the batches before."""
 PER_WITNESS = 500
-"""Programs after which the witness is started anew: JAX forgets nothing of what it has compiled."""
+"""Programs before the witness restarts: JAX forgets nothing that it has compiled."""
 MODULE = "tests.property.differentiated_cases"
 
 
@@ -67,7 +67,7 @@ def main() -> None:
 def judge(
     seeds: Sequence[int], witness: ProcessPoolExecutor, *, target: str = "h200", **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """One row a program, batch by batch; options: further ones of `api.CheckOptions`."""
+    """Yields a row for each program, batch by batch; `options` are further ones of `api.CheckOptions`."""
     for start in range(0, len(seeds), BATCH):
         selector = f"{MODULE}:SEEDS_{'_'.join(map(str, seeds[start : start + BATCH]))}"
         report = api.check(
@@ -80,7 +80,7 @@ def judge(
 
 
 def judge_case(case: CaseReport, witness: ProcessPoolExecutor) -> dict[str, Any]:
-    """What each says of one program; `wrong` names every contradiction."""
+    """Returns what each judge says about one program; `wrong` names every contradiction."""
     seed = int(case.id.partition("[")[2].rstrip("]"))
     row: dict[str, Any] = {"seed": seed, "about": case.about, "static": {}, "wrong": []}
     if case.error:
@@ -99,20 +99,20 @@ def judge_case(case: CaseReport, witness: ProcessPoolExecutor) -> dict[str, Any]
             if numbers.get(name) == "fresh":
                 numbers[name] = "not reached"
     for who, numbers in (("replay", found["replayed"]), ("eager", found["attributions"])):
-        wrong += hold_against(static, numbers, who)
+        wrong += list_contradictions(static, numbers, who)
     run, device = case.device, {}
     if run is not None:
-        if run.died:  # else the machine has too few GPUs for it
+        if run.died:  # otherwise the machine has too few GPUs for it
             wrong.append(f"device: {run.error}")
         for name, output in run.outputs.items():
             device[name] = "alike" if is_alike(output.attribution, output) else output.attribution.value
-        wrong += hold_against(run.verdicts, device, "device")
+        wrong += list_contradictions(run.verdicts, device, "device")
         row |= {"device_verdicts": dict(run.verdicts), "device_error": run.error}
     return row | {"static": static, "device": device, "wrong": wrong} | found
 
 
 def compare_seed(seed: int, directory: str) -> dict[str, Any]:
-    """Of replay and witness; to be called in the witness's process."""
+    """Compares replay and witness; to be called in the witness's process."""
     from dataclasses import asdict
 
     from ligerdiag.artifacts.artifact import load_artifact
@@ -128,7 +128,7 @@ def compare_seed(seed: int, directory: str) -> dict[str, Any]:
 
 
 def count(row: Mapping[str, Any], tally: Counter[str]) -> None:
-    """Adds up verdicts by what numbers say, and contradictions by kind."""
+    """Adds a row to the tally: verdicts by what the numbers say, and contradictions by kind."""
     tally["programs"] += 1
     tally["programs with a contradiction"] += bool(row["wrong"])
     tally["errors"] += not row["static"]

@@ -1,4 +1,4 @@
-"""Random programs as cases: a file that `ligerdiag check` can be pointed at."""
+"""Random programs as cases, in a file for `ligerdiag check`."""
 
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ SEEDS = (
     20_079,
     24_003,
 )
-"""Programs with branches, unrolled loops, merged calls and merged values; several once broke the analysis or fooled it."""
+"""Programs with branches, unrolled loops, merged calls and merged values; several once broke or misled the analysis."""
 
 
 def compute(seed: int, x: Any, y: Any) -> dict[str, Any]:

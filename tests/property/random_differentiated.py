@@ -1,8 +1,8 @@
-"""Random training steps that differentiate through a kernel which overwrites an operand behind XLA's back.
+"""Random training steps that differentiate through a kernel that overwrites an operand behind XLA's back.
 
-A recipe is drawn from a seed before anything is traced: the model (`Recipe.layers`, `before`), the loss's form
-(`differentiated_kernels.LOSSES`), what reads the logits beside it, and how gradients are taken (`STEPS`). Shapes are few
-and small, so that an interpreter takes milliseconds and XLA:CPU compiles each operation once for many programs.
+A recipe is drawn from a seed before anything is traced: the model (`Recipe.layers`, `before`), the form of the loss
+(`differentiated_kernels.LOSSES`), other reads of the logits, and how gradients are taken (`STEPS`). Shapes are few and
+small, so that an interpreter takes milliseconds and XLA:CPU compiles each operation once for many programs.
 """
 
 import random
@@ -37,7 +37,7 @@ LAYERS = ("linear", "linear", "bias", "two", "squash", "squash_residual", "scan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One program; the words are those of the tuples above."""
+    """One program; its strings are those of the tuples above."""
 
     rows: int
     columns: int
@@ -56,7 +56,7 @@ type Parameters = dict[str, jax.Array]
 
 
 def draw_recipe(seed: int) -> Recipe:
-    """The recipe of this seed."""
+    """Draws the recipe of this seed."""
     pick = random.Random(seed)
     rows, columns = pick.choice(SHAPES)
     step = pick.choice(STEPS)
@@ -76,7 +76,7 @@ def draw_recipe(seed: int) -> Recipe:
 
 
 def make_case(seed: int) -> Case:
-    """The case `differentiated[seed]`."""
+    """Returns the case `differentiated[seed]`."""
     recipe = draw_recipe(seed)
     batch = recipe.rows * (MICROBATCHES if recipe.step in ("accumulate_scan", "accumulate_loop", "map") else 1)
     sharded = recipe.step == "shard_map"
@@ -108,12 +108,12 @@ def make_case(seed: int) -> Case:
 
 
 def run_recipe(recipe: Recipe, parameters: Parameters, x: jax.Array) -> dict[str, Any]:
-    """The program: parameters and a batch to named outputs."""
+    """Runs the program: maps parameters and a batch to named outputs."""
     return _TAKE[recipe.step](recipe, parameters, x)
 
 
 def _list_parameters(recipe: Recipe) -> tuple[str, ...]:
-    """Names of those that the program uses."""
+    """Returns the names of the parameters that the program uses."""
     used = {"w2"} | ({"b2"} if recipe.layers == "bias" or recipe.reads == "product" else set())
     used |= {"w1"} if recipe.layers not in ("linear", "bias") else set()
     used |= {"b1"} if recipe.layers in ("two", "remat", "branch") else set()
@@ -121,7 +121,7 @@ def _list_parameters(recipe: Recipe) -> tuple[str, ...]:
 
 
 def compute_logits(recipe: Recipe, p: Parameters, x: jax.Array) -> jax.Array:
-    """f32[rows, columns]."""
+    """Returns f32[rows, columns]."""
     match recipe.layers:
         case "bias":
             return x @ p["w2"] + p["b2"]
@@ -152,7 +152,7 @@ def _layer(h: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def prepare(recipe: Recipe, logits: jax.Array) -> jax.Array:
-    """What the loss gets: after an operation whose rule saves its result or its operand, and seen another way."""
+    """Returns the argument of the loss: another view of a result whose rule saves that result or its operand."""
     match recipe.before:
         case "exp":
             logits = jnp.exp(logits * 0.3)
@@ -188,7 +188,7 @@ def prepare(recipe: Recipe, logits: jax.Array) -> jax.Array:
 
 
 def compute_loss(recipe: Recipe, p: Parameters, x: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The loss, and what else was read on the way."""
+    """Returns the loss, and the other values that were read."""
     logits = prepare(recipe, compute_logits(recipe, p, x))
     aux: dict[str, jax.Array] = {}
     extra: Any = 0.0
@@ -227,7 +227,7 @@ def _take_adamw(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
     found = _take_gradient(recipe, p, x)
     gradient = found.pop("gradient")
     optimizer = optax.adamw(1e-2)
-    # in its very first step a gradient and its multiple give the same
+    # in the first step of adamw, a gradient and its multiple give the same update
     _, state = optimizer.update(jax.tree.map(jnp.cos, p), optimizer.init(p), p)
     updates, state = optimizer.update(gradient, state, p)
     norm = optax.global_norm(gradient)
@@ -266,7 +266,7 @@ def _take_twice(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
 def _take_of_gradient(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
     def project(s: jax.Array) -> tuple[jax.Array, jax.Array]:
         value, gradient = jax.value_and_grad(lambda p: compute_loss(recipe, p, x)[0])(p)
-        return (gradient["w2"] * s).sum(), value  # a kernel whose loss nobody wants would be dropped by JAX
+        return (gradient["w2"] * s).sum(), value  # JAX would drop a kernel whose loss nothing uses
 
     slope, value = jax.grad(project, has_aux=True)(p["w2"] * 1.0)
     return {"loss": value, "slope": slope}
@@ -287,7 +287,7 @@ def _take_jit(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
 
 
 def _take_aux(recipe: Recipe, p: Parameters, x: jax.Array) -> dict[str, Any]:
-    """The logits themselves are read after the loss, and differentiated too."""
+    """The program reads the logits themselves after the loss, and differentiates that, too."""
 
     def loss(p: Parameters) -> tuple[jax.Array, jax.Array]:
         logits = prepare(recipe, compute_logits(recipe, p, x))

@@ -1,10 +1,12 @@
 """Random programs around kernels that overwrite an operand behind XLA's back, for differential testing.
 
 A recipe is drawn from a seed and can be run in two ways:
-  hidden    the Triton kernel overwrites its operand, nothing is declared; who names the operand later means the new value
-  intended  the same in plain jnp: after a kernel call the name stands for the new value
-Every value is f32 or bf16[16, 16] of magnitude about one, so that anything can feed anything. The kernel computes
-`x -> exp(-x * x) + 0.3 * x` in place and returns weighted sums of its rows: nothing that commutes by chance.
+
+    hidden    the Triton kernel overwrites its operand and declares nothing; later reads of the operand intend the new value
+    intended  the same in plain jnp: after a kernel call the name refers to the new value
+
+Every value is f32 or bf16[16, 16] of magnitude about one, so that any value can be any operand. The kernel replaces x by
+`exp(-x * x) + 0.3 * x` and returns weighted sums of its rows, so that nothing commutes by chance.
 """
 
 import random
@@ -34,7 +36,7 @@ def shift_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
 
 
 def call_hidden(x: jax.Array) -> jax.Array:
-    """Weighted row sums f32[16]; overwrites `x`."""
+    """Returns weighted row sums f32[16], and overwrites `x`."""
     sums = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
     return jax_triton.triton_call(x, kernel=shift_kernel, out_shape=sums, grid=(SIZE,), COLUMNS=SIZE)
 
@@ -46,7 +48,7 @@ class Machine:
     hidden: bool
     values: list[jax.Array]
     total: Any = 0.0
-    """Sum of all row sums: a kernel whose outputs nobody uses would be dropped before XLA sees it."""
+    """Sum of all row sums; a kernel whose outputs nothing uses would be dropped before XLA sees it."""
 
     def overwrite(self, name: int, recipe: random.Random) -> None:
         """Calls the kernel on the value of that name."""
@@ -113,10 +115,10 @@ def _scan(machine: Machine, seed: int, a: jax.Array, b: jax.Array, depth: int) -
     length, steps = recipe.choice((1, 2, 3)), recipe.randrange(2, 6)
 
     def body(carry: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        inner = Machine(machine.hidden, [jnp.tanh(carry), x * 0.9])  # values of the loop's own
+        inner = Machine(machine.hidden, [jnp.tanh(carry), x * 0.9])  # values that belong to the loop
         _run_steps(inner, seed + 1, steps, depth + 1)
         last = inner.values[-1].astype(jnp.float32) + inner.total
-        return (carry * 0.5 + inner.values[recipe_pick(seed, len(inner.values))].astype(jnp.float32) * 0.5), last
+        return (carry * 0.5 + inner.values[pick_index(seed, len(inner.values))].astype(jnp.float32) * 0.5), last
 
     stacked = jnp.stack([b.astype(jnp.float32) * (0.5 + 0.2 * i) for i in range(length)])
     carry, ys = jax.lax.scan(body, a.astype(jnp.float32), stacked)
@@ -134,13 +136,13 @@ def _branch(machine: Machine, seed: int, a: jax.Array, b: jax.Array, depth: int)
     machine.values.append(jax.lax.cond(a.astype(jnp.float32).sum() > 0, partial(run, 1), partial(run, 2), a, b))
 
 
-def recipe_pick(seed: int, count: int) -> int:
-    """One of `count`, settled by the seed alone."""
+def pick_index(seed: int, count: int) -> int:
+    """Returns an index below `count` that depends on the seed alone."""
     return random.Random(seed + 7).randrange(count)
 
 
 def make_program(seed: int, *, hidden: bool) -> Callable[..., dict[str, Any]]:
-    """The program of this seed: two f32[16, 16] to a few outputs, among them one that mixes all the others."""
+    """Returns the program of this seed: from two f32[16, 16] to a few outputs, one of which mixes all the others."""
 
     def program(x: jax.Array, y: jax.Array) -> dict[str, Any]:
         machine = Machine(hidden, [x + 0.1, y * 0.9])

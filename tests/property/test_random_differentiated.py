@@ -1,6 +1,7 @@
-"""Random programs that differentiate through an in-place kernel: what is intended is what Python does, and verdicts fit it.
+"""Random programs that differentiate through an in-place kernel: the intent is Python's, and the verdicts agree with
+it.
 
-Many more are judged by `python -m tests.property.judge_differentiated FIRST COUNT`.
+`python -m tests.property.judge_differentiated FIRST COUNT` judges many more.
 """
 
 from pathlib import Path
@@ -14,10 +15,10 @@ from tests.witness.process import open_interpreting_process
 
 FIRST, COUNT = 0, 5
 ONCE_WRONG = (
-    31214,  # a product of what a kernel left and of the original, of which both were read from the overwritten bytes
-    31118,  # one kernel call in each of two pullbacks on equal cotangents, which XLA makes one call
-    33317,  # the kernel on x and on a copy of x, which XLA makes one call
-    31033,  # a softmax whose sum is broadcast again in the backward pass, behind the edge of a jit
+    31214,  # a product of the new and the old contents, both of which were read from the overwritten bytes
+    31118,  # a kernel call in each of two pullbacks on equal cotangents, which XLA merges
+    33317,  # the kernel on x and on a copy of x, which XLA merges
+    31033,  # a softmax whose sum is broadcast again in the backward pass, across the boundary of a jit
 )
 SEEDS = (*range(FIRST, FIRST + COUNT), *ONCE_WRONG)
 
@@ -36,7 +37,7 @@ def test_every_program_is_compiled_and_compared(rows: Rows) -> None:
 
 
 def test_some_outputs_are_wrong_and_some_are_right(rows: Rows) -> None:
-    found = [word for row in rows.values() for word in row["attributions"].values()]
+    found = [one for row in rows.values() for one in row["attributions"].values()]
     assert found.count("fresh") > COUNT / 2
     assert found.count("stale") > COUNT / 2
 
@@ -46,11 +47,11 @@ def test_all_judges_agree(seed: int, rows: Rows) -> None:
     assert rows[seed]["wrong"] == []
 
 
-def test_recipes_are_many() -> None:
-    """A thousand seeds use every word of every list."""
+def test_recipes_vary() -> None:
+    """A thousand seeds use every entry of every list."""
     recipes = [draw_recipe(seed) for seed in range(1000)]
-    for name, words in {
+    for name, entries in {
         "layers": LAYERS, "before": BEFORE, "view": VIEWS, "reads": READS, "step": STEPS,
     }.items():  # fmt: skip
-        assert {getattr(recipe, name) for recipe in recipes} == set(words)
+        assert {getattr(recipe, name) for recipe in recipes} == set(entries)
     assert len(set(recipes)) > 950

@@ -1,4 +1,4 @@
-"""Random programs are judged without a fault, and as their replay says; a GPU is asked in tests/gpu."""
+"""Random programs get verdicts that agree with their replay; tests/gpu runs them on a GPU."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_a_hidden_write_is_always_reported(report: CheckReport) -> None:
         assert len(writes) == case.coverage.hidden_writes > 0
 
 
-def test_what_is_wrong_is_explained_by_a_finding_that_names_the_output(report: CheckReport) -> None:
+def test_a_finding_names_each_wrong_output(report: CheckReport) -> None:
     rules = {Verdict.STALE: {"LD001", "LD002"}, Verdict.CLOBBERED: {"LD004"}, Verdict.LATENT: {"LD003"}}
     for case in report.cases:
         for name, verdict in case.outputs.items():

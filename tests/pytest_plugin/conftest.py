@@ -1,3 +1,3 @@
-"""Keeps the sample out of this run: it is a repository by itself, whose tests test_installed.py runs."""
+"""Excludes the sample from this run: it is a separate repository, whose tests test_installed.py runs."""
 
 collect_ignore = ["sample_project"]

@@ -57,7 +57,7 @@ def run(pytester: pytest.Pytester):
         ("unknown", "could not analyse", "", False),
     ],
 )
-def test_only_a_schedule_that_is_right_passes(run, verdict: str, status: str, words: str, passes: bool) -> None:
+def test_only_a_right_schedule_passes(run, verdict: str, status: str, words: str, passes: bool) -> None:
     result = run(f"def test_it(schedule): schedule.check(lambda: ({verdict!r}, {status!r}), {words})")
     result.assert_outcomes(passed=int(passes), failed=int(not passes))
     if not passes:
@@ -108,7 +108,7 @@ def test_a_call_takes_precedence_over_marker_command_line_and_configuration_in_t
     run(text.replace("CONFIGURED", '"b200"'), "--ligerdiag-target=b200", pyproject__toml=ini).assert_outcomes(passed=4)
 
 
-def test_on_several_targets_a_schedule_has_to_be_right_on_each(run) -> None:
+def test_with_several_targets_the_schedule_must_be_right_on_each(run) -> None:
     text = """
         import dataclasses
         import pytest
@@ -208,7 +208,7 @@ def test_a_process_of_xdist_uses_one_worker(run) -> None:
     run(text.replace("JOBS", "1"), "-n1").assert_outcomes(passed=1)
 
 
-def test_the_plugin_costs_a_run_of_pytest_next_to_nothing(pytester: pytest.Pytester) -> None:
+def test_the_plugin_costs_a_pytest_run_almost_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -257,7 +257,7 @@ def test_a_marker_makes_one_test_of_each_case_with_its_expectation(pytester: pyt
     pytester.runpytest_subprocess(*words, "-n2").assert_outcomes(passed=1, failed=1)
 
 
-def test_cases_that_are_not_there_are_an_error_of_collection(pytester: pytest.Pytester) -> None:
+def test_missing_cases_are_a_collection_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
         @pytest.mark.ligerdiag_cases("cases/none.py")

@@ -28,7 +28,7 @@ def make_record(message: str, error: str = "") -> logging.LogRecord:
         ("Unable to load cuDNN", "Unable to load cuDNN", True),
     ],
 )
-def test_only_the_plugin_that_misses_a_library_is_left_out(message: str, error: str, kept: bool) -> None:
+def test_only_the_log_of_a_missing_library_is_left_out(message: str, error: str, kept: bool) -> None:
     assert keep_record(make_record(message, error)) is kept
 
 

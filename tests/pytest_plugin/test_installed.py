@@ -1,4 +1,4 @@
-"""A user's repository with ligerdiag installed from the wheel, without anything of this checkout."""
+"""A user's repository with ligerdiag installed from the wheel, and nothing from this checkout."""
 
 import os
 import shutil
@@ -68,12 +68,12 @@ def first_run(run: Run, project: Path) -> Outcome:
     return run("-m", "pytest", "-p", "no:cacheprovider", "-v", cwd=project)
 
 
-def test_ligerdiag_is_that_of_the_wheel(run: Run, environment: Path, project: Path) -> None:
+def test_ligerdiag_comes_from_the_wheel(run: Run, environment: Path, project: Path) -> None:
     said = run("-c", "import ligerdiag; print(ligerdiag.__file__)", cwd=project)
     assert said.out.startswith(str(environment)), said
 
 
-def test_files_that_the_commands_read_are_in_the_wheel(run: Run, project: Path, tmp_path: Path) -> None:
+def test_the_wheel_has_the_files_that_the_commands_read(run: Run, project: Path, tmp_path: Path) -> None:
     assert run("-m", "ligerdiag", "--version", cwd=project).out.startswith("ligerdiag 0.")
     assert "h100" in run("-m", "ligerdiag", "targets", cwd=project).out
     assert "seed" in run("-m", "ligerdiag", "toolchains", cwd=project).out
@@ -95,7 +95,7 @@ def test_hidden_fails_with_table_and_finding_and_aliased_passes(first_run: Outco
     assert "src/sample_model/" in out
 
 
-def test_the_traceback_ends_in_the_users_line(first_run: Outcome) -> None:
+def test_the_traceback_ends_in_the_user_s_line(first_run: Outcome) -> None:
     assert ">       schedule.check(partial(loss, mode=mode), make_params(32), make_batch(32))" in first_run.out
     assert "ligerdiag/pytest_plugin" not in first_run.out.replace("\\", "/").partition("= FAILURES =")[2]
 

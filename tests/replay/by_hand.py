@@ -1,4 +1,4 @@
-"""Scheduled modules from HLO text, with a chosen buffer assignment, and a kernel in plain NumPy."""
+"""Scheduled modules from HLO text with a chosen buffer assignment, and a kernel in plain NumPy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,9 +28,8 @@ class Doubling:
 
 
 def assign(module: HloModule, places: Mapping[str, int | tuple[int, int]]) -> BufferAssignment:
-    """Instruction name (or `name{index}`) to its offset in the arena, or to (allocation, offset). 64 bytes each.
-
-    A name that is not in the module has no place.
+    """Instruction name (or `name{index}`) to its offset in the arena, or to (allocation, offset). 64 bytes each. A name
+    missing from the module has no place.
     """
     ids = {i.name: i.id for c in module.computations.values() for i in c.instructions}
     slices: dict[Slice, int] = {}
@@ -52,12 +51,12 @@ def assign(module: HloModule, places: Mapping[str, int | tuple[int, int]]) -> Bu
 
 
 def parse(body: str, computations: str = "") -> HloModule:
-    """A module of that entry computation, scheduled in the order of its lines."""
+    """Returns a module with this entry computation, scheduled in the order of its lines."""
     return parse_text(f"HloModule m, is_scheduled=true\n{computations}\nENTRY main {body}\n")
 
 
 def call(name: str, operand: str, shape: str = "f32[4]") -> str:
-    """A line that calls the kernel."""
+    """Returns a line that calls the kernel."""
     return f'{name} = {shape} custom-call({operand}), custom_call_target="triton_kernel_call"'
 
 

@@ -1,6 +1,6 @@
 """Run as a script with a folder: compiles collectives for 8 host devices, and writes each module with its numbers.
 
-The script wants ENVIRONMENT in its environment, where JAX reads it when it starts.
+The script needs the variables of ENVIRONMENT, which JAX reads when it starts.
 
 `NAME.pb` is the partitioned HloModuleProto, `NAME.npz` the input `in_D` and outputs `out_D_K` of partition D.
 """
@@ -70,7 +70,7 @@ def write_programs(folder: Path) -> None:
         numbers: dict[str, np.ndarray] = {}
         for array, prefix in [(x, "in"), *[(o, f"out{k}") for k, o in enumerate(jax.tree.leaves(compiled(x)))]]:
             for shard in array.addressable_shards:
-                # bfloat16 is no dtype of NumPy's files
+                # NumPy's files have no bfloat16
                 numbers[f"{prefix}_{shard.device.id}"] = np.asarray(shard.data.astype(jnp.float32))
         np.savez(folder / f"{name}.npz", **numbers)
 

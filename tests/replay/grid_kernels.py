@@ -13,7 +13,7 @@ def copy_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def block_pointer_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr, CHECKED: tl.constexpr):
-    """The same by block pointers."""
+    """Does the same with block pointers."""
     start = tl.program_id(0) * BLOCK
     x = tl.make_block_ptr(x_ptr, (n,), (1,), (start,), (BLOCK,), (0,))
     o = tl.make_block_ptr(o_ptr, (n,), (1,), (start,), (BLOCK,), (0,))
@@ -25,7 +25,7 @@ def block_pointer_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr, CHECKED: tl.const
 
 @triton.jit
 def descriptor_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
-    """The same by descriptors of rows of BLOCK elements; the last row is one too many where the grid is."""
+    """Does the same with descriptors of rows of BLOCK elements; the last row is one too many if the grid is."""
     x = tl.make_tensor_descriptor(x_ptr, (n, BLOCK), (BLOCK, 1), (1, BLOCK))
     o = tl.make_tensor_descriptor(o_ptr, (n, BLOCK), (BLOCK, 1), (1, BLOCK))
     row = tl.program_id(0)
@@ -43,7 +43,7 @@ def stencil_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def stencil_and_running_kernel(x_ptr, o_ptr, n, BLOCK: tl.constexpr, MOVES: tl.constexpr, FIRST: tl.constexpr):
-    """Overwrites each element of its operand by the one MOVES further, and from FIRST on keeps running sums."""
+    """Overwrites each element of its operand by the one MOVES further, and keeps running sums from FIRST on."""
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)
     old = tl.load(x_ptr + at + MOVES, mask=at + MOVES < n, other=0.0)
@@ -72,7 +72,7 @@ def lock_kernel(x_ptr, lock_ptr, o_ptr, BLOCK: tl.constexpr, FACTOR: tl.constexp
 
 @triton.jit
 def last_program_kernel(x_ptr, part_ptr, count_ptr, o_ptr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
-    """Whichever program is last adds up the sums of all."""
+    """The program that comes last adds up the sums of all."""
     program = tl.program_id(0)
     x = tl.load(x_ptr + program * BLOCK + tl.arange(0, BLOCK))
     tl.store(part_ptr + program, tl.sum(x))
@@ -82,7 +82,7 @@ def last_program_kernel(x_ptr, part_ptr, count_ptr, o_ptr, PROGRAMS: tl.constexp
 
 @triton.jit
 def equal_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
-    """Each program writes its row, and the first element of the next row as that one does."""
+    """Each program writes its row, and the first element of the next row with the same value."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, 2 * BLOCK)
     mask = tl.arange(0, 2 * BLOCK) <= BLOCK
     tl.store(o_ptr + at, tl.load(x_ptr + at, mask=mask), mask=mask)
@@ -98,7 +98,7 @@ def far_kernel(x_ptr, o_ptr, n, STRIDE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def padded_kernel(x_ptr, o_ptr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr):
-    """Rows of COLUMNS elements in blocks that are wider."""
+    """Rows of COLUMNS elements in wider blocks."""
     columns = tl.arange(0, BLOCK)
     mask = columns < (COLUMNS if MASKED else BLOCK)
     at = tl.program_id(0) * COLUMNS + columns

@@ -1,6 +1,7 @@
-"""Kernels as authors write them: sums onto an output, updates by several programs, places from a shared index, locks.
+"""Kernels in the forms of real authors: sums onto an output, updates by several programs, places from a shared index,
+locks.
 
-The table of `test_grid_variants` has the right rule for each launch, and why.
+The table in `test_grid_variants` has the right rule for each launch, and why.
 """
 # pyright: basic
 
@@ -139,7 +140,7 @@ def first_program_initialises(x, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def exchange_alone(x, o, BLOCK: tl.constexpr):
-    """An atomic exchange whose result nobody uses is a store."""
+    """An atomic exchange with an unused result is a store."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_xchg(o + at, tl.load(x + at))
 
@@ -152,7 +153,7 @@ def exchange_same_place(x, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def claim(i, o, BLOCK: tl.constexpr):
-    """Compare-and-swap on an output that no launcher has zeroed."""
+    """Compare-and-swap on an output that the launcher has not zeroed."""
     tl.atomic_cas(o + tl.program_id(0), 0, tl.load(i + tl.program_id(0)))
 
 
@@ -166,7 +167,7 @@ def gathered_old(i, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def read_back(x, o, BLOCK: tl.constexpr):
-    """Writes its block, and reads it back at places that are in the block."""
+    """Writes its block, and reads it back at places inside the block."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o + at, tl.load(x + at))
     tl.debug_barrier()
@@ -191,7 +192,7 @@ def cell(x, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def cell_in_place(x, c, o, BLOCK: tl.constexpr):
-    """Updates an operand by its own pointer; the output is of each program."""
+    """Updates an operand through its own pointer; each program has its own output."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.sum(tl.load(x + at))
     tl.store(c, tl.load(c) + total)
@@ -221,7 +222,7 @@ def keep_largest(x, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def write_back_where(x, o, BLOCK: tl.constexpr):
-    """Each program loads all, changes its own element, and stores all: the others' updates are lost."""
+    """Each program loads everything, changes its own element, and stores everything: the others' updates are lost."""
     at = tl.arange(0, BLOCK)
     old = tl.load(o + at)
     tl.store(o + at, tl.where(at == tl.program_id(0), tl.load(x + at), old))
@@ -254,7 +255,7 @@ def partial_sums(x, o, TILES: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def set_flag(x, o, BLOCK: tl.constexpr):
-    """All store the same value, computed from bytes that no program overwrites."""
+    """All programs store the same value, computed from bytes that no program overwrites."""
     at = tl.arange(0, BLOCK)
     tl.store(o, tl.sum(tl.load(x + at)))
 
@@ -293,7 +294,7 @@ def candidates(x, c, o, threshold, BLOCK: tl.constexpr):
 
 @triton.jit
 def tickets_by_cas(x, c, o, BLOCK: tl.constexpr):
-    """Who finds the flag unset stores its number."""
+    """The program that finds the flag unset stores its number."""
     if tl.atomic_cas(c, 0, 1) == 0:
         tl.store(o, tl.program_id(0))
 
@@ -383,7 +384,7 @@ def locked_sum(x, lock, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def unlocked_beside_lock(x, lock, o, BLOCK: tl.constexpr):
-    """The lock is released before the load and store."""
+    """The lock is released before the load and the store."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.sum(tl.load(x + at))
     tl.atomic_add(lock, 1)
@@ -425,7 +426,7 @@ def running_rows(x, o, BLOCK: tl.constexpr):
 
 @triton.jit
 def largest_and_its_row(x, best, row, BLOCK: tl.constexpr):
-    """Who has raised the maximum stores its number, which may come after that of who has raised it further."""
+    """The program that raised the maximum stores its number, possibly after one that raised it further."""
     value = tl.max(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), axis=0)
     if value > tl.atomic_max(best, value):
         tl.store(row, tl.program_id(0))
@@ -433,7 +434,7 @@ def largest_and_its_row(x, best, row, BLOCK: tl.constexpr):
 
 @triton.jit
 def largest_row_copied(x, best, row, BLOCK: tl.constexpr):
-    """The same with a block of values instead of a number."""
+    """Does the same with a block of values instead of a number."""
     at = tl.arange(0, BLOCK)
     values = tl.load(x + tl.program_id(0) * BLOCK + at)
     value = tl.max(values, axis=0)
@@ -443,7 +444,7 @@ def largest_row_copied(x, best, row, BLOCK: tl.constexpr):
 
 @triton.jit
 def raised_at_all(x, best, flag, BLOCK: tl.constexpr):
-    """All that store store the same."""
+    """All programs that store write the same value."""
     value = tl.max(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), axis=0)
     if value > tl.atomic_max(best, value):
         tl.store(flag, 1)

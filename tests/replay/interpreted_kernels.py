@@ -102,7 +102,7 @@ def everyone_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def past_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
-    """Reads one element too far, and writes one in front of its output."""
+    """Reads one element past the end, and writes one before the start of its output."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o_ptr + offsets - 1, tl.load(x_ptr + offsets + 1))
 
@@ -227,7 +227,7 @@ def run(
 ) -> tuple[list[np.ndarray], list[np.ndarray], tuple[LaunchNumbers, ...]]:
     """Runs the kernel; output `share[i]` has operand i's bytes.
 
-    Returns operands and outputs as the kernel left them, and what was seen. `runner` goes to the KernelRunner, `fields` to
+    Returns operands and outputs after the kernel, and the observations. `runner` goes to the KernelRunner, `fields` to
     `make_call`.
     """
     call = make_call(kernel, operands, outputs, **fields)

@@ -11,7 +11,7 @@ from ligerdiag.model.report import CheckReport
 
 TESTS = Path(__file__).parents[1]
 ROUNDING = 1e-6
-"""Of f32, for sums of some ten terms."""
+"""The error of sums of about ten f32 terms."""
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ def test_rows_that_are_all_stale_but_not_as_a_whole_are_not_partly_stale() -> No
     assert attribute(actual, -stale, stale) == Attribution.NEITHER
 
 
-def test_half_way_between_both_is_neither() -> None:
+def test_a_result_half_way_between_both_is_neither() -> None:
     assert attribute((INTENDED + STALE) / 2) == Attribution.NEITHER
 
 
@@ -123,7 +123,7 @@ def test_half_a_percent_off_with_stale_at_distance_one_is_lossy() -> None:
     assert attribute(INTENDED + draw(9, 64, 48) * np.float32(0.005)) == Attribution.LOSSY
 
 
-def test_something_else_is_neither() -> None:
+def test_another_result_is_neither() -> None:
     assert attribute(draw(10, 64, 48)) == Attribution.NEITHER
 
 
@@ -153,7 +153,7 @@ def test_values_that_are_not_finite_equal_nothing_not_even_the_stale_prediction(
     assert math.isnan(numbers.error)
 
 
-def test_fresh_against_a_stale_prediction_of_nan() -> None:
+def test_a_finite_result_is_fresh_against_a_stale_prediction_of_nan() -> None:
     numbers = compare_output(INTENDED, INTENDED, STALE * np.float32(np.nan), tolerance=TOLERANCE)
     assert numbers.attribution == Attribution.FRESH
     assert math.isnan(numbers.distance)
@@ -207,7 +207,7 @@ def test_complex_numbers_and_bfloat16_are_compared() -> None:
     assert attribute(halves, halves, STALE.astype(ml_dtypes.bfloat16)) == Attribution.FRESH
 
 
-def test_arrays_of_other_shapes_are_an_error() -> None:
+def test_arrays_of_different_shapes_are_an_error() -> None:
     with pytest.raises(ArtifactError, match="are compared"):
         attribute(INTENDED[:-1])
 

@@ -23,7 +23,7 @@ def write_group(folder: Path, limit: str, used: int, inactive: int) -> Path:
     return folder
 
 
-def test_a_machine_without_a_limit_has_the_systems_estimate(meminfo: Path, tmp_path: Path) -> None:
+def test_a_machine_without_a_limit_has_the_system_s_estimate(meminfo: Path, tmp_path: Path) -> None:
     assert compute_available_bytes(meminfo, tmp_path / "none") == MIB
     assert compute_available_bytes(meminfo, write_group(tmp_path, "max", 5, 0)) == MIB
 
@@ -35,5 +35,5 @@ def test_a_container_has_the_rest_of_its_limit(
     assert compute_available_bytes(meminfo, write_group(tmp_path, "1000", used, inactive)) == left
 
 
-def test_this_machine_has_memory_left() -> None:
+def test_this_machine_has_available_memory() -> None:
     assert compute_available_bytes() > MIB

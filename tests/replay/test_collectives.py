@@ -1,4 +1,4 @@
-"""Collectives against XLA:CPU with 8 host devices; the forms that it does not produce, against NumPy."""
+"""Compares collectives with XLA:CPU on 8 host devices; the forms that it does not produce, with NumPy."""
 
 import os
 import subprocess
@@ -70,7 +70,9 @@ def run_in_lockstep(module: HloModule, arguments: Sequence[tuple[Value, ...]]) -
 
 
 def finish(done: HloInstruction, started: Value) -> Value:
-    """The value of a -done, from that of its -start: the results, which all but an all-reduce keep beside operands."""
+    """Returns the value of a -done from that of its -start: the results, which all but an all-reduce store beside the
+    operands.
+    """
     return started if done.opcode == "all-reduce-done" else started[1]
 
 
@@ -94,7 +96,7 @@ def make_operands(*shape: int) -> list[tuple[Array, ...]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_lockstep_gives_what_eight_host_devices_give(name: str, compiled: Path) -> None:
+def test_lockstep_gives_the_same_results_as_eight_host_devices(name: str, compiled: Path) -> None:
     module = parse_serialized((compiled / f"{name}.pb").read_bytes())
     numbers = np.load(compiled / f"{name}.npz")
     check_replicas(module)
@@ -167,7 +169,7 @@ def test_a_module_in_two_replicas_is_not_covered() -> None:
         check_replicas(parse_module(proto))
 
 
-def test_a_device_outside_of_every_group_is_an_error() -> None:
+def test_a_device_outside_every_group_is_an_error() -> None:
     body = """%p = f32[2] parameter(0)
     ROOT %r = f32[2] all-reduce(%p),
         channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=%add"""
@@ -212,7 +214,7 @@ def test_a_start_of_collective_permute_has_contexts_and_zeros_for_devices_that_r
     assert len(started[0]) == 4
 
 
-def test_a_start_of_all_reduce_is_its_result() -> None:
+def test_the_start_of_an_all_reduce_already_has_the_result() -> None:
     body = """%p = f32[2] parameter(0)
     %s = f32[2] all-reduce-start(%p), channel_id=1,
         replica_groups={{0,4},{1,5},{2,6},{3,7}}, use_global_device_ids=true, to_apply=%add
@@ -233,7 +235,7 @@ def test_several_operands_are_scattered_one_by_one() -> None:
     np.testing.assert_array_equal(results[3][1], [[506, 508, 510]])
 
 
-def test_all_to_all_of_a_tuple_gives_what_each_device_sent() -> None:
+def test_all_to_all_of_a_tuple_gives_the_arrays_that_each_device_sent() -> None:
     body = """%p = f32[1] parameter(0)
     %q = f32[1] parameter(1)
     ROOT %r = (f32[1], f32[1]) all-to-all(%p, %q), channel_id=1,

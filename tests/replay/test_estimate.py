@@ -1,4 +1,4 @@
-"""Estimates of modules written by hand: what makes a replay more expensive, and what does not."""
+"""Estimates of hand-written modules: which properties make a replay more expensive."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def make_kernel(rows: int) -> HloModule:
 def make_loop(
     limit: int, *, start: str = "constant(0)", direction: str = "LT", config: str = "", step: int = 1
 ) -> HloModule:
-    """A loop over products, whose counter goes through barriers as in a program as written."""
+    """A loop over products, whose counter passes through barriers as in a program as written."""
     return parse_text(f"""%body (p: (s32[], f32[64,64])) -> (s32[], f32[64,64]) {{
   %p = (s32[], f32[64,64]) parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
@@ -90,13 +90,13 @@ def run(
 def test_a_product_costs_its_flops_in_each_of_the_three_runs() -> None:
     module = make_product(256, 1024, 2048)
     assert count_flops(module.entry.root) == 2 * 256 * 1024 * 2048
-    # the rest is a few instructions that are looked at
+    # the rest is a few instructions that are visited
     assert run(module).seconds == pytest.approx(3 * 2 * 256 * 1024 * 2048 / FLOPS, rel=0.02)
 
 
-def test_a_large_product_is_computed_in_two_runs_as_long_as_there_is_room_for_it() -> None:
+def test_a_large_product_is_computed_in_only_two_runs_if_its_result_can_be_kept() -> None:
     assert run(make_product(512, 1024, 2048)).seconds == pytest.approx(2 * 2 * 512 * 1024 * 2048 / FLOPS, rel=0.02)
-    large = 2 * (1 << 18) * 64 * (1 << 11)  # its result alone has the bytes of all that is remembered
+    large = 2 * (1 << 18) * 64 * (1 << 11)  # its result alone is as large as the whole memo
     assert run(make_product(1 << 18, 64, 1 << 11)).seconds == pytest.approx(3 * large / FLOPS, rel=0.02)
 
 
@@ -167,7 +167,7 @@ def test_iterations_that_xla_knows_come_first() -> None:
 
 
 @pytest.mark.parametrize("config", ['"no json"', '"[]"', '"{}"', '"3"'])
-def test_a_backend_config_of_another_form_is_passed_over(config: str) -> None:
+def test_a_backend_config_of_another_form_is_ignored(config: str) -> None:
     module = make_loop(12, config=f", backend_config={config}")
     assert count_trips(module) == 12
 
@@ -199,7 +199,7 @@ def test_a_kernel_on_whole_operands_counts_once_and_on_shards_once_per_device() 
     assert run(program, sharded, kernel=5, devices=4).seconds == pytest.approx(25, rel=0.01)
 
 
-def test_cores_share_products_and_nothing_else() -> None:
+def test_cores_share_only_products() -> None:
     module = make_kernel(32)
     assert run(module, kernel=5, cores=4).seconds == run(module, kernel=5).seconds
     large = make_product(1024, 1024, 1024)
@@ -224,7 +224,7 @@ ENTRY %e {
   %p = pred[] parameter(1)
   ROOT %c = f32[1000000] conditional(%p, %x, %x), true_computation=%dear, false_computation=%cheap
 }""")
-    # a million elements at 1 ns, three times; a branch more would be twice that
+    # a million elements at 1 ns, three times; another branch would double it
     assert run(module).seconds == pytest.approx(3e-3, rel=0.15)
 
 

@@ -1,4 +1,4 @@
-"""The key of a kept replay covers all code that computes its numbers."""
+"""The key of a stored replay covers all code that computes its numbers."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ def list_imports_of_compile(file: Path) -> Iterator[str]:
             yield f"{(node.module or '').removeprefix('ligerdiag.').replace('.', '/')}.py"
 
 
-def test_the_code_that_draws_arguments_is_a_part_of_the_fingerprint() -> None:
+def test_the_code_that_draws_arguments_is_part_of_the_fingerprint() -> None:
     parts = replay_service._PARTS  # pyright: ignore[reportPrivateUsage]
     drawing = [PACKAGE / part for part in parts if part.startswith("compile/")]
     files = [*(PACKAGE / "replay" / "runs").glob("*.py"), PACKAGE / "replay" / "dump_replay.py", *drawing]

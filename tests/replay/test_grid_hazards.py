@@ -56,8 +56,8 @@ def prove_outside(kernel: str, operands: Any, outputs: Any, **fields: Any) -> li
     return [(number, one) for number, use in enumerate(uses) for one in use.outside]
 
 
-def tell_outside(seen: LaunchNumbers) -> set[tuple[str, int | None, int, int, int]]:
-    """(kind, buffer, first index, elements, program)."""
+def list_outside(seen: LaunchNumbers) -> set[tuple[str, int | None, int, int, int]]:
+    """Returns the accesses as (kind, buffer, first index, elements, program)."""
     return {
         (one.kind.value, one.buffer, one.first_byte // one.width, one.elements, one.program) for one in seen.outside
     }
@@ -71,34 +71,34 @@ def test_a_masked_access_is_not_out_of_bounds(kernel: str) -> None:
 
 def test_a_mask_that_is_too_wide_shows_on_the_last_program() -> None:
     seen = watch("copy_kernel", [draw()], [draw()], scalars={"n": ("i32", SIZE + 1)})
-    assert tell_outside(seen) == {("load", 0, SIZE, 1, 3), ("store", 1, SIZE, 1, 3)}
+    assert list_outside(seen) == {("load", 0, SIZE, 1, 3), ("store", 1, SIZE, 1, 3)}
 
 
-def test_a_grid_that_is_one_block_too_long() -> None:
+def test_a_grid_that_is_one_block_too_long_is_reported() -> None:
     x = draw(BLOCK * PROGRAMS)
     seen = watch("copy_kernel", [x], [x], grid=(PROGRAMS + 1,), scalars={"n": ("i32", 2 * x.size)})
-    assert tell_outside(seen) == {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
+    assert list_outside(seen) == {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
 
 
 def test_only_accesses_to_the_buffer_that_is_too_short_are_out_of_bounds() -> None:
     seen = watch("copy_kernel", [draw()], [draw(SIZE - 3)], scalars={"n": ("i32", SIZE)})
-    assert tell_outside(seen) == {("store", 1, SIZE - 3, 3, 3)}
+    assert list_outside(seen) == {("store", 1, SIZE - 3, 3, 3)}
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_block_pointers(checked: bool) -> None:
+def test_block_pointers_are_checked_against_their_shape(checked: bool) -> None:
     constants = {**CONSTANTS, "CHECKED": checked}
     seen = watch("block_pointer_kernel", [draw()], [draw()], constants=constants, scalars={"n": ("i32", SIZE)})
     outside = {("load", 0, SIZE, 8, 3), ("store", 1, SIZE, 8, 3)}
-    assert tell_outside(seen) == (set() if checked else outside)
+    assert list_outside(seen) == (set() if checked else outside)
 
 
 @pytest.mark.parametrize("rows", [PROGRAMS, PROGRAMS + 1])
-def test_descriptors_check_against_their_own_shape(rows: int) -> None:
+def test_descriptors_are_checked_against_their_own_shape(rows: int) -> None:
     x = draw(BLOCK * PROGRAMS)
     seen = watch("descriptor_kernel", [x], [x], grid=(PROGRAMS + 1,), scalars={"n": ("i32", rows)})
     outside = {("load", 0, x.size, BLOCK, PROGRAMS), ("store", 1, x.size, BLOCK, PROGRAMS)}
-    assert tell_outside(seen) == (set() if rows == PROGRAMS else outside)
+    assert list_outside(seen) == (set() if rows == PROGRAMS else outside)
 
 
 def test_a_stencil_in_place_is_reported_as_a_race_only() -> None:
@@ -109,7 +109,7 @@ def test_a_stencil_in_place_is_reported_as_a_race_only() -> None:
 
 @pytest.mark.parametrize("programs", [PROGRAMS, 40])
 @pytest.mark.parametrize(("moves", "racing"), [(0, False), (1, True)])
-def test_another_dependence_on_the_order_is_reported_besides_the_operands_race(
+def test_another_dependence_on_the_order_is_reported_besides_the_operand_s_race(
     moves: int, racing: bool, programs: int
 ) -> None:
     x = draw(BLOCK * programs)
@@ -159,21 +159,21 @@ def test_equal_values_make_no_difference() -> None:
 def test_an_index_that_wraps_is_before_the_buffer() -> None:
     constants = {**CONSTANTS, "STRIDE": 1 << 30}
     seen = watch("far_kernel", [draw(BLOCK)], [draw(64)], grid=(3,), constants=constants, scalars={"n": ("i32", BLOCK)})
-    assert tell_outside(seen) == {("load", 0, -(1 << 31), BLOCK, 2)}
+    assert list_outside(seen) == {("load", 0, -(1 << 31), BLOCK, 2)}
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_rows_in_wider_blocks(masked: bool) -> None:
+def test_rows_in_wider_blocks_are_checked(masked: bool) -> None:
     constants = {"COLUMNS": 12, "BLOCK": 16, "MASKED": masked}
     seen = watch("padded_kernel", [draw(48)], [draw(48)], constants=constants)
-    assert tell_outside(seen) == (set() if masked else {("load", 0, 48, 4, 3), ("store", 1, 48, 4, 3)})
+    assert list_outside(seen) == (set() if masked else {("load", 0, 48, 4, 3), ("store", 1, 48, 4, 3)})
     assert (seen.order_difference > 0.1) is not masked
 
 
 @pytest.mark.parametrize("n", [0, 2])
-def test_an_operand_without_elements(n: int) -> None:
+def test_an_operand_without_elements_is_checked_too(n: int) -> None:
     seen = watch("copy_kernel", [draw(0)], [draw()], grid=(1,), scalars={"n": ("i32", n)})
-    assert tell_outside(seen) == (set() if n == 0 else {("load", 0, 0, 2, 0)})
+    assert list_outside(seen) == (set() if n == 0 else {("load", 0, 0, 2, 0)})
 
 
 @pytest.mark.parametrize(

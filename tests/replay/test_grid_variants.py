@@ -30,12 +30,12 @@ def zeros(size: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 PLACES = np.array([3, 1, 3, 0, 2, 3, 1, 0], np.int32)
-"""Of eight, with repetitions."""
+"""Places out of eight, with repetitions."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch, and the rules that are right for it."""
+    """One launch, and the right rules for it."""
 
     kernel: str
     operands: tuple[np.ndarray, ...]
@@ -47,7 +47,7 @@ class Launch:
     zeroed: tuple[int, ...] = ()
     share: dict[int, int] = field(default_factory=dict)
     static: set[str] | None = None
-    """The rules that the launch alone proves, where these are not all."""
+    """The rules that the launch alone proves, if these are not all."""
 
 
 X, ROWS, B = draw(8, 16), 8, {"BLOCK": 16}
@@ -255,6 +255,7 @@ def test_the_launch_alone_proves_the_expected_findings(name: str) -> None:
     for output, use in enumerate(effects.output_uses):
         found |= {UNWRITTEN} if use.old_read is not None and count + output not in shared else set()
     for buffer in range(count + len(launch.outputs)):
-        if effects.find_in_place(buffer, buffer) is Neighbours.SHARED:
+        pair = effects.get_in_place(buffer, buffer)
+        if pair is not None and pair.neighbours is Neighbours.SHARED:
             found |= {IN_PLACE if buffer < count or buffer in shared else ORDER}
     assert found == (launch.rules if launch.static is None else launch.static)

@@ -12,7 +12,7 @@ SIZE = 16
 
 
 def find_hit(buffer: int, first_byte: int, *, in_loop: bool = False) -> str:
-    """The arena has, one after the other: old, the operand, the output, and late, which reuses old's bytes."""
+    """The arena holds in sequence: old, the operand, the output, and late, which reuses old's bytes."""
     builder = Builder()
     body = builder.computation("body")
     given = builder.add(body, "parameter")

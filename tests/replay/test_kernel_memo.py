@@ -1,4 +1,4 @@
-"""Kernels that have run on the same bytes before."""
+"""Kernels that have already run on the same bytes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ def test_the_same_launch_runs_once_and_leaves_the_same_bytes() -> None:
     assert (len(runner.launches), kernels.hits) == (1, 2)
 
 
-def test_other_bytes_another_kernel_and_launches_above_the_limit_run_again() -> None:
+def test_other_bytes_another_kernel_or_a_launch_above_the_limit_run_again() -> None:
     runner = Doubling()
     kernels = RememberedKernels(runner, limit=1 << 30)
     x = np.arange(SIZE, dtype=np.float32)
@@ -58,7 +58,7 @@ def test_whether_output_and_operand_share_their_bytes_is_part_of_a_launch() -> N
     assert len(runner.launches) == 2
 
 
-def test_an_output_in_the_bytes_of_an_operand_is_left_as_the_launch_left_it() -> None:
+def test_an_output_in_the_bytes_of_an_operand_has_the_launch_s_contents() -> None:
     runner = Doubling()
     kernels = RememberedKernels(runner, limit=1 << 30)
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_an_output_in_the_bytes_of_an_operand_is_left_as_the_launch_left_it() ->
     assert (len(runner.launches), kernels.hits) == (1, 1)
 
 
-def test_an_output_in_part_of_an_operand_is_left_as_the_launch_left_it() -> None:
+def test_an_output_in_part_of_an_operand_has_the_launch_s_contents() -> None:
     @dataclass
     class Halving:
         launches: int = 0

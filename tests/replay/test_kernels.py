@@ -54,7 +54,7 @@ def test_cross_entropy_in_place_equals_its_reference() -> None:
     assert error < 1e-5
 
 
-def test_a_kernel_that_another_triton_reads_runs_from_its_file(tmp_path: Path) -> None:
+def test_a_kernel_read_by_another_triton_runs_from_its_file(tmp_path: Path) -> None:
     x = draw()
     call = make_call("double_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK})
     (configuration,) = parse_configurations("triton_kernel_call", call.proto.backend_config)
@@ -73,7 +73,7 @@ def test_a_kernel_that_another_triton_reads_runs_from_its_file(tmp_path: Path) -
         KernelRunner(modules={sha256(newer).hexdigest(): path}).launch(refused, *buffers, watched=False)
 
 
-def test_a_hidden_write_lands_in_the_operands_bytes() -> None:
+def test_a_hidden_write_goes_to_the_operand_s_bytes() -> None:
     x = draw()
     (overwritten,), (was,), (seen,) = run(
         "double_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}
@@ -186,7 +186,7 @@ def test_a_call_without_a_kernel_is_not_covered() -> None:
             KernelRunner().launch(make_custom_call(target, config), [], [], watched=True)
 
 
-def test_an_autotuned_kernel_runs_where_its_configurations_agree() -> None:
+def test_an_autotuned_kernel_runs_if_its_configurations_agree() -> None:
     x = draw()
     (overwritten,), (was,), _ = run(
         "double_kernel", [x], [np.zeros_like(x)], grid=(ROWS,), constants={"BLOCK": BLOCK}, configurations=2

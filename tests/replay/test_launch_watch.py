@@ -61,7 +61,7 @@ def test_a_kernel_that_overwrites_only_its_own_elements_is_safe() -> None:
         assert seen.racing == {}
 
 
-def test_a_write_through_the_operand_is_no_evidence_about_another_alias() -> None:
+def test_a_write_through_the_operand_is_not_evidence_about_another_alias() -> None:
     x = draw()
     *_, (seen,) = run("both_ways_kernel", [x, x], [x, x], grid=(ROWS,), share={0: 0, 1: 1}, constants={"BLOCK": BLOCK})
     assert seen.checked == 1
@@ -114,7 +114,7 @@ def test_accesses_out_of_bounds_are_recorded_once_per_operation() -> None:
     assert seen.launches == 3
 
 
-def test_the_rounding_of_atomic_additions_is_no_race() -> None:
+def test_the_rounding_of_atomic_additions_is_not_a_race() -> None:
     x, total = draw(64), np.array([0.125], np.float32)
     *_, (seen,) = run("total_kernel", [x, total], [], grid=(64,), constants={"BLOCK": BLOCK})
     assert seen.racing == {}

@@ -1,4 +1,4 @@
-"""Loops cut short: their first iterations decide as all would, and no output is called right that they cannot decide."""
+"""Loops cut short: the first iterations decide like all of them, and no output is called right that they cannot decide."""
 
 import json
 
@@ -86,7 +86,7 @@ def test_an_output_that_relies_on_all_iterations_is_undecided(compiler: Compiler
 
 
 @pytest.mark.parametrize("case", ["while_loop", "perhaps_no_iteration", "single_iteration"])
-def test_a_loop_that_data_ends_or_that_is_gone_is_not_cut(compiler: Compiler, case: str) -> None:
+def test_a_data_dependent_loop_or_one_that_is_gone_is_not_cut(compiler: Compiler, case: str) -> None:
     assert list_loops(compiler.compile("loops.py")[case].artifact) == ()
 
 
@@ -101,14 +101,14 @@ def known(times: int) -> str:
     return f', backend_config="{config}"'
 
 
-def test_a_loop_is_cut_where_both_modules_run_it_equally_often() -> None:
+def test_a_loop_is_cut_only_if_both_modules_run_it_equally_often() -> None:
     program = tag(make_loop(12), "3")
     assert [one.iterations for one in find_shared_loops(program, tag(make_loop(12, config=known(12)), "3"))] == [12]
     for other in (
         tag(make_loop(12, config=known(6)), "3"),  # unrolled by two
         tag(make_loop(12, config=known(11)), "3"),  # an iteration peeled off
         tag(make_loop(12, config=known(12)), "4"),  # another loop
-        tag(make_loop(12), "3"),  # XLA does not say it
+        tag(make_loop(12), "3"),  # XLA does not give the count
         parse_text("ENTRY %e {\n  ROOT %x = f32[2] parameter(0)\n}"),
     ):
         assert find_shared_loops(program, other) == ()
@@ -116,7 +116,7 @@ def test_a_loop_is_cut_where_both_modules_run_it_equally_often() -> None:
             cut_named_loops(program, other, ["w"])
 
 
-def test_a_loop_that_counts_by_two_or_ends_by_data_is_not_cut() -> None:
+def test_a_loop_that_counts_by_two_or_depends_on_data_is_not_cut() -> None:
     optimized = tag(make_loop(12, config=known(12)), "3")
     assert find_shared_loops(tag(make_loop(12, direction="NE"), "3"), optimized) == ()
     assert find_shared_loops(tag(make_loop(12, start="copy(%n)"), "3"), optimized) == ()

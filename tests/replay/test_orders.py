@@ -14,7 +14,7 @@ from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.report.terminal.summary import render_replays
 
 MERGED = Path(__file__).parents[1] / "analysis" / "programs" / "merged.py"
-BY_DAY = (
+DAILY = (
     "luck[joined_with_the_kernels]",
     "luck[state_that_a_loop_hands_on]",
     "luck[body_of_a_scan]",
@@ -30,7 +30,7 @@ def check(cache: Path, *names: str, orders: int = 12) -> CheckReport:
 
 
 def require_right(case: CaseReport) -> None:
-    """The verdicts are those that the file's author derived; fresh outputs are stable, and latent ones change."""
+    """Asserts the verdicts that the file's author derived; fresh outputs are stable, and latent ones change."""
     assert (case.mismatch, case.error, case.disagreements) == ("", "", ())
     assert case.replay is not None
     assert case.replay.orders is not None
@@ -42,8 +42,8 @@ def require_right(case: CaseReport) -> None:
 
 
 def test_a_fresh_output_is_stable_and_a_latent_one_changes(shared_cache: Path) -> None:
-    cases = check(shared_cache, *BY_DAY).cases
-    assert len(cases) == len(BY_DAY)
+    cases = check(shared_cache, *DAILY).cases
+    assert len(cases) == len(DAILY)
     for case in cases:
         require_right(case)
 
@@ -55,7 +55,7 @@ def test_twins_and_forced_orders_are_stable(shared_cache: Path) -> None:
 
 
 def test_the_report_lists_the_orders_tried_and_the_outputs_changed(shared_cache: Path) -> None:
-    report = check(shared_cache, *BY_DAY)
+    report = check(shared_cache, *DAILY)
     text = "\n".join(map(compute_text, render_replays(report, width=None, verbose=False)))
     assert "legal orders beside the schedules' own: 3 of 12 outputs changed" in text
     assert "`other`, latent: 0.5 from itself with" in text
@@ -63,13 +63,13 @@ def test_the_report_lists_the_orders_tried_and_the_outputs_changed(shared_cache:
 
 
 def test_without_the_option_no_order_is_tried(shared_cache: Path) -> None:
-    (case,) = check(shared_cache, BY_DAY[0], orders=0).cases
+    (case,) = check(shared_cache, DAILY[0], orders=0).cases
     assert case.replay is not None
     assert case.replay.orders is None
 
 
 def test_a_fresh_output_that_changes_is_a_bug(shared_cache: Path) -> None:
-    (case,) = check(shared_cache, BY_DAY[3]).cases
+    (case,) = check(shared_cache, DAILY[3]).cases
     assert case.replay is not None
     moved = OrderNumbers(tried=1, changed={"other": OrderChange(order="kernels last (1)", error=0.5)})
     replay = replace(case.replay, orders=moved)

@@ -1,7 +1,7 @@
 """Tests the interpreter: ordinary programs, as written and as scheduled for a GPU, against XLA:CPU.
 
-Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, enough for sums of some hundred terms in another
-order and for exponentials and logarithms that differ by a few ulp.
+Equal up to f32 rounding: 1e-5 in norm is 80 times the last bit of f32, enough for sums of a few hundred terms in
+another order and for exponentials and logarithms that differ by a few ulp.
 """
 
 import functools
@@ -32,17 +32,17 @@ from tests.replay.programs import array_operations, control_flow, layers, traini
 ROUNDING = 1e-5
 FILES = (array_operations, control_flow, layers, training)
 CASES = {case.id: case for file in FILES for case in file.CASES}
-BY_NIGHT = {
+NIGHTLY = {
     "transformer_unrolled", "transformer_remat", "transformer_scan_remat_untied", "optimizer_adam", "optimizer_momentum",
     "optimizer_lion", "optimizer_schedule", "optimizer_adafactor", "optimizer_adamw", "mlp_sgd", "sort_pairs",
     "causal_attention", "random_choice", "beams", "newton", "rearranged", "lstm", "batch_norm", "embedding", "decode_step",
     "clipped_and_averaged", "hessian_vector", "log_softmax_loss", "accumulated", "dropout", "reversed_scan",
 }  # fmt: skip
-"""Those that take longest, and whose operations another program has too."""
+"""The slowest ones, whose operations another program has too."""
 
 
 class NoKernels:
-    """These programs have none."""
+    """Fails if a program launches a kernel: these programs have none."""
 
     def launch(self, call: HloInstruction, operands: Sequence[Any], outputs: Sequence[Any], *, watched: bool) -> None:
         raise AssertionError(call.name)
@@ -50,13 +50,13 @@ class NoKernels:
 
 @pytest.fixture(scope="module")
 def compile_level(shared_cache: Path) -> Iterator[Callable[[bool], Mapping[str, Artifact]]]:
-    """Returns the artifacts of the programs of the day, or of those of the night, by case id."""
+    """Returns the artifacts of the daily or of the nightly programs, by case id."""
     with Pool(cache=Cache(shared_cache)) as pool:
         specs = discover_cases([str(file.__file__) for file in FILES], pool=pool)
 
         @functools.cache
-        def compile_them(by_night: bool) -> Mapping[str, Artifact]:
-            chosen = [spec for spec in specs if (spec.id in BY_NIGHT) == by_night]
+        def compile_them(is_nightly: bool) -> Mapping[str, Artifact]:
+            chosen = [spec for spec in specs if (spec.id in NIGHTLY) == is_nightly]
             results = compile_cases(chosen, [load_target("h100")], pool=pool)
             return {result.case.id: result.artifact for result in results if result.artifact is not None}
 
@@ -64,7 +64,7 @@ def compile_level(shared_cache: Path) -> Iterator[Callable[[bool], Mapping[str, 
 
 
 def compute_error(actual: Any, wanted: Any) -> float:
-    """Relative error in norm over the finite elements; NaN where other elements are finite."""
+    """Returns the relative error in norm over the finite elements; NaN if other elements are finite in one of the two."""
     one, two = (np.asarray(a, np.complex128).ravel() for a in (actual, wanted))
     finite = np.isfinite(two)
     if (np.isfinite(one) != finite).any() or actual.dtype != wanted.dtype or actual.shape != wanted.shape:
@@ -74,10 +74,10 @@ def compute_error(actual: Any, wanted: Any) -> float:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in BY_NIGHT else name for name in CASES]
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in CASES]
 )
 def test_replay_equals_xla_cpu(name: str, compile_level: Callable[[bool], Mapping[str, Artifact]]) -> None:
-    case, artifact = CASES[name], compile_level(name in BY_NIGHT)[name]
+    case, artifact = CASES[name], compile_level(name in NIGHTLY)[name]
     arguments = [np.asarray(leaf) for leaf in jax.tree.leaves(draw_arguments(case))]
     wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(case.function)(*draw_arguments(case)))]
     program, _ = load_hlo(artifact.as_written)

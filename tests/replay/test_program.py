@@ -23,14 +23,14 @@ def run(module: HloModule, *, isolated: bool = False) -> list[list[float]]:
     return [result.tolist() for result in results]
 
 
-def test_program_order_is_that_of_the_tags_and_not_that_of_the_text() -> None:
+def test_program_order_follows_the_tags_and_not_the_text() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "late_ld4 = f32[4] negate(h_ld1)",
              f"k_ld3 = f32[4] {KERNEL}", "early_ld2 = f32[4] negate(h_ld1)",
              "t = (f32[4], f32[4], f32[4]) tuple(early_ld2, late_ld4, k_ld3)"]  # fmt: skip
     assert run(parse(*lines)) == [[-1, -2, -3, -4], [-2, -4, -6, -8], [1, 2, 3, 4]]
 
 
-def test_a_value_that_a_kernel_gets_twice_is_overwritten_whichever_operand_is() -> None:
+def test_a_value_passed_twice_to_a_kernel_is_overwritten_through_either_operand() -> None:
     twice = KERNEL.replace("(h_ld1)", "(h_ld1, h_ld1)")
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", f"k_ld2 = f32[4] {twice}",
              "late_ld3 = f32[4] negate(h_ld1)", "t = (f32[4], f32[4]) tuple(late_ld3, k_ld2)"]  # fmt: skip
@@ -50,7 +50,7 @@ def test_a_computed_value_is_not_overwritten_with_its_operand() -> None:
     assert run(parse(*lines)) == [[[1, 2], [3, 4]], [1, 2, 3, 4], [2, 4, 6, 8]]
 
 
-def test_an_argument_and_an_element_of_a_tuple_are_other_names_for_the_same_value() -> None:
+def test_arguments_and_tuple_elements_are_other_names_for_the_same_value() -> None:
     callee = """callee {
   p = (f32[4], f32[4]) parameter(0)
   first = f32[4] get-tuple-element(p), index=0

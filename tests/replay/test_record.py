@@ -130,7 +130,7 @@ def test_nan_survives_a_round_trip() -> None:
     "name", ["state", "outputs", "launches", "unreached", "seconds", "estimated_bytes", "reference"]
 )
 @pytest.mark.parametrize("value", [None, "nonsense", [1], {"w": None}])
-def test_a_malformed_record_is_refused_with_the_fields_name(name: str, value: object) -> None:
+def test_a_malformed_record_is_refused_with_the_field_s_name(name: str, value: object) -> None:
     with pytest.raises(FieldError):
         parse_replay({**render_replay(REPLAY), name: value})
 

@@ -1,4 +1,4 @@
-"""The replay workers: a case that ends its worker fails alone, and no process outlives us."""
+"""The replay workers: a case that ends its worker fails alone, and no process outlives its parent."""
 
 import math
 import os
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT = 8.0
 """Seconds for the case that hangs. The others have as long as a busy machine needs."""
 SECONDS = 600.0
-"""Longest that a test waits for something to happen in another process."""
+"""The longest time that a test waits for an event in another process."""
 
 PROGRAM = """\
 import os
@@ -105,7 +105,7 @@ class Project:
             options,
             cache=Cache(self.cache),
             toolchain=current_toolchain(),
-            on_event=self.events.append,
+            report_progress=self.events.append,
         )
         return {task.case.id: replay for task, replay in found}
 
@@ -115,7 +115,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """With everything compiled and nothing replayed."""
+    """A project with everything compiled and nothing replayed."""
     folder = tmp_path_factory.mktemp("replay")
     (folder / "mine.py").write_text(PROGRAM)
     project = Project(folder=folder, cache=folder / "cache")
@@ -159,7 +159,7 @@ def test_a_correct_reference_is_within_the_tolerance_and_a_wrong_one_is_not(repl
     assert wrong.reference["y"] > wrong.reference_tolerance["y"]
 
 
-def test_a_program_that_is_not_finite_where_its_reference_is_counts_as_wrong(replays: dict[str, Replay]) -> None:
+def test_a_non_finite_result_with_a_finite_reference_counts_as_wrong(replays: dict[str, Replay]) -> None:
     assert replays["infinite"].state is ReplayState.DONE
     assert replays["infinite"].reference == {"y": math.inf}
 
@@ -176,7 +176,7 @@ def test_a_reference_that_hangs_is_ended(replays: dict[str, Replay]) -> None:
     assert replays["hang"].reason == "the worker for the replay was ended after 8 s: about to hang"
 
 
-def test_a_reference_that_raises_is_reported_with_the_users_line(replays: dict[str, Replay], shared: Project) -> None:
+def test_a_reference_that_raises_is_reported_with_the_user_s_line(replays: dict[str, Replay], shared: Project) -> None:
     line = PROGRAM.splitlines().index('    return {}["missing"]') + 1
     assert replays["fail"].state is ReplayState.FAILED
     assert f"{shared.folder / 'mine.py'}:{line}: KeyError: 'missing'" in replays["fail"].reason
@@ -210,7 +210,7 @@ def test_the_second_time_comes_from_the_cache_and_starts_no_worker(project: Proj
     assert not second["abort"].cached
 
 
-def test_a_file_of_the_project_that_changed_is_a_miss(project: Project) -> None:
+def test_a_changed_file_of_the_project_is_a_miss(project: Project) -> None:
     project.replay(project.find_tasks("keep"))
     (project.folder / "mine.py").write_text(PROGRAM.replace("1 + x", "3 + x"))
     found = project.replay(project.find_tasks("keep"))
@@ -218,7 +218,7 @@ def test_a_file_of_the_project_that_changed_is_a_miss(project: Project) -> None:
     assert found["keep"].reference["y"] > found["keep"].reference_tolerance["y"]
 
 
-def test_a_refresh_replays_again_and_rows_are_another_question(project: Project) -> None:
+def test_a_refresh_replays_again_and_rows_have_another_key(project: Project) -> None:
     tasks = project.find_tasks("keep")
     project.replay(tasks)
     assert not project.replay(tasks, refresh=True)["keep"].cached
@@ -228,7 +228,7 @@ def test_a_refresh_replays_again_and_rows_are_another_question(project: Project)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"dependencies": {}, "answer": {"replay": {}}}', "\xff"])
-def test_an_entry_that_cannot_be_read_is_a_miss(project: Project, text: str) -> None:
+def test_an_unreadable_entry_is_a_miss(project: Project, text: str) -> None:
     tasks = project.find_tasks("keep")
     project.replay(tasks)
     for path in (project.cache / "replays").glob("*.json"):
@@ -237,7 +237,7 @@ def test_an_entry_that_cannot_be_read_is_a_miss(project: Project, text: str) -> 
     assert (found.state, found.cached) == (ReplayState.DONE, False)
 
 
-def test_a_replay_above_the_bounds_starts_no_worker_and_is_not_kept(project: Project) -> None:
+def test_a_replay_above_the_bounds_starts_no_worker_and_is_not_stored(project: Project) -> None:
     tasks = project.find_tasks("keep")
     for bounds in (Bounds(seconds=1e-9), Bounds(memory=1)):
         found = project.replay(tasks, bounds=bounds)["keep"]
@@ -260,7 +260,7 @@ project.replay(project.find_tasks("hang"), timeout=600.0)
 
 @pytest.fixture
 def hanging(project: Project, own_templates: None) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
-    """A process of ours whose replay hangs, and all that runs below it."""
+    """One of our processes whose replay hangs, and its descendants."""
     mark = project.cache / "mark"
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(project.folder), str(project.cache)],
@@ -290,7 +290,7 @@ def test_ctrl_c_leaves_no_process_and_nothing_half_written(
     assert list(project.cache.rglob(".tmp-*")) == []
 
 
-def test_a_worker_and_what_it_started_end_with_their_parent(
+def test_a_worker_and_its_child_processes_end_with_their_parent(
     hanging: tuple[subprocess.Popen[bytes], list[int]], project: Project
 ) -> None:
     process, below = hanging

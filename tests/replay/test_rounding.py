@@ -1,4 +1,4 @@
-"""The effect of roundings on an output in program order, measured where the dtypes do not explain an error."""
+"""The effect of roundings on an output in program order, measured if the dtypes do not explain an error."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,14 +32,14 @@ def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> 
     assert not case.disagreements
     assert case.replay is not None
     numbers = case.replay.outputs["suffixes"]
-    assert numbers.error > 1e-3  # more than f32 explains
+    assert numbers.error > 1e-3  # more than f32 rounding explains
     assert numbers.attribution is Attribution.UNDECIDED
     assert "`suffixes` loses digits" in case.replay.reason
     assert case.replay.outputs["total"].attribution is Attribution.FRESH
 
 
 def test_the_rounding_of_a_cancelling_sum_is_measured() -> None:
-    """1e4 terms of 1, less 1e4 and 1: the rest is 1, and a rounding of the sum is some 1e-3 of it at most."""
+    """1e4 terms of 1, minus 9999, leave 1; a rounding of the sum is at most about 1e-3 of that."""
     body = """{
   x = f32[10000] parameter(0)
   zero = f32[] constant(0)
@@ -52,8 +52,8 @@ def test_the_rounding_of_a_cancelling_sum_is_measured() -> None:
     assert 0.01 * rounding < found <= 8 * rounding
 
 
-def test_two_constants_that_xla_folds_move_a_sum_as_a_whole() -> None:
-    """bf16: 0.62 * 1.44 rounds to 0.8946, 0.6211 * 1.4375 is 0.8928. Of 65536 terms the errors do not average out."""
+def test_two_constants_that_xla_folds_shift_every_term_of_a_sum_alike() -> None:
+    """bf16: 0.62 * 1.44 rounds to 0.8946, 0.6211 * 1.4375 is 0.8928. Over 65536 terms the errors do not average out."""
     body = """{
   x = bf16[65536] parameter(0)
   a = bf16[] constant(0.62)
@@ -70,8 +70,8 @@ def test_two_constants_that_xla_folds_move_a_sum_as_a_whole() -> None:
     assert found >= 8 * 2.0**-9  # independent roundings to nearest would add up to 2**-9 / 256
 
 
-def test_scaled_narrow_floats_round_one_way() -> None:
-    """e4m3: 1.03 times a number rounds to the number, which XLA leaves out. Of 65536 errors do not average out."""
+def test_scaled_narrow_floats_round_in_one_direction() -> None:
+    """e4m3: 1.03 times a number rounds to the number; XLA skips this rounding. 65536 such errors do not average out."""
     body = """{
   x = f8e4m3fn[65536] parameter(0)
   wide = f32[65536] convert(x)
@@ -89,7 +89,7 @@ def test_scaled_narrow_floats_round_one_way() -> None:
 
 
 @pytest.mark.parametrize("operation", ["add(x, x)", "multiply(x, x)", "exponential(x)", "negate(x)", "maximum(x, x)"])
-def test_a_program_in_good_condition_keeps_its_tolerance(operation: str) -> None:
+def test_a_well_conditioned_program_keeps_its_tolerance(operation: str) -> None:
     body = f"{{\n x = f32[64] parameter(0)\n ROOT out = f32[64] {operation}\n}}"
     assert measure(body, np.linspace(0.5, 2, 64, dtype=np.float32)) == 1e-4
 

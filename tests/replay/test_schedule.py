@@ -21,7 +21,7 @@ def run_reader(before: bool) -> tuple[list[float], list[float]]:
     return results[0][0].tolist(), results[0][1].tolist()
 
 
-def test_a_reader_sees_the_bytes_at_its_place_in_the_schedule() -> None:
+def test_a_reader_sees_the_bytes_as_of_its_place_in_the_schedule() -> None:
     assert run_reader(before=True) == ([1, 2, 3, 4], [-1, -2, -3, -4])
     assert run_reader(before=False) == ([1, 2, 3, 4], [-2, -4, -6, -8])
 
@@ -39,7 +39,7 @@ def test_a_copy_is_not_overwritten_with_its_original() -> None:
     assert schedule.execute([[X]])[0][1].tolist() == [-1, -2, -3, -4]
 
 
-def test_two_values_in_the_same_bytes_are_one() -> None:
+def test_two_values_in_the_same_bytes_are_equal() -> None:
     lines = ["x = f32[4] parameter(0)", "h = f32[4] copy(x)", "o = f32[4] add(h, h)", "r = f32[4] negate(h)"]
     module = parse("{\n" + "\n".join(lines) + "\nROOT t = (f32[4], f32[4]) tuple(o, r)\n}")
     apart = ScheduleRunner(module=module, buffers=assign(module, PLACES | {"o": 256}), kernels=Doubling())
@@ -98,7 +98,7 @@ def test_a_loop_whose_state_has_two_places_is_refused() -> None:
         schedule.execute([[X]])
 
 
-def test_a_constant_that_was_overwritten_stays_so_in_the_next_execution() -> None:
+def test_an_overwritten_constant_stays_overwritten_in_the_next_execution() -> None:
     body = (
         "{\nx = f32[4] parameter(0)\nc = f32[4] constant({1, 2, 3, 4})\n"
         + call("k", "c")
@@ -120,7 +120,7 @@ def test_an_overwritten_argument_is_visible_and_restored_in_the_next_execution()
     assert X.tolist() == [1, 2, 3, 4]
 
 
-def test_devices_run_in_lockstep_each_on_its_own_bytes() -> None:
+def test_devices_run_in_lockstep_on_separate_bytes() -> None:
     computations = "sum {\na = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT s = f32[] add(a, b)\n}"
     body = "{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\n" + call("k", "h")
     body += "\nROOT r = f32[4] all-reduce(h), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true,"
@@ -180,7 +180,7 @@ without {{
 
 
 def test_numbers_do_not_test_a_maximum() -> None:
-    """A softmax subtracts it: with any number in its place the result is the same."""
+    """A softmax subtracts its maximum: with any other number the result is the same."""
     reducers = "".join(
         f"{name} {{\na = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT {name}.r = f32[] {name}(a, b)\n}}\n"
         for name in ("maximum", "add")
@@ -213,7 +213,7 @@ def test_devices_exchange_the_values_from_before_the_exchange() -> None:
     assert [one[0].tolist() for one in results] == [[10, 20, 30, 40], [1, 2, 3, 4]]
 
 
-def test_a_collective_inside_of_a_fusion_is_an_exchange_all_the_same() -> None:
+def test_a_collective_inside_a_fusion_is_an_exchange_too() -> None:
     fused = f"""{SUM}
 both {{
   p = f32[4] parameter(0)
@@ -264,7 +264,7 @@ def test_another_fusion_with_a_kernel_is_not_covered() -> None:
         run_sliced(computation)
 
 
-def test_a_declared_output_of_a_kernel_in_a_fusion_is_its_operand_only_where_it_lies() -> None:
+def test_a_declared_output_of_a_kernel_in_a_fusion_is_its_operand_only_if_it_has_its_place() -> None:
     """Here it lies elsewhere: the row is overwritten, and the output holds no number."""
     declared = SLICED.replace('"triton_kernel_call"', '"triton_kernel_call", output_to_operand_aliasing={{}: (0, {})}')
     output, rest = run_sliced(declared)

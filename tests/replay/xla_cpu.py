@@ -1,4 +1,4 @@
-"""The oracle of the opcode tests: XLA:CPU, through JAX or HLO text, against the replay of the same HLO."""
+"""The oracle of the opcode tests: compares XLA:CPU, through JAX or HLO text, with the replay of the same HLO."""
 
 import os
 
@@ -23,11 +23,11 @@ from ligerdiag.replay.ops.evaluate import HloEvaluator
 from ligerdiag.replay.ops.scope import Value
 
 FLUSHED = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(ml_dtypes.bfloat16))
-"""Dtypes whose subnormals XLA:CPU takes and gives as zeros where it computes; bfloat16 is computed in f32."""
+"""Dtypes whose subnormals XLA:CPU reads and writes as zeros when it computes; bfloat16 is computed in f32."""
 QUICK = {"xla_backend_optimization_level": 0}
-"""Of LLVM alone, which would otherwise take half of the time: programs are compiled for a few elements each."""
+"""Affects only LLVM, which would otherwise take half of the time: programs are compiled for a few elements each."""
 KEPT = 64
-"""Compiled programs; one that is drawn again, or run with other arguments, is not compiled again."""
+"""The number of compiled programs to keep: a repeated program is not compiled again."""
 
 _compiled: dict[str, Any] = {}
 
@@ -56,14 +56,14 @@ def compare_with_xla_cpu(
 
 
 def compare_text_with_xla_cpu(text: str, *arguments: Any, rtol: float = 0.0, by_norm: bool = False) -> None:
-    """The same for HLO text, which JAX need not emit; the entry's root may be a tuple. 64-bit types are allowed."""
+    """Does the same for HLO text, which JAX need not emit; the entry's root may be a tuple. 64-bit types are allowed."""
     module = parse_text(text)
     inputs = [np.asarray(argument) for argument in arguments]
     assert_equals(evaluate_module(module, inputs), run_text(text, *inputs), rtol=rtol, by_norm=by_norm)
 
 
 def lower_to_module(function: Callable[..., Any], *arguments: Any) -> HloModule:
-    """The unoptimized HLO of a function; each leaf of the arguments is a parameter, used or not."""
+    """Returns the unoptimized HLO of a function; each leaf of the arguments is a parameter, used or not."""
     return _parse_lowered(_lower(function, *arguments))
 
 
@@ -85,7 +85,7 @@ def _parse_lowered(lowered: jax.stages.Lowered) -> HloModule:
 
 
 def parse_text(text: str) -> HloModule:
-    """HLO text through jaxlib's own parser."""
+    """Parses HLO text with jaxlib's own parser."""
     return _parse(jaxlib._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
 
 
@@ -112,7 +112,7 @@ def evaluate_module(module: HloModule, arguments: Sequence[Any], *, partition: i
 
 
 def assert_equals(value: Value, expected: Sequence[Any], *, rtol: float = 0.0, by_norm: bool = False) -> None:
-    """Assert that the leaves of a value are the expected arrays; see `compare_with_xla_cpu`."""
+    """Asserts that the leaves of a value are the expected arrays; see `compare_with_xla_cpu`."""
     leaves = list(iterate_leaves(value))
     assert len(leaves) == len(expected), f"{len(leaves)} outputs, expected {len(expected)}"
     for number, (found, wanted) in enumerate(zip(leaves, expected, strict=True)):
@@ -124,7 +124,7 @@ def assert_equals(value: Value, expected: Sequence[Any], *, rtol: float = 0.0, b
 
 
 def iterate_leaves(value: Value) -> Iterator[Any]:
-    """The arrays of a value, in order."""
+    """Yields the arrays of a value, in order."""
     if not isinstance(value, tuple):
         yield value
         return

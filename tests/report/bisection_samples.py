@@ -1,4 +1,4 @@
-"""Bisections made by hand, for tests of their output."""
+"""Hand-made bisections, for tests of their output."""
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow

@@ -1,14 +1,10 @@
-"""Reports of two states of the same cases, made by hand, and their JSON as `check --format json` writes it."""
+"""Reports of two states of the same cases, made by hand."""
 
-import json
 from collections.abc import Sequence
-from typing import Any, cast
 
-from ligerdiag.codec import encode_record
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.model.memory import Copy, CopyCause, MemoryUse
+from ligerdiag.model.memory import CopyCause, MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.report.json import render_json
 from ligerdiag.report.report_comparison import ReportComparison, compare_reports, make_side
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
 from tests.report.samples import make_case, make_finding, make_report
@@ -70,25 +66,3 @@ def compare_by_hand(old: Sequence[CaseReport], new: Sequence[CaseReport]) -> Rep
     return compare_reports(
         make_side(make_compared_report(old), "old.json"), make_side(make_compared_report(new, "0.11.2"), "new.json")
     )
-
-
-def render_with_memory(report: CheckReport) -> str:
-    """Returns the JSON of the report, with the memory of each case as the documentation describes it."""
-    top = json.loads(render_json(report))
-    for case, shown in zip(report.cases, top["cases"], strict=True):
-        shown["memory"] = None if case.memory is None else _render_memory(case.memory)
-    return json.dumps(top)
-
-
-def _render_memory(memory: MemoryUse) -> dict[str, Any]:
-    def render_copy(copy: Copy) -> dict[str, Any]:
-        shown = cast("dict[str, Any]", encode_record(copy))
-        return {**shown, "total": copy.total}
-
-    return {
-        **encode_record(memory),
-        "copies": [render_copy(copy) for copy in memory.copies],
-        "collectives": [{"opcode": opcode, "bytes": size} for opcode, size in memory.collectives],
-        "reserved": memory.reserved,
-        "copied": memory.copied,
-    }

@@ -1,4 +1,4 @@
-"""Reports made by hand that together have every field of a report: every format has to render them."""
+"""Hand-made reports that together have every field of a report: every format must render them."""
 
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import (
@@ -11,13 +11,17 @@ from ligerdiag.model.findings import (
     SuppressionKind,
     Verdict,
 )
+from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import Coverage, Noun, Status, UnusedSuppression
 from ligerdiag.report.agreement import compute_disagreements
 from tests.report.samples import (
+    IN_PLACE,
     LAUNCH,
     make_case,
+    make_copy,
     make_device,
     make_finding,
+    make_memory,
     make_numbers,
     make_refused,
     make_replay,
@@ -102,6 +106,12 @@ REPORTS = {
     "several targets": make_report(
         *(make_case(target=target, findings=(make_finding(),)) for target in ("a100", "h100")),
         targets=("a100", "h100"),
+    ),
+    "memory": make_report(
+        make_case("copies", memory=make_memory()),
+        make_case("in place", memory=IN_PLACE),
+        make_case("nothing", Status.NOTHING, memory=MemoryUse(arguments=0, outputs=0, aliased=0, temporaries=0)),
+        make_case("unknown trips", memory=make_memory(copies=(make_copy(trips=None, in_branch=True),), bandwidth=0.0)),
     ),
     "modules": make_report(
         make_case(status=Status.FINDINGS, expected=None, findings=(make_finding(source=None),), artifact="/dump/m.pb"),

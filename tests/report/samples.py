@@ -1,6 +1,7 @@
-"""Reports made by hand, for tests of their output."""
+"""Hand-made reports, for tests of their output."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ligerdiag.model.findings import (
     Attribution,
@@ -17,6 +18,17 @@ from ligerdiag.model.findings import (
     Severity,
     SourceLine,
     Verdict,
+)
+from ligerdiag.model.memory import (
+    Copy,
+    CopyCause,
+    CurvePoint,
+    Donation,
+    DonationFault,
+    LiveValue,
+    MemoryUse,
+    Request,
+    RequestKind,
 )
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Identity, Inspection, Judged, Status
 
@@ -72,7 +84,7 @@ def make_case(case_id: str = "flce[hidden]", status: Status = Status.EXPECTED, *
 
 
 def make_judged(case_id: str = "flce[hidden]", **changes: object) -> Judged:
-    """Returns a case before its conclusion; `changes` are of its identity or its inspection."""
+    """Returns a case before its conclusion; `changes` apply to its identity or its inspection."""
     identity: dict[str, object] = {"id": case_id, "target": "h100", "toolchain": "default", "expected": "hazard"}
     inspection: dict[str, object] = {"outputs": OUTPUTS, "findings": (), "coverage": COVERAGE}
     for name, value in changes.items():
@@ -181,3 +193,112 @@ LAUNCH = LaunchNumbers(
         ),
     ),
 )
+
+
+MIB = 1 << 20
+UPDATE = SourceLine(file="train.py", line=41, function="step")
+LOSS = SourceLine(file="train.py", line=52, function="loss")
+
+
+def make_copy(**changes: object) -> Copy:
+    """Returns a copy of an argument that is not donated, which costs 8 MiB."""
+    fields: dict[str, object] = {
+        "instruction": "copy.3",
+        "bytes": 8 * MIB,
+        "operand": "cache.1",
+        "source": "argument `cache`",
+        "target": "temporary memory",
+        "cause": CopyCause.UNDONATED,
+        "why": "`cache` is not donated, and the update overwrites it",
+        "line": UPDATE,
+    }
+    return Copy(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def make_memory(**changes: object) -> MemoryUse:
+    """Returns 33 MiB at the peak, with every kind of entry."""
+    steps = (("parameter.1", 24, None), ("copy.3", 32, UPDATE), ("fusion.7", 33, LOSS), ("tuple.9", 24, None))
+    fields: dict[str, object] = {
+        "arguments": 24 * MIB,
+        "outputs": 16 * MIB,
+        "aliased": 8 * MIB,
+        "temporaries": MIB * 3 // 2,
+        "constants": 64,
+        "peak": 33 * MIB,
+        "peak_at": "fusion.7",
+        "peak_line": LOSS,
+        "at_peak": (
+            LiveValue(instruction="parameter.1", bytes=16 * MIB, about="argument `cache`", shape="f32[2048,2048]"),
+            LiveValue(instruction="copy.3", bytes=8 * MIB, about="output `cache`", shape="f32[2048,1024]", line=UPDATE),
+            LiveValue(instruction="parameter.2", bytes=8 * MIB, about="argument `w`", shape="f32[2048,1024]"),
+            LiveValue(instruction="fusion.7", bytes=MIB // 2, about="temporary", shape="f32[131072]", line=LOSS),
+            LiveValue(instruction="fusion.8", bytes=MIB // 4, about="temporary", shape="f32[65536]", line=LOSS),
+        ),
+        "curve": tuple(CurvePoint(instruction=name, bytes=size * MIB, line=line) for name, size, line in steps),
+        "copies": (
+            make_copy(),
+            make_copy(
+                instruction="copy.5",
+                bytes=MIB,
+                trips=8,
+                source="temporary memory",
+                target="output `state`",
+                cause=CopyCause.READ_LATER,
+                is_needed=True,
+                why="the loss reads the old state",
+                line=LOSS,
+            ),
+        ),
+        "donations": (
+            Donation(argument="w", bytes=8 * MIB, output="w"),
+            Donation(
+                argument="ids",
+                bytes=4 * MIB,
+                fault=DonationFault.DTYPE,
+                why="the output of its shape is f32[1048576], not s32[1048576]",
+                line=LOSS,
+            ),
+        ),
+        "requests": (
+            Request(kind=RequestKind.DONATION, instruction="tuple.9", bytes=8 * MIB, is_in_place=True),
+            Request(kind=RequestKind.UPDATE, instruction="fusion.2", bytes=8 * MIB, is_in_place=False, line=UPDATE),
+        ),
+        "collectives": (("all-reduce", 2 * MIB),),
+        "bandwidth": 3.35e12,
+        "warning": "Some donated buffers were not usable: ShapedArray(int32[1048576]).",
+    }
+    return MemoryUse(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+IN_PLACE = make_memory(
+    copies=(),
+    donations=(Donation(argument="w", bytes=8 * MIB, output="w"),),
+    requests=(
+        Request(kind=RequestKind.DONATION, instruction="tuple.9", bytes=8 * MIB, is_in_place=True),
+        Request(kind=RequestKind.DONATION, instruction="tuple.9", bytes=8 * MIB, is_in_place=True),
+        Request(kind=RequestKind.UPDATE, instruction="fusion.2", bytes=8 * MIB, is_in_place=True, line=UPDATE),
+    ),
+    warning="",
+)
+"""Nothing is copied, and every donation is taken."""
+
+
+def make_hostile_memory(evil: str) -> MemoryUse:
+    """Returns memory in which that text is every name."""
+    line = SourceLine(file=evil, line=3, function=evil)
+    copy = make_copy(instruction=evil, operand=evil, source=evil, target=evil, why=evil, line=line)
+    requests = tuple(replace(one, instruction=evil, line=line) for one in make_memory().requests)
+    return make_memory(
+        peak_at=evil,
+        peak_line=line,
+        at_peak=(LiveValue(instruction=evil, bytes=MIB, about=evil, shape=evil, line=line),),
+        curve=(CurvePoint(instruction=evil, bytes=MIB, line=line), CurvePoint(instruction=evil, bytes=33 * MIB)),
+        copies=(copy,),
+        donations=(
+            Donation(argument=evil, bytes=MIB, output=evil),
+            Donation(argument=evil, bytes=MIB, fault=DonationFault.SHAPE, why=evil, line=line),
+        ),
+        requests=requests,
+        collectives=((evil, MIB),),
+        warning=evil,
+    )

@@ -1,4 +1,4 @@
-"""Which numbers agree with a verdict, say nothing about it, or contradict it."""
+"""The numbers that agree with a verdict, do not decide about it, or contradict it."""
 
 import math
 from dataclasses import replace
@@ -35,7 +35,7 @@ def test_the_truth_table_holds(attribution: Attribution) -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.STALE, Verdict.CLOBBERED])
-def test_fresh_numbers_that_cannot_tell_say_nothing_about_a_bad_verdict(verdict: Verdict) -> None:
+def test_fresh_numbers_that_cannot_distinguish_do_not_contradict_a_bad_verdict(verdict: Verdict) -> None:
     assert compute_agreement(verdict, Attribution.FRESH, can_tell=False) is S
 
 
@@ -50,7 +50,7 @@ def test_numbers_that_are_lossy_in_program_order_already_confirm_a_verdict_and_o
 
 
 @pytest.mark.parametrize(("distance", "said"), [(1e-6, S), (1e-5, S), (1.1e-5, D), (math.nan, S), (math.inf, D)])
-def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_tell(
+def test_the_distance_to_the_stale_prediction_decides_whether_fresh_numbers_can_distinguish(
     distance: float, said: Agreement
 ) -> None:
     replay = make_replay({"w": make_numbers(distance=distance)})
@@ -67,8 +67,10 @@ def test_fresh_numbers_further_away_than_roundings_do_not_contradict_a_stale_ter
     assert compute_replay_agreements({"w": Verdict.FRESH}, replay) == {"w": A}
 
 
-def test_fresh_numbers_of_an_output_that_misses_one_write_of_two_say_nothing() -> None:
-    """Adam's first step keeps the sign of a gradient: the stale prediction, where no write is seen, has another one."""
+def test_fresh_numbers_of_an_output_that_misses_one_of_two_writes_decide_nothing() -> None:
+    """Adam's first step keeps the sign of a gradient: the stale prediction, in which no write is seen, has another
+    sign.
+    """
     missed = make_finding(outputs=("w",))
     writes = [
         make_finding(rule="LD006", outputs=(), operand=operand, instructions=("triton_kernel_call.2",))
@@ -80,13 +82,13 @@ def test_fresh_numbers_of_an_output_that_misses_one_write_of_two_say_nothing() -
         assert len(compute_disagreements({"w": Verdict.STALE}, findings, replay, None)) == (said is D)
 
 
-def test_an_artifact_without_a_replay_says_nothing() -> None:
+def test_an_artifact_without_a_replay_contradicts_nothing() -> None:
     for replay in (None, make_refused(ReplayState.TOO_LARGE, "42 s"), make_refused(ReplayState.FAILED, "died")):
         assert compute_replay_agreements(OUTPUTS, replay) == {}
         assert compute_disagreements(OUTPUTS, (), replay, None) == ()
 
 
-def test_verdicts_and_numbers_that_agree_are_no_disagreement() -> None:
+def test_agreeing_verdicts_and_numbers_are_not_a_disagreement() -> None:
     assert compute_disagreements(OUTPUTS, (), make_replay(), make_device()) == ()
 
 
@@ -105,7 +107,7 @@ def test_a_disagreement_has_the_evidence_of_both() -> None:
     assert evidence["replay"] == ("fresh: relative error 3e-07, tolerance 1e-05, the stale prediction 1.2e+04 away")
 
 
-def test_right_numbers_say_nothing_if_the_arguments_do_not_reach_the_wrong_read() -> None:
+def test_right_numbers_decide_nothing_if_the_arguments_do_not_reach_the_wrong_read() -> None:
     finding = make_finding(outputs=("bias",), instructions=("call.1", "fusion.3"))
     replay = replace(make_replay({"bias": make_numbers()}), unreached=("fusion.3",))
     assert compute_replay_agreements({"bias": Verdict.STALE}, replay, (finding,)) == {"bias": S}
@@ -116,7 +118,7 @@ def test_right_numbers_say_nothing_if_the_arguments_do_not_reach_the_wrong_read(
     assert compute_replay_agreements({"bias": Verdict.FRESH}, wrong, (finding,)) == {"bias": D}
 
 
-def test_right_numbers_of_the_first_iterations_say_nothing_against_a_later_one_and_wrong_ones_do() -> None:
+def test_numbers_of_the_first_iterations_contradict_a_later_one_only_if_they_are_wrong() -> None:
     cut = (CutLoop(instruction="while.1", line=None, ran=2, iterations=32),)
     right, wrong = (make_replay({"bias": make_numbers(one)}, cut=cut) for one in (Attribution.FRESH, Attribution.STALE))
     assert compute_replay_agreements({"bias": Verdict.STALE}, right) == {"bias": S}
@@ -142,7 +144,7 @@ def test_a_device_is_compared_with_the_verdict_on_its_own_artifact() -> None:
     assert dict(one.evidence)["device"] == "stale: relative error 1.3e+04"
 
 
-def test_another_verdict_on_the_artifact_of_the_device_is_no_disagreement_by_itself() -> None:
+def test_another_verdict_on_the_device_s_artifact_is_not_by_itself_a_disagreement() -> None:
     replay = make_replay({"input": make_numbers()})
     assert compute_disagreements({"input": Verdict.LATENT}, (), replay, make_device()) == ()
 
@@ -169,14 +171,14 @@ def test_a_device_is_compared_with_the_replay_of_its_own_artifact(output: Device
 
 
 @pytest.mark.parametrize(("distance", "said"), [(12345.0, D), (1e-5, S), (0.0, S)])
-def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_where_they_can_tell(
+def test_fresh_numbers_of_a_device_contradict_a_stale_verdict_if_they_can_distinguish(
     distance: float, said: Agreement
 ) -> None:
     output = DeviceOutput(errors=(1e-7,), attribution=Attribution.FRESH, tolerance=1e-4, distance=distance)
     assert compute_device_agreements(make_device(outputs={"input": output})) == {"input": said}
 
 
-def test_a_reference_alone_contradicts_no_fresh_verdict_and_settles_none() -> None:
+def test_a_reference_alone_neither_contradicts_nor_confirms_a_fresh_verdict() -> None:
     """The program may differ from its reference; no replay shows it."""
     device = make_device(
         verdicts={"loss": "fresh", "input": "latent"}, intended_from="reference (replay was not asked for)"
@@ -189,7 +191,7 @@ def test_a_reference_alone_contradicts_no_fresh_verdict_and_settles_none() -> No
     assert explain_unknown_order(replace(device, verdicts={"loss": "fresh", "input": "stale"})) == ()
 
 
-def test_a_device_on_which_nothing_ran_says_nothing() -> None:
+def test_a_device_on_which_nothing_ran_decides_nothing() -> None:
     assert compute_disagreements(OUTPUTS, (), None, make_device(error="no GPU", outputs={})) == ()
 
 

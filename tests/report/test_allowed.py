@@ -63,7 +63,7 @@ STALE, LATENT, UNKNOWN, FRESH = Verdict.STALE, Verdict.LATENT, Verdict.UNKNOWN, 
         ({"a": FRESH}, (found("LD014", allowed=False),), ANALYSED, Status.FINDINGS),
     ],
 )
-def test_the_status_without_an_expectation(
+def test_allowed_findings_decide_the_status_without_an_expectation(
     outputs: Mapping[str, Verdict], findings: tuple[Finding, ...], coverage: Coverage, status: Status
 ) -> None:
     assert compute_status(outputs, findings, None, coverage) == (status, "")
@@ -101,7 +101,7 @@ def conclude_stale(attribution: Attribution) -> CaseReport:
     return concluded
 
 
-def test_a_disagreement_stays_one() -> None:
+def test_a_disagreement_cannot_be_allowed() -> None:
     assert conclude_stale(Attribution.FRESH).status is Status.DISAGREEMENT
 
 
@@ -109,13 +109,13 @@ def test_a_replay_that_confirms_an_allowed_verdict_changes_nothing() -> None:
     assert conclude_stale(Attribution.STALE).status is Status.ALLOWED
 
 
-def test_a_case_that_could_not_be_analysed_stays_so() -> None:
+def test_a_case_that_could_not_be_analysed_keeps_that_status() -> None:
     case = conclude(refuse(Identity(id="a", target="h100"), CompileError("aborted")), Suppressions((KNOWN,)))
     assert (case.status, case.error, case.findings) == (Status.ERROR, "aborted", ())
 
 
 @pytest.mark.parametrize(("there", "status"), [("latent", Status.ALLOWED), ("stale", Status.FINDINGS)])
-def test_a_device_s_own_verdict_is_allowed_only_where_it_is_the_same(there: str, status: Status) -> None:
+def test_a_device_s_own_verdict_is_allowed_only_if_it_is_the_same(there: str, status: Status) -> None:
     device = make_device(outputs={}, verdicts={"a": there})
     findings = (found("LD003", "a", allowed=False),)
     judged = make_judged(expected=None, outputs={"a": LATENT}, findings=findings, coverage=ANALYSED)

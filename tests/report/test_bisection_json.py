@@ -6,8 +6,9 @@ import jsonschema
 import pytest
 
 from ligerdiag.report.comparisons import Bisection
-from ligerdiag.report.json import load_schema, render_bisections_json
+from ligerdiag.report.json import compute_version, render_bisections_json
 from tests.report.bisection_samples import make_bisection
+from tools.json_schema import load_schema
 
 
 def _validate(text: str) -> None:
@@ -19,13 +20,13 @@ def _validate(text: str) -> None:
     "bisections", [(), (make_bisection(),), (make_bisection(rows=(), answers=(), notes=(), interrupted=True),)]
 )
 @pytest.mark.parametrize("exit_code", [0, None])
-def test_output_meets_the_schema(bisections: tuple[Bisection, ...], exit_code: int | None) -> None:
-    _validate(render_bisections_json(bisections, exit_code=exit_code, version="1"))
+def test_output_matches_the_schema(bisections: tuple[Bisection, ...], exit_code: int | None) -> None:
+    _validate(render_bisections_json(bisections, exit_code=exit_code))
 
 
 def test_rows_in_json_have_the_cells_of_the_table() -> None:
-    found = json.loads(render_bisections_json([make_bisection()], exit_code=0, version="1"))
-    assert (found["version"], found["exit_code"]) == ("1", 0)
+    found = json.loads(render_bisections_json([make_bisection()], exit_code=0))
+    assert (found["version"], found["exit_code"]) == (compute_version(), 0)
     (bisection,) = found["bisections"]
     assert (bisection["case"], bisection["axis"], bisection["trials"]) == ("flce[hidden]", "edges", 4)
     row = bisection["rows"][1]
@@ -36,8 +37,8 @@ def test_rows_in_json_have_the_cells_of_the_table() -> None:
     assert bisection["rows"][2]["label"] == "without 1"
 
 
-def test_the_schema_refuses_what_it_does_not_know() -> None:
-    found = json.loads(render_bisections_json([make_bisection()], exit_code=0, version="1"))
+def test_the_schema_refuses_unknown_fields() -> None:
+    found = json.loads(render_bisections_json([make_bisection()], exit_code=0))
     found["bisections"][0]["rows"][0]["more"] = 1
     with pytest.raises(jsonschema.ValidationError):
         _validate(json.dumps(found))

@@ -37,7 +37,7 @@ def test_empty_columns_are_not_shown() -> None:
     assert lines[2:4] == ["edges  verdict  outputs", "a      right    "]
 
 
-def test_eighty_columns_are_kept_with_the_outputs_on_lines_of_their_own() -> None:
+def test_eighty_columns_are_kept_with_the_outputs_on_separate_lines() -> None:
     wide = make_bisection(answers=("a word " * 40,), columns=("bytes", "instructions", "milliseconds"))
     text = render_bisections([wide], width=60)
     assert max(compute_cells(line) for line in text.splitlines()) <= 60
@@ -60,7 +60,7 @@ def test_verbose_shows_artifacts() -> None:
     assert "artifact: /a" in render_bisections([make_bisection()], verbose=True)
 
 
-def test_names_that_would_paint_the_terminal_do_not() -> None:
+def test_names_cannot_colour_the_terminal() -> None:
     text = render_bisections([make_bisection(answers=("\x1b[2J",), case_id="\x1b]0;x\x07")], colour=False)
     assert "\x1b" not in text
 

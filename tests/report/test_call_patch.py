@@ -33,7 +33,7 @@ def patch(
         written=written,
         is_declared=is_declared,
     )
-    return render_patch(call, kernel="kernel", operand=operand, source_roots=[str(folder)])
+    return render_patch(call, operand=operand, source_roots=[str(folder)])
 
 
 @pytest.mark.parametrize("target", [BEFORE, SINCE])
@@ -46,7 +46,7 @@ def test_the_patch_fits_every_version_of_jax_triton(target: str, tmp_path: Path)
     )
 
 
-def test_all_that_one_call_overwrites_is_written_in_one_call(tmp_path: Path) -> None:
+def test_all_operands_that_a_call_overwrites_are_declared_in_one_patch(tmp_path: Path) -> None:
     code = "norm = jt.triton_call(p, g, m, kernel=adam, out_type=(scalar,))\n"
     text = patch(tmp_path, code, target=SINCE, operand=2, operands=3, written=(0, 2))
     assert text.startswith("`norm, p, m = call_in_place(p, g, m, written=(0, 2), outputs=[scalar], …)`")
@@ -54,11 +54,11 @@ def test_all_that_one_call_overwrites_is_written_in_one_call(tmp_path: Path) -> 
 
 
 def test_a_declared_write_is_not_declared_again(tmp_path: Path) -> None:
-    """`ref = jax.new_ref(ref)` was the remedy of a call with a Ref that XLA had fused with a slice."""
+    """`ref = jax.new_ref(ref)` was once the remedy for a call with a Ref that XLA had fused with a slice."""
     assert not patch(tmp_path, "o = jt.triton_call(ref, y, kernel=k)\n", target=SINCE, is_declared=True)
 
 
-def test_an_operand_that_is_no_name_gets_one(tmp_path: Path) -> None:
+def test_an_operand_without_a_name_gets_one(tmp_path: Path) -> None:
     text = patch(tmp_path, "loss = jt.triton_call(x.T, y, kernel=k, out_shape=o)\n", target=SINCE)
     assert text.startswith("`loss, updated = call_in_place(x.T, y, written=0, outputs=o, …)`")
 
@@ -93,7 +93,7 @@ def test_the_patch_assigns_the_present_results_and_one_more(
         "",
     ],
 )
-def test_a_call_that_cannot_be_read_has_no_patch(tmp_path: Path, code: str) -> None:
+def test_an_unreadable_call_has_no_patch(tmp_path: Path, code: str) -> None:
     assert patch(tmp_path, code, target=SINCE) == ""
 
 

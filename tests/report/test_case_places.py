@@ -25,7 +25,7 @@ from tests.report.samples import make_case
         ("", 0),
     ],
 )
-def test_the_line_is_that_of_the_first_call_or_the_table(tmp_path: Path, text: str, line: int) -> None:
+def test_the_line_is_that_of_the_first_call_or_of_the_table(tmp_path: Path, text: str, line: int) -> None:
     file = tmp_path / "mine.py"
     file.write_text(text)
     assert find_case_line(str(file), "a[1-2]") == line
@@ -48,7 +48,7 @@ def test_a_relative_file_is_that_of_the_working_directory(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("file", ["gone.py", "<string>", "a\0.py", "notes.txt"])
-def test_a_file_that_is_not_there_has_no_line(file: str) -> None:
+def test_a_missing_file_has_no_line(file: str) -> None:
     assert find_case_line(file, "a") == 0
 
 

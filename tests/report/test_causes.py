@@ -1,4 +1,4 @@
-"""Which findings are one cause."""
+"""Which findings count as one cause."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def found(
     )
 
 
-def test_one_line_that_goes_wrong_in_one_way_is_one_cause_for_all_rules_and_layers() -> None:
+def test_one_line_with_one_kind_of_error_is_one_cause_for_all_rules_and_layers() -> None:
     findings = [found(rule, number=n) for n in range(8) for rule in ("LD002", "LD001", "LD003", "LD006")]
     (cause,) = compute_causes(findings, OUTPUTS)
     assert cause.rule == "LD001"
@@ -46,7 +46,7 @@ def test_the_function_of_a_line_does_not_distinguish_calls() -> None:
     assert len(compute_causes([found(), found(call=replace(CALL, function="f"))], OUTPUTS)) == 1
 
 
-def test_seeing_too_much_is_another_way_than_seeing_too_little() -> None:
+def test_seeing_too_much_and_seeing_too_little_are_different_causes() -> None:
     causes = compute_causes([found("LD004"), found("LD006"), found("LD001")], OUTPUTS)
     assert [list_rules(cause) for cause in causes] == [("LD004",), ("LD001", "LD006")]
 
@@ -76,7 +76,7 @@ def test_outputs_that_are_right_by_luck_are_not_among_the_wrong_ones() -> None:
     ) in cause.evidence
 
 
-def test_readers_of_one_line_are_one_line_and_their_number() -> None:
+def test_readers_on_one_line_are_one_line_with_their_number() -> None:
     findings = [found(number=n, line=41 + n // 4, evidence=(("read", f"%read.{n} reads too early"),)) for n in range(8)]
     (cause,) = compute_causes(findings, OUTPUTS)
     assert [len(parts) for parts in list_reads(cause).values()] == [4, 4]
@@ -94,7 +94,7 @@ def test_readers_around_several_calls_are_kept_for_each_without_a_program() -> N
     assert sorted(said) == ["%early.0 reads", "%early.1 reads", "%late.0 reads", "%late.1 reads"]
 
 
-def test_layers_are_only_named_where_the_outputs_have_them() -> None:
+def test_layers_are_named_only_if_the_outputs_have_them() -> None:
     findings = [found(number=2 * n) for n in range(3)]
     layered = [f"params.layers.{n}.w" for n in range(3)]
     (cause,) = compute_causes(findings, layered)

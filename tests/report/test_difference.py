@@ -1,37 +1,51 @@
-"""A difference as text and as JSON, from records by hand."""
+"""A difference as text and as JSON, from hand-made records."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind
+from ligerdiag.cli.exit_codes import compute_difference_code
 from ligerdiag.model.findings import Verdict
+from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, ReadTime
 from ligerdiag.report.comparisons import ComparedSide as Compile
 from ligerdiag.report.comparisons import Difference, DifferenceReport, compute_difference
-from ligerdiag.report.json import load_schema, render_differences_json
+from ligerdiag.report.json import render_differences_json
 from ligerdiag.report.terminal.full_report import render_difference_report
 from tests.analysis.neighbourhoods_by_hand import make_neighbourhood, make_reader
-from tests.report.samples import make_case
+from tests.report.samples import IN_PLACE, make_case, make_memory
+from tools.json_schema import load_schema
 
 
 def make_difference(
     first: tuple[Neighbourhood, ...],
     second: tuple[Neighbourhood, ...],
     verdict: Verdict = Verdict.STALE,
+    memory: tuple[MemoryUse | None, MemoryUse | None] = (None, None),
     **changes: Any,
 ) -> Difference:
     sides = [
         Compile(
             label=label,
             report=make_case(
-                "step", target=label, outputs={"w": word}, neighbourhoods=writes, coverage=Coverage(), **changes
+                "step",
+                target=label,
+                outputs={"w": word},
+                neighbourhoods=writes,
+                coverage=Coverage(),
+                memory=use,
+                **changes,
             ),
         )
-        for label, word, writes in (("a100", Verdict.LATENT, first), ("h100", verdict, second))
+        for label, word, writes, use in (
+            ("a100", Verdict.LATENT, first, memory[0]),
+            ("h100", verdict, second, memory[1]),
+        )
     ]
     return compute_difference("step", *sides)
 
@@ -44,7 +58,10 @@ SAME = make_difference((make_neighbourhood(make_reader()),), (make_neighbourhood
 FAILED = make_difference((), (), status=Status.ERROR, error="aborted \x1b[31m")
 UNPLACED = make_difference((make_neighbourhood(fate=Fate.UNPLACED),), (make_neighbourhood(fate=Fate.UNPLACED),))
 NEW = make_difference((), (make_neighbourhood(make_reader(origin=Origin.RECOMPUTED, source=None)),))
+GREW = make_difference((), (), Verdict.LATENT, (IN_PLACE, make_memory(peak=41 << 20)))
+ONE_SIDE = make_difference((), (), Verdict.LATENT, (None, make_memory()))
 REPORTS = {
+    "memory": DifferenceReport(differences=(GREW, ONE_SIDE)),
     "moved": DifferenceReport(differences=(MOVED,), notes=("a note",)),
     "same": DifferenceReport(differences=(SAME,)),
     "failed": DifferenceReport(differences=(FAILED,)),
@@ -77,7 +94,7 @@ def test_a_difference_lists_changes_that_matter_and_with_verbose_the_others() ->
     assert fusion in show(MOVED, verbose=True)
 
 
-def test_a_difference_that_does_not_fit_has_a_line_for_each_side() -> None:
+def test_a_difference_that_is_too_wide_has_a_line_for_each_side() -> None:
     lines = show(MOVED, width=40)
     assert max(map(len, lines)) <= 60
     assert "    a100: after" in lines
@@ -92,18 +109,18 @@ def test_a_side_that_could_not_be_analysed_is_named_and_counted() -> None:
     assert not any("\x1b" in line for line in lines)
 
 
-def test_a_write_whose_place_is_not_known_is_not_covered() -> None:
+def test_a_write_whose_place_is_unknown_is_not_covered() -> None:
     assert "not covered: a100: the time at which `ce_kernel` operand 0 is written is unknown" in show(UNPLACED)
 
 
-def test_a_call_that_one_side_alone_has_differs() -> None:
+def test_a_call_on_only_one_side_differs() -> None:
     assert NEW.differs
     assert {change.kind for change in NEW.changes} == {ChangeKind.VERDICT, ChangeKind.KERNEL}
     assert "   kernel: the call is new" in show(NEW)
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
-def test_json_meets_its_schema(report: DifferenceReport) -> None:
+def test_json_matches_its_schema(report: DifferenceReport) -> None:
     schema = load_schema()
     own = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": "#/$defs/differences"}
     text = render_differences_json(report, exit_code=1)
@@ -112,3 +129,49 @@ def test_json_meets_its_schema(report: DifferenceReport) -> None:
     assert list(jsonschema.Draft202012Validator(own).iter_errors(top)) == []
     top["differences"].append({"name": "x"})
     assert not jsonschema.Draft202012Validator(own).is_valid(top)
+
+
+def test_json_has_the_memory_of_both_sides_and_its_change() -> None:
+    top = json.loads(render_differences_json(DifferenceReport(differences=(GREW, ONE_SIDE, SAME))))
+    grew, one_side, same = (one["memory"] for one in top["differences"])
+    mib = 1 << 20
+    assert grew[0] == {"figure": "peak", "first": 33 * mib, "second": 41 * mib, "change": 8 * mib}
+    assert grew[2] == {"figure": "copied", "first": 0, "second": 16 * mib, "change": 16 * mib}
+    assert one_side[0] == {"figure": "peak", "first": None, "second": 33 * mib, "change": None}
+    assert same == []
+
+
+def test_other_memory_alone_is_no_difference_that_matters() -> None:
+    assert not GREW.differs
+    plain = make_difference((), (), Verdict.LATENT)
+    codes = [compute_difference_code(DifferenceReport(differences=(one,))) for one in (GREW, plain)]
+    assert codes[0] is codes[1]
+    assert show(GREW)[-1].endswith(
+        "0 with other verdicts or readers, 1 without a difference that matters, 1 with other memory"
+    )
+
+
+def test_memory_that_differs_is_shown_with_its_change() -> None:
+    text = "\n".join(line.rstrip() for line in show(GREW))
+    assert (
+        """
+  memory         a100      h100
+* peak           33.0 MiB  41.0 MiB (+8.0 MiB)
+  temporaries    1.5 MiB   1.5 MiB
+* copied a call  0 bytes   16.0 MiB (+16.0 MiB)
+"""
+        in text
+    )
+
+
+def test_equal_or_little_memory_is_shown_with_verbose_alone() -> None:
+    equal = make_difference((), (), Verdict.LATENT, (IN_PLACE, IN_PLACE))
+    little = [replace(IN_PLACE, peak=size, temporaries=size) for size in (512, 1024)]
+    for one in (equal, make_difference((), (), Verdict.LATENT, (little[0], little[1]))):
+        assert not any("peak" in line or "other memory" in line for line in show(one))
+        assert any("peak" in line for line in show(one, verbose=True))
+    assert not any("peak" in line for line in show(SAME, verbose=True))
+
+
+def test_a_side_without_memory_has_a_dash() -> None:
+    assert "  peak           -     33.0 MiB" in show(ONE_SIDE, verbose=True)

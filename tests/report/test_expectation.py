@@ -72,7 +72,7 @@ def test_no_hidden_write_and_nothing_unknown_is_nothing_to_check() -> None:
     assert compute_status({"a": FRESH}, (), None, Coverage(kernels=1))[0] is Status.NOTHING
 
 
-def test_no_hidden_write_but_an_expectation_is_compared() -> None:
+def test_an_expectation_is_compared_even_without_a_hidden_write() -> None:
     assert compute_status({"a": FRESH}, (), "fresh", Coverage(kernels=1))[0] is Status.EXPECTED
     assert compute_status({"a": FRESH}, (), "hazard", Coverage(kernels=1))[0] is Status.UNEXPECTED
 
@@ -83,7 +83,7 @@ def test_a_case_with_incomplete_coverage_is_never_clean() -> None:
 
 
 @pytest.mark.parametrize("expected", ["fresh", {"a": "fresh"}])
-def test_an_expected_fresh_output_is_not_settled_while_something_is_not_covered(expected: Expectation) -> None:
+def test_an_expected_fresh_output_is_not_confirmed_while_coverage_is_incomplete(expected: Expectation) -> None:
     coverage = Coverage(kernels=1, hidden_writes=1, not_covered=("the loop around `k` was unrolled",))
     assert compute_status({"a": FRESH}, (), expected, coverage)[0] is Status.INCONCLUSIVE
     assert compute_status({"a": Verdict.STALE}, (), expected, coverage)[0] is Status.UNEXPECTED
@@ -96,6 +96,6 @@ def test_a_finding_without_a_bad_output_is_a_finding(severity: Severity) -> None
 
 
 @pytest.mark.parametrize("expected", ["frehs", "stale", {"a": "stael"}, {"a": ""}])
-def test_an_expectation_that_cannot_be_read_is_an_input_error(expected: Expectation) -> None:
+def test_an_unreadable_expectation_is_an_input_error(expected: Expectation) -> None:
     with pytest.raises(InputError, match="expected"):
         compute_status({"a": FRESH}, (), expected, WRITES)

@@ -49,7 +49,7 @@ def test_a_rule_that_fires_unexpectedly_is_a_contradiction() -> None:
 
 
 @pytest.mark.parametrize("fired", [(), ("LD017",)])
-def test_a_rule_with_a_question_mark_may_fire_and_may_not(fired: tuple[str, ...]) -> None:
+def test_a_rule_with_a_question_mark_may_or_may_not_fire(fired: tuple[str, ...]) -> None:
     assert judge("LD006", *fired, wanted=("LD006", "LD017?")) == (Status.EXPECTED, "")
     assert judge(*fired, wanted=("LD006", "LD017?")) == (Status.UNEXPECTED, "expected a finding of LD006")
 
@@ -76,7 +76,7 @@ def test_an_inconclusive_case_stays_so_without_an_expected_rule_and_not_with_an_
     assert judge("LD009", wanted=(), verdict=Verdict.UNKNOWN)[0] is Status.UNEXPECTED
 
 
-def test_an_id_that_no_rule_has_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_rule_id_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="no rule `LD999`; known: LD001 stale-read"):
         parse_expected_rules(("LD999?",), beside="fresh")
 

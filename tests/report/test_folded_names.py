@@ -38,7 +38,7 @@ def test_names_that_cannot_be_folded_are_counted() -> None:
     assert render_patterns(every[:20], every).endswith("`output 6` and 13 more")
 
 
-def test_few_names_are_named_and_many_are_counted() -> None:
+def test_few_names_are_listed_and_many_are_counted() -> None:
     assert describe_names(["loss", "params.embed"], EVERY) == "`loss` and `params.embed`"
     assert describe_names(EVERY[:7], EVERY) == "7 of 42 outputs"
 

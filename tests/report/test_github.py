@@ -18,7 +18,7 @@ COMMAND = re.compile(r"::(error|warning|notice) ([^:\r\n]*)::([^\r\n]*)")
 
 
 def read(report: CheckReport, repository: Repository = REPOSITORY) -> list[dict[str, str]]:
-    """The commands as GitHub's runner reads them: properties and message, unescaped."""
+    """Parses the commands like GitHub's runner: properties and message, unescaped."""
     *lines, _ = render_github(report, repository=repository).splitlines()
     commands: list[dict[str, str]] = []
     for line in lines:
@@ -73,7 +73,7 @@ def test_only_the_message_names_a_file_outside_of_the_repository() -> None:
     assert command["message"].endswith("\nat: /lib/op.py:3")
 
 
-def test_a_line_that_is_not_known_leaves_the_file() -> None:
+def test_without_a_line_the_annotation_names_only_the_file() -> None:
     (command,) = [one for one in read(found(source=SourceLine(file="/repo/a.py", line=0))) if "LD002" in one["title"]]
     assert (command["file"], "line" in command) == ("a.py", False)
 
@@ -107,7 +107,7 @@ def test_a_finding_of_many_cases_and_targets_is_one_annotation_that_names_them()
     assert command["message"].endswith("in: a (a100, h100), b (a100, h100)")
 
 
-def test_errors_come_before_warnings_as_github_shows_few() -> None:
+def test_errors_come_before_warnings_because_github_shows_few() -> None:
     undecided = make_case("a", Status.INCONCLUSIVE, outputs={})
     note, error = make_finding(rule="LD006", severity=Severity.NOTE), make_finding()
     found = make_case("b", Status.FINDINGS, expected=None, outputs={}, findings=(note, error))
@@ -134,7 +134,7 @@ def test_no_name_can_end_its_command_or_start_another() -> None:
     assert render_github(report, repository=REPOSITORY).count("\n") == 3
 
 
-def test_the_repository_is_the_workspace_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repository_is_the_workspace_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     here = str(tmp_path / "sub")

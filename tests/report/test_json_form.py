@@ -1,4 +1,4 @@
-"""The JSON form meets its schema, whatever the report holds."""
+"""The JSON form matches its schema, whatever the report contains."""
 
 import json
 from dataclasses import fields
@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from ligerdiag.codec import pack_record, unpack_record
 from ligerdiag.model.findings import (
     DeviceOutput,
     DeviceRun,
@@ -17,15 +18,27 @@ from ligerdiag.model.findings import (
     Replay,
     SourceLine,
 )
+from ligerdiag.model.memory import (
+    Copy,
+    CopyCause,
+    CurvePoint,
+    Donation,
+    DonationFault,
+    LiveValue,
+    MemoryUse,
+    Request,
+    RequestKind,
+)
 from ligerdiag.model.report import SCHEMA_VERSION, CheckReport
-from ligerdiag.report.json import FOR_RULES, load_schema, render_json
+from ligerdiag.report.json import FOR_RULES, render_json
 from tests.report.every_report import REPORTS
-from tests.report.samples import make_case, make_finding, make_report
+from tests.report.samples import make_case, make_copy, make_finding, make_memory, make_report
+from tools.json_schema import load_schema
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
 @pytest.mark.parametrize("exit_code", [None, 1])
-def test_output_meets_the_schema(report: CheckReport, exit_code: int | None) -> None:
+def test_output_matches_the_schema(report: CheckReport, exit_code: int | None) -> None:
     validator = jsonschema.Draft202012Validator(load_schema())
     assert list(validator.iter_errors(json.loads(render_json(report, exit_code=exit_code)))) == []
 
@@ -38,13 +51,13 @@ def test_an_impossible_line_number_is_unknown(line: int) -> None:
     assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(rendered)) == []
 
 
-def test_the_schema_is_one_and_names_the_version_of_the_model() -> None:
+def test_there_is_one_schema_with_the_model_s_version() -> None:
     schema = load_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"]["schema"]["const"] == SCHEMA_VERSION
 
 
-def test_the_schema_refuses_what_it_does_not_know() -> None:
+def test_the_schema_refuses_unknown_fields() -> None:
     top = json.loads(render_json(make_report(make_case())))
     top["cases"][0]["verdict"] = "fine"
     assert not jsonschema.Draft202012Validator(load_schema()).is_valid(top)
@@ -62,7 +75,7 @@ def test_output_is_ascii_and_ends_with_a_newline() -> None:
     assert "\x1b" not in text
 
 
-def test_a_number_that_is_not_finite_is_null_and_the_text_is_strict_json() -> None:
+def test_a_non_finite_number_is_null_and_the_text_is_strict_json() -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"`{constant}` is no JSON")
 
@@ -95,3 +108,47 @@ def test_every_field_of_the_numbers_is_in_the_schema(definition: str, record: An
 def test_a_case_without_numbers_has_null_and_no_disagreement() -> None:
     case = json.loads(render_json(make_report(make_case())))["cases"][0]
     assert (case["replay"], case["device"], case["disagreements"]) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("definition", "record", "derived"),
+    [
+        ("memory", MemoryUse, ["reserved", "copied", "copy_milliseconds", "is_in_place"]),
+        ("copy", Copy, ["total"]),
+        ("donation", Donation, []),
+        ("request", Request, []),
+        ("live_value", LiveValue, []),
+        ("curve_point", CurvePoint, []),
+    ],
+)
+def test_every_field_of_the_memory_is_in_the_schema(definition: str, record: Any, derived: list[str]) -> None:
+    assert load_schema()["$defs"][definition]["required"] == [*(field.name for field in fields(record)), *derived]
+
+
+def test_the_schema_has_every_cause_fault_and_kind() -> None:
+    definitions = load_schema()["$defs"]
+    assert definitions["copy"]["properties"]["cause"]["enum"] == list(CopyCause)
+    assert definitions["donation"]["properties"]["fault"]["oneOf"][1]["enum"] == list(DonationFault)
+    assert definitions["request"]["properties"]["kind"]["enum"] == list(RequestKind)
+
+
+def test_memory_has_its_figures_and_its_lines() -> None:
+    memory = json.loads(render_json(make_report(make_case(memory=make_memory()))))["cases"][0]["memory"]
+    assert (memory["peak"], memory["reserved"], memory["copied"]) == (34603008, 35127296, 16777216)
+    assert memory["copy_milliseconds"] == pytest.approx(2e3 * 16777216 / 3.35e12)
+    assert memory["is_in_place"] is False
+    assert memory["collectives"] == [{"opcode": "all-reduce", "bytes": 2097152}]
+    assert memory["peak_line"] == {"file": "train.py", "line": 52, "function": "loss"}
+    assert [one["total"] for one in memory["copies"]] == [8388608, 8388608]
+    assert [one["fault"] for one in memory["donations"]] == [None, "dtype"]
+
+
+def test_a_case_without_memory_and_a_target_without_bandwidth_have_null() -> None:
+    cases = json.loads(render_json(make_report(make_case(), make_case(memory=make_memory(bandwidth=0.0)))))["cases"]
+    assert cases[0]["memory"] is None
+    assert cases[1]["memory"]["copy_milliseconds"] is None
+
+
+def test_a_report_keeps_its_memory_between_processes() -> None:
+    report = make_report(make_case(memory=make_memory(copies=(make_copy(trips=None),))))
+    assert unpack_record(CheckReport, pack_record(report), maximum=1 << 20) == report

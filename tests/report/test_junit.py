@@ -56,7 +56,7 @@ def judge(case: CaseReport, *, strict: bool = False) -> str:
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
 @pytest.mark.parametrize("strict", [False, True])
-def test_the_form_is_that_of_the_schema_of_pytests_tests(report: CheckReport, strict: bool) -> None:
+def test_the_form_matches_the_schema_of_pytest_s_own_tests(report: CheckReport, strict: bool) -> None:
     for element in ElementTree.fromstring(render(report, strict=strict)).iter():
         required, known = ATTRIBUTES[element.tag]
         assert required <= set(element.attrib) <= known
@@ -65,7 +65,7 @@ def test_the_form_is_that_of_the_schema_of_pytests_tests(report: CheckReport, st
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
-def test_counts_are_those_of_the_tests(report: CheckReport) -> None:
+def test_counts_match_the_tests(report: CheckReport) -> None:
     read = JUnitXml.fromstring(render(report).encode())
     about_run = len(report.unused_suppressions) + report.interrupted
     assert sum(len(list(suite)) for suite in read) == len(report.cases) + about_run
@@ -83,7 +83,7 @@ def test_counts_are_those_of_the_tests(report: CheckReport) -> None:
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
 @pytest.mark.parametrize(("fail_on", "strict"), MODES)
-def test_nothing_fails_exactly_where_the_run_ends_well(report: CheckReport, fail_on: FailOn, strict: bool) -> None:
+def test_a_test_fails_exactly_if_the_run_fails(report: CheckReport, fail_on: FailOn, strict: bool) -> None:
     read = JUnitXml.fromstring(render(report, fail_on=fail_on, strict=strict).encode())
     code = compute_exit_code(report, fail_on=fail_on, strict=strict)
     well = code in (ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED)
@@ -128,7 +128,7 @@ def test_inconclusive_is_a_failure_of_a_strict_run_and_never_a_pass() -> None:
         assert "`a` could not be decided; not covered: a kernel that could not be followed" in text
 
 
-def test_a_failure_has_the_text_of_the_terminal() -> None:
+def test_a_failure_has_the_same_text_as_on_the_terminal() -> None:
     case = make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),))
     ((test,),) = JUnitXml.fromstring(render(make_report(case)).encode())
     assert test.result[0].message.startswith("LD002 gradient of `bias` reads a copy")

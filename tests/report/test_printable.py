@@ -1,4 +1,4 @@
-"""No text of a file moves the cursor, colours the screen or breaks a line."""
+"""No text from a file moves the cursor, colours the screen or breaks a line."""
 
 import pytest
 

@@ -12,6 +12,7 @@ from ligerdiag.model.memory import CopyCause
 from ligerdiag.model.report import Status
 from ligerdiag.report.comparison_json import render_comparison_json
 from ligerdiag.report.comparison_markdown import MOST_ROWS, render_comparison_markdown
+from ligerdiag.report.json import render_json
 from ligerdiag.report.report_comparison import Grade, compare_reports, make_side
 from ligerdiag.report.report_reading import parse_side
 from ligerdiag.report.terminal.full_report import render_report_comparison_text
@@ -24,7 +25,6 @@ from tests.report.compared_samples import (
     make_compared,
     make_compared_report,
     make_memory_finding,
-    render_with_memory,
 )
 
 WHOLE = compare_by_hand(OLD, NEW)
@@ -209,15 +209,15 @@ def test_json_has_the_figures_of_both_sides() -> None:
 
 
 def test_reports_from_files_compare_as_the_reports_themselves() -> None:
-    first = parse_side(render_with_memory(make_compared_report(OLD)), "old.json")
-    second = parse_side(render_with_memory(make_compared_report(NEW, "0.11.2")), "new.json")
+    first = parse_side(render_json(make_compared_report(OLD)), "old.json")
+    second = parse_side(render_json(make_compared_report(NEW, "0.11.2")), "new.json")
     again = compare_reports(first, second)
     assert render_comparison_json(again) == render_comparison_json(WHOLE)
     assert render_report_comparison_text(again) == render_report_comparison_text(WHOLE)
 
 
 def test_a_report_of_a_version_without_memory_is_read() -> None:
-    text = render_with_memory(make_compared_report(OLD))
+    text = render_json(make_compared_report(OLD))
     top = json.loads(text)
     for case in top["cases"]:
         del case["memory"]
@@ -227,7 +227,7 @@ def test_a_report_of_a_version_without_memory_is_read() -> None:
 
 
 def test_unknown_fields_causes_and_lines_of_another_version_are_no_error() -> None:
-    top = json.loads(render_with_memory(make_compared_report([make_compared("a", make_memory(BIG))])))
+    top = json.loads(render_json(make_compared_report([make_compared("a", make_memory(BIG))])))
     (case,) = top["cases"]
     case["new_field"] = case["memory"]["new_field"] = 1
     case["memory"]["copies"][0] |= {"cause": "a new cause", "trips": None, "line": {"file": "a.py", "line": None}}

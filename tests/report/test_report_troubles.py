@@ -37,12 +37,12 @@ def test_incomplete_coverage_is_the_reason_of_an_inconclusive_case() -> None:
     ("verdict", "severity"),
     [(Verdict.STALE, Severity.ERROR), (Verdict.CLOBBERED, Severity.ERROR), (Verdict.LATENT, Severity.WARNING)],
 )
-def test_a_verdict_without_a_finding_weighs_as_it_does_for_the_exit_code(verdict: Verdict, severity: Severity) -> None:
+def test_a_verdict_without_a_finding_has_the_severity_of_its_exit_code(verdict: Verdict, severity: Severity) -> None:
     (trouble,) = list_troubles(make_case(status=Status.FINDINGS, expected=None, outputs={"a": verdict}))
     assert (trouble.kind, trouble.severity) == (TroubleKind.UNEXPLAINED, severity)
 
 
-def test_a_verdict_that_a_finding_explains_is_no_trouble() -> None:
+def test_a_verdict_that_a_finding_explains_is_not_a_trouble() -> None:
     findings = (make_finding(outputs=("a",)),)
     assert (
         list_kinds(make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.STALE}, findings=findings))

@@ -1,4 +1,4 @@
-"""The page of a rule, and whether the generated ones are fresh."""
+"""The page of a rule, and whether the generated pages are up to date."""
 
 import dataclasses
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_the_index_links_every_page() -> None:
     assert f"[LD001 stale-read]({compute_page_name(RULE)})" in render_index([RULE])
 
 
-def test_pages_are_written_checked_and_cleared_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_are_written_checked_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> int:
         return run_page_command([str(tmp_path), *arguments], "usage", lambda: render_pages([RULE]))
 
@@ -112,5 +112,5 @@ def test_pages_are_written_checked_and_cleared_away(tmp_path: Path, capsys: pyte
     assert run("--nonsense") == 2
 
 
-def test_the_pages_in_docs_are_fresh() -> None:
+def test_the_pages_in_docs_are_up_to_date() -> None:
     assert main([str(DOCS / "rules"), "--check"]) == 0

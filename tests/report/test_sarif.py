@@ -1,4 +1,4 @@
-"""SARIF: valid against its schema whatever the report holds, nothing lost, places and identities that stay."""
+"""SARIF: valid against its schema whatever the report contains, complete, with stable places and identities."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ unexpected-verdict unexplained-verdict inconclusive disagreement not-analysed no
 
 
 def render(report: CheckReport, exit_code: int = 0) -> dict[str, Any]:
-    return json.loads(render_sarif(report, repository=REPOSITORY, exit_code=exit_code, version="1.2.3"))
+    return json.loads(render_sarif(report, repository=REPOSITORY, exit_code=exit_code))
 
 
 def render_results(*cases: CaseReport) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def found(**changes: Any) -> CaseReport:
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())
-def test_output_meets_the_schema(report: CheckReport) -> None:
+def test_output_matches_the_schema(report: CheckReport) -> None:
     log = render(report)
     assert list(jsonschema.Draft202012Validator(SCHEMA).iter_errors(log)) == []
     for result in log["runs"][0]["results"]:
@@ -94,7 +94,7 @@ def test_every_finding_is_a_result_and_none_are_joined(report: CheckReport) -> N
         (REPORTS["a replay that died"].cases[0], "no-numbers"),
     ],
 )
-def test_troubles_beside_findings_do_not_vanish(case: CaseReport, rule: str) -> None:
+def test_troubles_besides_findings_are_kept(case: CaseReport, rule: str) -> None:
     assert find_one(case)["ruleId"] == rule
 
 
@@ -103,7 +103,7 @@ def test_a_right_case_without_findings_has_no_result(status: Status) -> None:
     assert render_results(make_case(status=status, outputs={"a": Verdict.FRESH})) == []
 
 
-def test_a_result_is_on_the_users_line_relative_to_the_root() -> None:
+def test_a_result_is_on_the_user_s_line_relative_to_the_root() -> None:
     location = find_one(found())["locations"][0]
     assert location["physicalLocation"] == {
         "artifactLocation": {"uri": "train.py", "uriBaseId": "%SRCROOT%"},
@@ -135,7 +135,7 @@ def test_a_file_has_a_uri_by_its_location(file: str, line: int, expected: dict[s
 
 
 @pytest.mark.parametrize("source", [None, SourceLine(file="<string>", line=1)])
-def test_without_a_line_of_the_user_a_result_points_at_the_case_else_the_artifact_else_the_root(
+def test_without_a_user_s_line_a_result_points_at_the_case_or_artifact_or_root(
     source: SourceLine | None,
 ) -> None:
     case = replace(found(source=source), source="/repo/cases/a.py", artifact="/dump/a.pb")
@@ -187,7 +187,7 @@ def test_a_case_that_is_not_as_expected_excuses_nothing(status: Status) -> None:
     assert all(r["suppressions"] == [] for r in render_results(make_case(status=status, findings=(make_finding(),))))
 
 
-def test_a_fingerprint_does_not_depend_on_numbers_of_lines_and_instructions() -> None:
+def test_a_fingerprint_does_not_depend_on_line_and_instruction_numbers() -> None:
     moved = SourceLine(file="/repo/train.py", line=99, function="step")
     assert find_fingerprint(source=moved, instructions=("call.9",), message="m", evidence=()) == find_fingerprint()
 
@@ -265,7 +265,7 @@ def test_the_invocation_says_how_the_run_ended() -> None:
     assert "b on h100: aborted" in invocation["toolExecutionNotifications"][0]["message"]["text"]
 
 
-def test_names_of_others_can_neither_link_nor_colour() -> None:
+def test_foreign_names_can_neither_link_nor_colour() -> None:
     evil = "[click](http://evil)\x1b[31m\x00\udcff\u202e"
     text = render_sarif(make_report(found(message=evil, outputs=(evil,))), repository=REPOSITORY, exit_code=1)
     result = json.loads(text)["runs"][0]["results"][0]

@@ -1,4 +1,4 @@
-"""Which files a report may quote: those of the user, and no other that a dump names."""
+"""The files that a report may quote: the user's own, and no other that a dump names."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ SECRET = "token = 'secret'\n"
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """The user's folder, beside one with a secret."""
+    """The user's folder, next to one with a secret."""
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text(SECRET)
@@ -33,12 +33,12 @@ def test_a_line_below_a_root_is_shown(mine: Path) -> None:
     assert load(mine / ".." / "mine" / "train.py", mine) == "token = 'secret'"
 
 
-def test_nothing_is_read_where_no_root_is_named(mine: Path) -> None:
+def test_nothing_is_read_without_a_root(mine: Path) -> None:
     assert load(mine / "train.py") == ""
 
 
 @pytest.mark.parametrize("name", ["../other/train.py", "../other/../other/train.py", "/proc/self/environ", "train"])
-def test_nothing_outside_of_the_roots_is_read(mine: Path, name: str) -> None:
+def test_nothing_outside_the_roots_is_read(mine: Path, name: str) -> None:
     assert load(mine / name, mine) == ""
     assert load(mine.parent / "mine-too" / "train.py", mine) == ""
 
@@ -51,7 +51,7 @@ def test_a_link_out_of_the_root_is_not_followed(mine: Path) -> None:
         assert load(mine / name, mine) == ""
 
 
-def test_a_link_within_the_root_is_followed_to_python_alone(mine: Path) -> None:
+def test_a_link_within_the_root_is_followed_only_to_python_files(mine: Path) -> None:
     (mine / "link.py").symlink_to(mine / "train.py")
     (mine / ".env").write_text(SECRET)
     (mine / "env.py").symlink_to(mine / ".env")

@@ -35,7 +35,7 @@ def test_another_source_line_is_another_group() -> None:
     assert text.count("error[LD002]") == 2
 
 
-def test_a_finding_reads_like_the_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_reads_like_a_compiler_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text("\n" * 40 + "    loss = flce(x, w)\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     finding = make_finding(source=SourceLine(file=str(tmp_path / "train.py"), line=41))

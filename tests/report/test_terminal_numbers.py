@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, ReplayState, SourceLine, Verdict
 from ligerdiag.model.report import Disagreement, Status
 from ligerdiag.report.agreement import compute_disagreements
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.relative_errors import summarise_numbers
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import (
@@ -23,6 +23,7 @@ from tests.report.samples import (
     make_replay,
     make_report,
 )
+from tools.json_schema import load_schema
 
 LOSSY = make_replay({**AGREEING, "weight": make_numbers(Attribution.LOSSY)})
 FRESH_INPUT = make_replay({**AGREEING, "input": make_numbers()})
@@ -136,14 +137,14 @@ def test_on_a_wide_terminal_replay_is_a_column_and_a_case_is_one_line() -> None:
     }
 
 
-def test_verbose_puts_the_numbers_of_every_output_beside_its_verdict() -> None:
+def test_verbose_puts_every_output_s_numbers_beside_its_verdict() -> None:
     case = make_case(replay=make_replay({**AGREEING, "input": make_numbers(Attribution.PARTLY_STALE, rows=8)}))
     text = render_terminal(make_report(case), verbose=True)
     assert "    weight  latent     replay fresh 3e-07\n" in text
     assert "    input   STALE      replay partly stale 6e+03  0 of 8 rows fresh, 0 stale\n" in text
 
 
-def test_verbose_says_why_a_case_was_too_large() -> None:
+def test_verbose_gives_the_reason_why_a_case_was_too_large() -> None:
     text = render_terminal(REPLAYED, verbose=True)
     assert (
         "too large: estimated 42 s and 6 GiB, more than 10 s or 4 GiB: `--full` replays it "
@@ -165,7 +166,7 @@ def test_a_device_has_a_column_beside_the_replay() -> None:
         ({**AGREEING, "loss": make_numbers(Attribution.STALE)}, "DISAGREES"),
     ],
 )
-def test_only_outputs_whose_numbers_can_tell_agree(outputs: dict[str, OutputNumbers], word: str) -> None:
+def test_only_outputs_whose_numbers_can_distinguish_agree(outputs: dict[str, OutputNumbers], word: str) -> None:
     row = render_terminal(make_report(make_case(replay=make_replay(outputs)))).splitlines()[1]
     assert row.startswith(f"flce[hidden]  as expected  {word}  loss")
 
@@ -223,7 +224,7 @@ def test_a_cut_replay_names_its_iterations_and_its_loop() -> None:
     assert (loop["ran"], loop["iterations"], loop["line"]["line"]) == (2, 32, 82)
 
 
-def test_numbers_that_cannot_tell_right_from_stale_are_not_called_fresh() -> None:
+def test_numbers_that_cannot_distinguish_right_from_stale_are_not_called_fresh() -> None:
     # gradients that rounding takes to zero, before the kernel and after it
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)

@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_colour_is_for_terminals_unless_the_user_says_otherwise() -> None:
+def test_only_terminals_get_colour_unless_the_user_overrides_it() -> None:
     assert compute_colour(Terminal(), {})
     assert not compute_colour(Terminal(), {"NO_COLOR": "1"})
     assert not compute_colour(Terminal(), {"TERM": "dumb"})

@@ -51,7 +51,7 @@ def test_colour_changes_nothing_but_colour() -> None:
 
 @pytest.mark.parametrize("width", [None, 80])
 @pytest.mark.parametrize("colour", [False, True])
-def test_hostile_names_are_shown_and_do_nothing(width: int | None, colour: bool) -> None:
+def test_hostile_names_are_shown_without_effect(width: int | None, colour: bool) -> None:
     evil = "[red]x[/red]\x1b]0;owned\x07\x1b[2J\n"
     finding = make_finding(
         message=evil, help=evil, evidence=((evil, evil),), source=SourceLine(file=evil, line=3), rule="LD001"
@@ -74,7 +74,7 @@ def test_hostile_names_are_shown_and_do_nothing(width: int | None, colour: bool)
     assert "\x07" not in text
 
 
-def test_targets_stand_side_by_side() -> None:
+def test_targets_are_side_by_side() -> None:
     report = make_report(
         make_case(target="a100", outputs={"w": Verdict.LATENT}),
         make_case(target="h100", outputs={"w": Verdict.STALE}),
@@ -132,7 +132,7 @@ def test_the_last_line_counts() -> None:
     assert last == "3 cases on h100 in 1.5 s: 2 as expected, 1 unexpected, 0 inconclusive, 0 could not analyse"
 
 
-def test_an_interrupted_run_says_so() -> None:
+def test_an_interrupted_run_is_reported_as_such() -> None:
     assert "interrupted, the other cases were not done" in render_terminal(make_report(make_case(), interrupted=True))
     assert render_terminal(make_report(interrupted=True)) == "interrupted before any case was done\n"
 
@@ -143,7 +143,7 @@ def test_an_empty_run_says_that_nothing_was_checked() -> None:
 
 @pytest.mark.parametrize("width", [None, 40])
 @pytest.mark.parametrize("colour", [False, True])
-def test_no_name_begins_a_line_that_a_workflow_takes_for_a_command(width: int | None, colour: bool) -> None:
+def test_no_name_starts_a_line_that_a_workflow_takes_for_a_command(width: int | None, colour: bool) -> None:
     name = "::set-output name=x::y"
     finding = make_finding(message=f"the value {'that has a long name ' * 2} {name} ##[add-mask]z", evidence=())
     case = make_case(name, findings=(finding,), outputs={name: Verdict.STALE}, coverage=Coverage(not_covered=(name,)))

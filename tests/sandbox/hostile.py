@@ -1,4 +1,4 @@
-"""Inputs of strangers that once took minutes or gigabytes, and what a command takes of them."""
+"""Hostile inputs that once took minutes or gigabytes, and a measurement of a command's cost."""
 
 import gzip
 import json
@@ -35,19 +35,21 @@ DUMPED = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """One run of the command line, with all that it started and waited for."""
+    """The cost of one run of the command line, including everything it started and waited for."""
 
     code: int
     said: str
     seconds: float
-    """Of a processor."""
+    """Processor time."""
     memory: int
-    """Bytes of the largest of the processes."""
+    """Bytes of the largest process."""
 
 
 def measure(*words: str | Path, cache: Path, timeout: float = 1200) -> Cost:
-    """Runs `ligerdiag` with these words; what is still there after the timeout is ended, and its code is negative."""
-    shared = {templates.VARIABLE: ""}  # what its workers take counts, too
+    """Runs `ligerdiag` with these arguments; processes left after the timeout are killed, and the exit code is then
+    negative.
+    """
+    shared = {templates.VARIABLE: ""}  # its workers' cost counts too
     environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(cache)} | shared
     with NamedTemporaryFile() as out:
         command = [sys.executable, "-m", "ligerdiag", *map(str, words)]
@@ -60,7 +62,7 @@ def measure(*words: str | Path, cache: Path, timeout: float = 1200) -> Cost:
 
 
 def make_doubling_calls(levels: int) -> bytes:
-    """A module whose every computation calls the one before twice: 2**levels calls of a kernel."""
+    """Returns a module in which every computation calls the previous one twice: 2**levels calls of a kernel."""
     made = Builder()
     inner = made.computation("c0")
     value = made.add(inner, "parameter")
@@ -80,7 +82,7 @@ def make_doubling_calls(levels: int) -> bytes:
 
 
 def write_artifact(folder: Path, module: bytes) -> Path:
-    """An artifact directory whose manifest is right, with that module before and after optimizations."""
+    """Writes an artifact folder with a correct manifest and the module both before and after optimizations."""
     folder.mkdir(parents=True)
     provenance = Provenance(
         format_version=FORMAT_VERSION, key="k", case_id="hostile", source="x.py", outputs=("y",), inputs=("x",),
@@ -101,7 +103,7 @@ def write_artifact(folder: Path, module: bytes) -> Path:
 
 
 def write_empty_members(folder: Path, size: int) -> Path:
-    """A gzip file that holds nothing, many times."""
+    """Writes a gzip file of many empty members."""
     folder.mkdir(parents=True)
     member = gzip.compress(b"")
     (folder / f"{DUMPED}.hlo.pb.gz").write_bytes(member * (size // len(member)))
@@ -109,7 +111,7 @@ def write_empty_members(folder: Path, size: int) -> Path:
 
 
 def write_fifo_manifest(folder: Path) -> Path:
-    """What looks like an artifact in its parent, and never ends."""
+    """Writes a folder with an artifact whose manifest is a pipe that never ends."""
     (folder / "artifact").mkdir(parents=True)
     os.mkfifo(folder / "artifact" / MANIFEST)
     (folder / "artifact" / OPTIMIZED).write_bytes(b"x")
@@ -117,7 +119,7 @@ def write_fifo_manifest(folder: Path) -> Path:
 
 
 def write_sparse(folder: Path, name: str, head: bytes, size: int) -> Path:
-    """A file that is nearly all hole."""
+    """Writes a file that is nearly all holes."""
     folder.mkdir(parents=True)
     with (folder / name).open("wb") as file:
         file.write(head)

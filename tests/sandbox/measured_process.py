@@ -1,7 +1,7 @@
-"""Runs a command and says what it took: `measured_process.py SECONDS OUTPUT WORD...`. Imports little on purpose.
+"""Runs a command and prints its cost: `measured_process.py SECONDS OUTPUT WORD...`. Imports little on purpose.
 
-Linux counts the memory of the process that forks into the maximum of the one that it starts, so a large test process
-cannot measure a small command: this process stands between the two.
+Linux counts the memory of a forking process towards the maximum of its child, so a large test process cannot measure a
+small command. This process runs between the two.
 """
 
 import json
@@ -14,7 +14,9 @@ from threading import Timer
 
 
 def measure_process(words: list[str], output: Path, timeout: float) -> dict[str, float]:
-    """Ends the whole process group after `timeout` seconds; its code is negative then. memory: bytes; seconds: CPU."""
+    """Kills the whole process group after `timeout` seconds; the exit code is then negative. memory: bytes; seconds:
+    CPU.
+    """
     with output.open("wb") as out:
         process = subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True)
         watch = Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))

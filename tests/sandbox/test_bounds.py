@@ -1,6 +1,7 @@
-"""What strangers once got out of `inspect`: minutes, gigabytes, a wait without end. Each is one line now, and cheap.
+"""Inputs with which a stranger could once make `inspect` take minutes or gigabytes, or wait forever. Each now costs
+little and gets one line.
 
-Bounds are several times what the runs take, and several times below what they took.
+The bounds are several times what the runs take now, and a fraction of what they once took.
 """
 
 import gzip
@@ -22,11 +23,11 @@ from tests.sandbox.hostile import (
 )
 
 SECONDS = 20.0
-"""Of a processor, for a run with --timeout 1: two processes start, and each module has one second."""
+"""Processor time of a run with --timeout 1: two processes start, and each module has one second."""
 MEMORY = BASE_MEMORY_BYTES // 2
 SPARSE = 2 << 30
 HUGE_FIELD = b"\x0a\xf0\xff\xff\xff\x07\x0a\x0bcustom-call"
-"""The beginning of a protobuf whose one field takes nearly 2 GiB."""
+"""The beginning of a protobuf whose only field takes nearly 2 GiB."""
 
 HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "calls": (lambda folder: write_artifact(folder / "a", make_doubling_calls(40)).parent, "takes more than 1 s"),
@@ -47,13 +48,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def test_what_the_tests_hold_themselves_is_not_counted(cache: Path) -> None:
+def test_memory_of_the_test_process_is_not_counted(cache: Path) -> None:
     held = b"x" * (MEMORY * 2)
     assert measure("--version", cache=cache).memory < MEMORY < len(held)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_work_is_bounded(name: str, tmp_path: Path, cache: Path) -> None:
+def test_a_hostile_input_costs_bounded_work(name: str, tmp_path: Path, cache: Path) -> None:
     write, said = HOSTILE[name]
     cost = measure("inspect", "--timeout", "1", write(tmp_path / "hostile"), cache=cache)
     assert cost.code == 3, cost
@@ -63,7 +64,7 @@ def test_work_is_bounded(name: str, tmp_path: Path, cache: Path) -> None:
     assert cost.memory < MEMORY
 
 
-def test_what_is_beside_them_is_judged(tmp_path: Path, cache: Path) -> None:
+def test_a_good_module_beside_hostile_ones_is_judged(tmp_path: Path, cache: Path) -> None:
     for name, (write, _) in HOSTILE.items():
         write(tmp_path / "all" / name)
     write_artifact(tmp_path / "all" / "z", make_doubling_calls(2))

@@ -1,4 +1,6 @@
-"""What the process that reads strangers' files could do to others is denied: tried free, then confined, as root and not."""
+"""The process that reads strangers' files cannot attack others: each attack is tried free, then confined, as root and
+as a user.
+"""
 
 import json
 import os
@@ -128,7 +130,7 @@ NEEDS = {
     "signals its parent": ("Landlock 6", "Landlock 7", "Landlock 8", "Landlock 9"),
     "opens a device": ("Landlock",),
 }
-"""What denies it; a filter of system calls where nothing is said."""
+"""The protection that stops the attack; a filter of system calls if the attack is not listed."""
 ATTACKS = (
     "makes a device", "makes a character device", "makes a pipe", "opens a device", "types into the terminal",
     "types with more bits set", "connects to a socket", "sends to a socket", "makes a socket", "changes an owner",
@@ -157,12 +159,12 @@ def run(folder: Path, how: str, user: int) -> dict[str, object]:
 def tried(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Said, Said, list[list[str]]]:
-    """What came of each attack: the number of the error, or 0; free, and confined, with what that is."""
+    """Returns the errno of each attack, or 0 if it succeeded: free, and confined with the list of active protections."""
     user: int = request.param
     if os.getuid() != 0:
         if user == 0:
             pytest.skip("these tests do not run as root")
-        user = 0  # stays who it is
+        user = 0  # keeps the current user
     folder = tmp_path_factory.mktemp("tried")
     free, confined = run(folder / "free", "free", user), run(folder / "confined", "confined", user)
     active: list[list[str]] = confined.pop("confinement")  # type: ignore[assignment]
@@ -170,7 +172,7 @@ def tried(
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_is_denied(attack: str, tried: tuple[Said, Said, list[list[str]]]) -> None:
+def test_the_attack_is_denied(attack: str, tried: tuple[Said, Said, list[list[str]]]) -> None:
     free, confined, (active, refused) = tried
     if free[attack]:
         pytest.skip(f"this kernel refuses it anyway: {os.strerror(free[attack])}")
@@ -180,7 +182,9 @@ def test_is_denied(attack: str, tried: tuple[Said, Said, list[list[str]]]) -> No
 
 
 @pytest.mark.parametrize("action", HARMLESS)
-def test_what_reading_needs_goes_on(action: str, tried: tuple[Said, Said, list[list[str]]]) -> None:
+def test_confinement_allows_everything_that_reading_needs(
+    action: str, tried: tuple[Said, Said, list[list[str]]]
+) -> None:
     free, confined, _ = tried
     assert free[action] == confined[action] == 0
 
@@ -190,27 +194,29 @@ def test_what_reading_needs_goes_on(action: str, tried: tuple[Said, Said, list[l
     [
         ("_leave_network", "the network"),
         ("deny_changes", "writing to your files"),
-        ("drop_capabilities", "capabilities"),
+        ("_drop_capabilities", "capabilities"),
         ("deny_calls", "system calls that it does not need"),
     ],
 )
-def test_an_old_kernel_is_said_to_be_one(step: str, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_protection_that_the_kernel_lacks_is_reported(
+    step: str, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(38, "Function not implemented")
 
-    for name in ("_leave_network", "deny_changes", "drop_capabilities", "deny_calls"):
+    for name in ("_leave_network", "deny_changes", "_drop_capabilities", "deny_calls"):
         monkeypatch.setattr(child, name, refuse if name == step else lambda *_: 7)
     monkeypatch.setattr(child, "_limit", lambda *_: None)
     monkeypatch.setattr(child, "_OOM_SCORE", "0")
-    monkeypatch.setenv(child.SHARED_TEMPLATES, "")  # which `confine` forgets: the tests after this one need theirs
+    monkeypatch.setenv(child.SHARED_TEMPLATES, "")  # `confine` deletes it, and later tests need it
     confinement = child.confine(tmp_path)
     assert confinement.refused == (f"the process that reads files could not give up {what}: Function not implemented",)
     assert len(confinement.active) == 3
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_filter_is_one_that_the_kernel_takes(machine: str) -> None:
-    """At most 4096 instructions; each jump ends within it; the table names no call twice."""
+def test_the_kernel_accepts_the_filter(machine: str) -> None:
+    """At most 4096 instructions; each jump ends inside the filter; the table names no call twice."""
     code = make_filter(machine)
     instructions = [code[at : at + 8] for at in range(0, len(code), 8)]
     assert len(code) % 8 == 0
@@ -221,12 +227,12 @@ def test_the_filter_is_one_that_the_kernel_takes(machine: str) -> None:
     assert len(numbers) == len(set(numbers))
 
 
-def test_an_architecture_that_is_not_known_has_no_filter() -> None:
+def test_an_unknown_architecture_has_no_filter() -> None:
     with pytest.raises(OSError, match="no filter of system calls is known for riscv64"):
         make_filter("riscv64")
 
 
-def test_what_is_active_is_said(tmp_path: Path) -> None:
+def test_a_verbose_run_lists_the_active_protections(tmp_path: Path) -> None:
     (tmp_path / "step.hlo").write_text("HloModule a\n\nENTRY e {\n  ROOT x = f32[] parameter(0)\n}\n")
     command = [sys.executable, "-m", "ligerdiag", "inspect", "-v", "step.hlo"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The modules of a text are counted where its reading is bounded, each file once, and all together within bounds."""
+"""The modules of a text are counted inside the sandbox: each file once, and all texts together within limits."""
 
 import gzip
 import os
@@ -38,8 +38,8 @@ def test_the_parent_reads_no_text_to_count_its_modules(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_unpacks_to_gigabytes_costs_a_bounded_process(tmp_path: Path) -> None:
-    """1.3 MB, of which 250 MB come: no process has them twice over, and it is said."""
+def test_a_text_that_unpacks_to_gigabytes_costs_a_bounded_process(tmp_path: Path) -> None:
+    """1.3 MB that unpack to 250 MB: no process holds them twice, and the report says so."""
     packed = gzip.compress(b"HloModule m\n" + b"\n" * (250 << 20), compresslevel=9)
     path = tmp_path / "step.hlo.gz"
     path.write_bytes(packed + os.urandom(1 << 20))
@@ -48,7 +48,7 @@ def test_what_unpacks_to_gigabytes_costs_a_bounded_process(tmp_path: Path) -> No
     assert "1 could not analyse" in cost.said
 
 
-def test_links_to_one_file_are_one_file(tmp_path: Path) -> None:
+def test_links_to_the_same_file_count_once(tmp_path: Path) -> None:
     write_sparse(tmp_path / "d", "a.hlo", b"HloModule m\n", 64 << 20)
     for number in range(12):
         (tmp_path / "d" / f"b{number}.hlo").symlink_to("a.hlo")
@@ -65,7 +65,7 @@ def test_links_to_one_file_are_one_file(tmp_path: Path) -> None:
     assert "24 files not inspected a second time: other names of files that are" in selection.notes
 
 
-def test_all_texts_together_have_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_texts_together_have_one_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         (tmp_path / f"{number}.hlo").write_bytes(TEXT * 3)
     monkeypatch.setattr(find, "MAXIMUM_MODULES_IN_TEXTS", 7)
@@ -77,7 +77,7 @@ def test_all_texts_together_have_bounds(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(select_modules([tmp_path], count=count_modules).modules) == 3 + 3 + 1 + 1
 
 
-def test_after_some_that_took_too_much_no_more_are_tried(tmp_path: Path) -> None:
+def test_counting_stops_after_a_few_texts_that_took_too_much(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.hlo").write_bytes(TEXT)
     asked: list[Path] = []

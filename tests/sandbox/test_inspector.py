@@ -1,4 +1,4 @@
-"""A process that dies costs the module that it died of; nothing that it says is taken on trust."""
+"""When a process dies, only the module it was reading is lost; none of its output is trusted."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def read_pid(outcome: ModuleOutcome) -> str:
     return pid
 
 
-def test_one_process_takes_all_modules_as_long_as_it_behaves(inspector: SandboxedInspector) -> None:
+def test_one_process_reads_all_modules_while_it_behaves(inspector: SandboxedInspector) -> None:
     first, second = (read_pid(look(inspector, name)) for name in "ab")
     assert first == second
     assert read_pid(look(inspector, "swell")) == first
@@ -74,7 +74,7 @@ def test_a_process_that_dies_costs_one_module(inspector: SandboxedInspector, nam
         ("spin in replay", r"was ended by signal 26 \(SIGVTALRM\)"),
     ],
 )
-def test_a_process_that_dies_of_a_replay_costs_the_numbers_alone(
+def test_a_process_that_dies_in_a_replay_costs_only_the_numbers(
     inspector: SandboxedInspector, name: str, how: str
 ) -> None:
     files = ModuleFiles(id=name, target="", optimized=(Path("missing.hlo.pb"),))
@@ -90,11 +90,11 @@ def test_a_process_that_dies_of_a_replay_costs_the_numbers_alone(
     assert done.reason == after
 
 
-def test_what_the_process_starts_has_a_time_of_its_own(inspector: SandboxedInspector) -> None:
+def test_child_processes_have_a_time_limit_too(inspector: SandboxedInspector) -> None:
     assert look(inspector, "delegate").notes == ("0",)
 
 
-def test_a_process_that_is_taken_over_changes_nothing_of_ours(
+def test_a_hijacked_process_changes_none_of_our_files(
     inspector: SandboxedInspector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = tmp_path / "cache" / "effects" / "entry.json"
@@ -108,7 +108,7 @@ def test_a_process_that_is_taken_over_changes_nothing_of_ours(
     assert entry.read_text() == "true"
 
 
-def test_what_a_process_writes_goes_with_it(inspector: SandboxedInspector) -> None:
+def test_files_of_a_process_are_deleted_when_it_ends(inspector: SandboxedInspector) -> None:
     look(inspector, "a")
     (folder,) = [path for path in inspector._folder.iterdir() if path.is_dir()]  # pyright: ignore[reportPrivateUsage]
     assert (folder / "cache" / "effects").is_dir()
@@ -172,7 +172,7 @@ print([line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().
 """
 
 
-def test_what_the_kernel_lets_us_give_up_is_given_up() -> None:
+def test_the_process_gives_up_every_right_that_the_kernel_lets_it() -> None:
     done = subprocess.run([sys.executable, "-c", CONFINED], cwd=ROOT, capture_output=True, text=True, check=True)
     limits, names = done.stdout.splitlines()
     assert limits in ("(0, 0) 1024 False", "(0, 0) 1024 True")

@@ -1,4 +1,4 @@
-"""The process that reads strangers' files changes none of ours, whatever it runs."""
+"""The process that reads strangers' files changes none of ours, whatever it executes."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ REFUSED = ("ermission denied", "Operation not permitted", "Invalid cross-device 
 
 
 def run(code: str, ours: Path, own: Path) -> "subprocess.CompletedProcess[str]":
-    """Runs it where it has given up what is not its own."""
+    """Runs the code in a process that has given up access to everything outside of its folder."""
     command = [sys.executable, "-c", HEAD + code, str(ours)]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     done = subprocess.run(command, cwd=own, env=environment, capture_output=True, text=True, check=False)
@@ -56,7 +56,7 @@ def ours(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_no_file_elsewhere_is_changed(name: str, ours: Path) -> None:
+def test_no_file_outside_the_folder_is_changed(name: str, ours: Path) -> None:
     done = run(ATTACKS[name], ours, ours.with_name("own"))
     assert done.returncode != 0
     assert any(text in done.stderr for text in REFUSED), done.stderr
@@ -65,7 +65,7 @@ def test_no_file_elsewhere_is_changed(name: str, ours: Path) -> None:
     assert not (ours.with_name("own") / "entry").exists()
 
 
-def test_its_own_folder_is_its_own_and_reading_and_modes_go_on(ours: Path) -> None:
+def test_writing_its_own_folder_reading_and_chmod_still_work(ours: Path) -> None:
     code = """
 (own / 'a').mkdir()
 (own / 'a' / 'x').write_text((ours / 'entry').read_text())

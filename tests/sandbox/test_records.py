@@ -1,4 +1,4 @@
-"""What crosses a boundary comes out as it went in, and what is of another type does not come out."""
+"""A message between processes arrives unchanged, and a message of another type is refused."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ CASES = (
 )
 
 
-def pass_on[A](kind: type[A], value: A) -> A:
+def send_through[A](kind: type[A], value: A) -> A:
     return decode_record(kind, json.loads(json.dumps(encode_record(value))))
 
 
@@ -33,22 +33,22 @@ JUDGED = (
 
 
 @pytest.mark.parametrize("judged", JUDGED, ids=lambda judged: judged.identity.id)
-def test_a_judgement_comes_out_as_it_went_in(judged: Judged) -> None:
+def test_a_judgement_arrives_unchanged(judged: Judged) -> None:
     outcome = ModuleOutcome(judged=judged)
-    assert pass_on(ModuleOutcome, outcome) == outcome
+    assert send_through(ModuleOutcome, outcome) == outcome
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_report_comes_out_as_it_went_in(case: CaseReport) -> None:
-    assert pass_on(CaseReport, case) == case
+def test_a_report_arrives_unchanged(case: CaseReport) -> None:
+    assert send_through(CaseReport, case) == case
 
 
-def test_text_that_is_no_unicode_and_numbers_that_are_none_survive() -> None:
+def test_invalid_unicode_and_infinity_survive() -> None:
     report = CaseReport(
         id="\udcff\x00`", target="", toolchain="", status=Status.ERROR, seconds=float("inf"),
         neighbourhoods=(Neighbourhood(kernel="k", operand=2**70, number=1, fate=Fate.GONE),),
     )  # fmt: skip
-    assert pass_on(CaseReport, report) == report
+    assert send_through(CaseReport, report) == report
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_another_type_is_refused(kind: type[object], value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[" * 200_000, "9" * 5000, '{"answer": 1}'])
-def test_a_message_that_is_none_is_refused(text: str) -> None:
+def test_a_malformed_message_is_refused(text: str) -> None:
     with pytest.raises(FieldError, match="expected"):
         parse_record(Question, text)
 
 
-def test_a_question_keeps_what_it_is_about() -> None:
+def test_a_question_keeps_its_subject() -> None:
     question = Question(answer=Path("/a"), subject=Path("/b"))
     assert parse_record(Question, render_message(question)) == question

@@ -1,4 +1,4 @@
-"""Regular files alone, without waiting, and no more of them than was asked for."""
+"""Untrusted paths are opened only if they are regular files, without waiting, and read only up to a limit."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.untrusted_files import count_stored_bytes, open_untrusted, read_untrusted
 
 
-def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link to a fifo").symlink_to("fifo")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -20,7 +20,7 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
                 read_untrusted(path, 100)
 
 
-def test_a_link_is_followed_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_link_is_followed_only_on_request(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"text")
     (tmp_path / "link").symlink_to("file")
     assert read_untrusted(tmp_path / "link", 4) == b"text"
@@ -35,7 +35,7 @@ def test_a_file_above_the_bound_is_refused_by_its_size(tmp_path: Path) -> None:
         open_untrusted(tmp_path / "holes", 100)
 
 
-def test_holes_are_not_counted_as_stored(tmp_path: Path) -> None:
+def test_holes_do_not_count_as_stored_bytes(tmp_path: Path) -> None:
     whole, holes = tmp_path / "whole", tmp_path / "holes"
     whole.write_bytes(b"x" * 100_000)
     assert count_stored_bytes([whole, tmp_path / "missing", tmp_path]) == 100_000

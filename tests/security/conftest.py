@@ -1,4 +1,4 @@
-"""A case of the user's own, what `check` made of it, and a folder that somebody else filled."""
+"""A user's own case, its artifact from `check`, and a folder that somebody else filled."""
 
 import os
 import shutil
@@ -26,14 +26,14 @@ MODULES = (
     "ligerdiag/__init__.py",
 )
 SCRIPT = "from ligerdiag.cli.main import main\nmain()\n"
-"""As the installed script: its own folder is the first entry of sys.path, not the current one."""
+"""Like the installed script: the script's folder is the first entry of sys.path, not the current one."""
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds a stand-in of the installed script, the project `mine` with one case, and a cache."""
+    """Holds a substitute for the installed script, the project `mine` with one case, and a cache."""
     folder = tmp_path_factory.mktemp("workplace")
     (folder / "bin").mkdir()
     (folder / "bin" / "run_ligerdiag.py").write_text(SCRIPT)
@@ -45,7 +45,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def run(workplace: Path) -> Run:
-    """Runs `ligerdiag` with these words in a process of its own; `cache` names the cache, others are variables."""
+    """Runs `ligerdiag` with these arguments in a separate process; `cache` names the cache, other keywords are
+    variables.
+    """
 
     def start(
         *words: str | Path, cwd: Path, cache: str = "cache", **environment: str
@@ -60,7 +62,7 @@ def run(workplace: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with modules that write their name beside it, into `markers`, when somebody imports them."""
+    """A folder with modules that write their name to `markers`, beside the folder, when somebody imports them."""
     folder = tmp_path_factory.mktemp("hostile") / "folder"
     markers = folder.parent / "markers"
     markers.mkdir()
@@ -74,7 +76,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def markers(hostile: Path) -> Path:
-    """Where a module of `hostile` leaves a file when it is imported; empty before each test."""
+    """The folder where a module of `hostile` leaves a file when it is imported; empty before each test."""
     folder = hostile.parent / "markers"
     shutil.rmtree(folder)
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""A case whose kernel overwrites an operand and tells nobody: copied into a project of its own by the fixtures."""
+"""A case with a hidden write: the fixtures copy it into a separate project."""
 
 import jax
 import jax_triton

@@ -1,4 +1,4 @@
-"""Whatever lies in the folder where a command runs, none of it is imported: no `pickle.py`, no `numpy`."""
+"""Nothing in the folder where a command runs is imported: no `pickle.py`, no `numpy`."""
 
 import shutil
 import subprocess
@@ -14,20 +14,20 @@ EXIT_CODES = (0, 1, 3, 4)
 
 @pytest.fixture
 def dump(artifact: Path, hostile: Path) -> Path:
-    """The hostile folder, with what XLA left beside its modules."""
+    """The hostile folder, with XLA's dump beside its modules."""
     for name in ("unoptimized.hlo.pb", "optimized.hlo.pb"):
         stage = "before_optimizations" if name.startswith("un") else "sm_9.0_gpu_after_optimizations"
         shutil.copy(artifact / name, hostile / f"module_0001.jit_step.{stage}.hlo.pb")
     return hostile
 
 
-def test_the_modules_do_leave_a_mark(run: Run, hostile: Path, markers: Path, workplace: Path) -> None:
+def test_importing_the_modules_does_leave_a_mark(run: Run, hostile: Path, markers: Path, workplace: Path) -> None:
     run("list", cwd=hostile, PYTHONPATH=str(hostile))
     assert list(markers.iterdir()) != []
 
 
-def test_python_m_imports_from_where_the_user_stands(hostile: Path, markers: Path) -> None:
-    """Which is Python's doing, and why the page says to use the command."""
+def test_python_m_imports_from_the_current_folder(hostile: Path, markers: Path) -> None:
+    """Python does this, which is why the page says to use the command."""
     subprocess.run([sys.executable, "-m", "ligerdiag", "list"], cwd=hostile, capture_output=True, check=False)
     assert list(markers.iterdir()) != []
 
@@ -74,7 +74,7 @@ def test_hlo_text_is_parsed_without_the_folder(run: Run, hostile: Path, markers:
         pytest.param(("diff", "{mine}", "--targets", "h100,a100"), id="diff of two compiles"),
     ],
 )
-def test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands(
+def test_a_case_from_elsewhere_imports_nothing_from_the_current_folder(
     words: tuple[str, ...], run: Run, hostile: Path, workplace: Path, artifact: Path, markers: Path
 ) -> None:
     done = run(*(word.format(mine=workplace / "mine" / "mine.py") for word in words), cwd=hostile)

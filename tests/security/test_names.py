@@ -1,4 +1,4 @@
-"""Names in a dump of somebody else: one that is lost, or another's, makes no verdict better."""
+"""Names in somebody else's dump: a lost or exchanged name makes no verdict better."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -27,7 +27,7 @@ def lose_each(instructions: list[HloInstructionProto]) -> Iterator[None]:
 
 
 def exchange_each(instructions: list[HloInstructionProto]) -> Iterator[None]:
-    """Of one opcode, each with the next one that is named otherwise."""
+    """Exchanges each name with the next different one of the same opcode."""
     for opcode in sorted({one.opcode for one in instructions}):
         for one, other in pairwise([one for one in instructions if one.opcode == opcode]):
             names = one.metadata.op_name, other.metadata.op_name
@@ -38,7 +38,7 @@ def exchange_each(instructions: list[HloInstructionProto]) -> Iterator[None]:
 
 
 def join_each(instructions: list[HloInstructionProto]) -> Iterator[None]:
-    """Each with the name of the next one in front."""
+    """Puts the next one's name in front of each."""
     for one, other in pairwise(instructions):
         name = one.metadata.op_name
         one.metadata.op_name = f"{other.metadata.op_name};{name}"
@@ -48,10 +48,8 @@ def join_each(instructions: list[HloInstructionProto]) -> Iterator[None]:
 
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.nightly), 10])
 @pytest.mark.parametrize("change", [lose_each, exchange_each, join_each], ids=lambda change: change.__name__)
-def test_no_name_that_is_lost_or_another_s_makes_a_verdict_better(
-    dumps: Path, cache: Path, change: Change, step: int
-) -> None:
-    """step: of so many names one."""
+def test_no_lost_or_exchanged_name_makes_a_verdict_better(dumps: Path, cache: Path, change: Change, step: int) -> None:
+    """step: every how many names one is changed."""
     pair = load_pair(dumps / "flce")
     before = judge(pair, cache / "effects")
     better: list[str] = []

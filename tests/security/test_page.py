@@ -1,4 +1,4 @@
-"""Every sentence of docs/security.md has a test, named here; a sentence that is new or changed asks for one."""
+"""Every sentence of docs/security.md has a test, listed here; a new or changed sentence needs one."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNTESTED = ("Reporting a fault",)
-"""Sections that say nothing of what ligerdiag does; so does what stands before the first one."""
+"""Sections that do not describe ligerdiag's behaviour; nor does the text before the first section."""
 
 FOREIGN = "tests/security/test_foreign_folder.py::"
 SOURCES = "tests/security/test_sources.py::"
@@ -26,38 +26,41 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "A module from before the optimizations is not used": (
         "tests/dumps/test_same_program.py::test_a_module_of_another_program_is_not_used",
-        "tests/dumps/test_same_program.py::test_one_of_the_same_program_is",
+        "tests/dumps/test_same_program.py::test_a_module_of_the_same_program_is_used",
     ),
-    "In a folder nothing but": (
-        "tests/sweep/test_grid.py::test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it",
+    "In a folder it opens only": (
+        "tests/sweep/test_grid.py::test_an_entry_of_a_store_that_is_not_a_file_is_ignored_without_waiting",
     ),
     "That process counts the modules": (
         COUNTING + "test_the_parent_reads_no_text_to_count_its_modules",
-        COUNTING + "test_links_to_one_file_are_one_file",
-        COUNTING + "test_all_texts_together_have_bounds",
+        COUNTING + "test_links_to_the_same_file_count_once",
+        COUNTING + "test_all_texts_together_have_one_limit",
     ),
-    "Where it offers seccomp": (CONFINEMENT + "test_is_denied", CONFINEMENT + "test_what_reading_needs_goes_on"),
-    "Capabilities it has none": (CONFINEMENT + "test_is_denied",),
+    "Where it offers seccomp": (
+        CONFINEMENT + "test_the_attack_is_denied",
+        CONFINEMENT + "test_confinement_allows_everything_that_reading_needs",
+    ),
+    "It has no capabilities": (CONFINEMENT + "test_the_attack_is_denied",),
     "No name makes a link": ("tests/report/test_sarif.py::test_no_name_makes_a_link_in_any_text",),
     "Ctrl-C ends a command": (
-        "tests/cli/test_interrupted_imports.py::test_an_import_that_is_interrupted_ends_the_command",
+        "tests/cli/test_interrupted_imports.py::test_an_interrupted_import_ends_the_command",
         "tests/cli/test_interrupted_imports.py::test_ctrl_c_during_imports_ends_each_command",
     ),
     "If a store holds anything but a whole result": (
-        "tests/sweep/test_grid.py::test_a_result_of_another_task_under_the_key_is_none",
-        "tests/sweep/test_grid.py::test_a_store_has_whole_results_of_their_own_keys_and_nothing_else",
-        "tests/sweep/test_case_pages.py::test_a_page_is_made_of_a_whole_report_alone",
+        "tests/sweep/test_grid.py::test_another_task_s_result_under_the_key_is_not_used",
+        "tests/sweep/test_grid.py::test_a_store_returns_only_complete_results_under_their_own_keys",
+        "tests/sweep/test_case_pages.py::test_a_page_is_made_only_from_a_complete_report",
     ),
     "A case file that you give to": ("tests/security/test_trust.py::test_a_case_file_is_run_as_the_user",),
     "Its imports are looked for in": (
-        "tests/security/test_trust.py::test_a_case_imports_from_its_project_pythonpath_and_what_is_installed",
+        "tests/security/test_trust.py::test_a_case_imports_from_its_project_pythonpath_and_installed_packages",
     ),
     "The configuration is yours": (
         "tests/config/test_foreign_config.py::test_a_file_elsewhere_counts",
-        "tests/config/test_foreign_config.py::test_it_is_said_unless_the_user_names_the_file",
+        "tests/config/test_foreign_config.py::test_ignoring_a_file_is_noted_unless_the_user_names_it",
     ),
     "Comments that allow a finding": (
-        "tests/suppressions/test_suppressions.py::test_a_comment_counts_only_in_a_file_of_the_user_s",
+        "tests/suppressions/test_suppressions.py::test_a_comment_counts_only_in_the_user_s_own_file",
     ),
     "Dumps, HLO text, artifacts": (
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
@@ -70,20 +73,20 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "No command imports a file because": (
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
         FOREIGN + "test_hlo_text_is_parsed_without_the_folder",
-        FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_where_the_user_stands",
+        FOREIGN + "test_a_case_from_elsewhere_imports_nothing_from_the_current_folder",
     ),
     "Every process that we start gets": (
         "tests/compile/test_worker_environment.py::test_a_worker_starts_with_installed_packages_only",
-        "tests/security/test_trust.py::test_a_worker_stands_in_a_folder_of_its_own",
+        "tests/security/test_trust.py::test_a_worker_runs_in_its_own_folder",
     ),
     "`python -m ligerdiag.cli` puts": (
-        FOREIGN + "test_python_m_imports_from_where_the_user_stands",
+        FOREIGN + "test_python_m_imports_from_the_current_folder",
         FOREIGN + "test_reading_a_dump_imports_nothing_from_it",
     ),
-    "A report quotes source lines": (SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_named",),
+    "A report quotes source lines": (SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_given",),
     "Without it `check` quotes": (
         SOURCES + "test_check_quotes_the_project_of_its_case_wherever_it_runs",
-        SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_named",
+        SOURCES + "test_inspect_quotes_nothing_unless_a_root_is_given",
         TEXT + "test_the_usual_root_is_the_repository_or_else_the_folder",
     ),
     "Links are resolved first": (
@@ -94,38 +97,36 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "A comment in a file that came": (SOURCES + "test_a_dump_does_not_excuse_itself",),
     "Beside a single file that you inspect": (SOURCES + "test_the_user_s_own_comments_and_configuration_count",),
     "Time, memory, bytes read": (
-        "tests/sandbox/test_bounds.py::test_work_is_bounded",
-        "tests/dumps/test_find.py::test_a_directory_is_looked_through_within_bounds",
+        "tests/sandbox/test_bounds.py::test_a_hostile_input_costs_bounded_work",
+        "tests/dumps/test_find.py::test_a_directory_is_searched_within_limits",
     ),
-    "A file that is not regular": (
-        "tests/sandbox/test_untrusted_files.py::test_what_is_no_regular_file_is_not_opened",
-    ),
+    "A file that is not regular": ("tests/sandbox/test_untrusted_files.py::test_only_regular_files_are_opened",),
     "`inspect` reads in a process": (
         "tests/sandbox/test_inspector.py::test_a_process_that_dies_costs_one_module",
-        "tests/sandbox/test_inspector.py::test_what_the_kernel_lets_us_give_up_is_given_up",
+        "tests/sandbox/test_inspector.py::test_the_process_gives_up_every_right_that_the_kernel_lets_it",
     ),
     "Where the kernel offers Landlock": (
-        LANDLOCK + "test_no_file_elsewhere_is_changed",
+        LANDLOCK + "test_no_file_outside_the_folder_is_changed",
         LANDLOCK + "test_no_process_outside_gets_its_signals",
-        "tests/sandbox/test_inspector.py::test_a_process_that_is_taken_over_changes_nothing_of_ours",
+        "tests/sandbox/test_inspector.py::test_a_hijacked_process_changes_none_of_our_files",
     ),
     "A kernel that lacks one of these": (
-        CONFINEMENT + "test_an_old_kernel_is_said_to_be_one",
-        CONFINEMENT + "test_what_is_active_is_said",
-        "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
+        CONFINEMENT + "test_a_protection_that_the_kernel_lacks_is_reported",
+        CONFINEMENT + "test_a_verbose_run_lists_the_active_protections",
+        "tests/security/test_trust.py::test_the_effects_of_a_stranger_s_kernel_are_not_kept",
     ),
     "Its results about a stranger's": (
-        "tests/security/test_trust.py::test_what_a_stranger_s_kernel_does_is_not_kept",
-        "tests/security/test_trust.py::test_what_is_known_of_a_kernel_is_read_and_not_written",
+        "tests/security/test_trust.py::test_the_effects_of_a_stranger_s_kernel_are_not_kept",
+        "tests/security/test_trust.py::test_known_effects_of_a_kernel_are_read_but_not_written",
     ),
-    "It can still read your files": (LANDLOCK + "test_its_own_folder_is_its_own_and_reading_and_modes_go_on",),
+    "It can still read your files": (LANDLOCK + "test_writing_its_own_folder_reading_and_chmod_still_work",),
     "A name in a report holds": (
         "tests/report/test_printable.py::test_control_characters_are_removed_and_text_is_kept",
         "tests/cli/test_command_line.py::test_an_error_cannot_colour_the_terminal",
     ),
     "No line of the terminal format": (
         "tests/report/test_printable.py::test_no_line_is_a_command_of_a_workflow",
-        "tests/report/test_terminal_text.py::test_no_name_begins_a_line_that_a_workflow_takes_for_a_command",
+        "tests/report/test_terminal_text.py::test_no_name_starts_a_line_that_a_workflow_takes_for_a_command",
     ),
     "HTML pages are self-contained": (
         "tests/report/html/test_case_page.py::test_no_page_names_an_address",
@@ -133,7 +134,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Processes that we start end with us": (
         "tests/effects/test_ended_parent.py::test_no_process_is_left",
-        "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_end_with_their_parent",
+        "tests/replay/test_replay_service.py::test_a_worker_and_its_child_processes_end_with_their_parent",
         "tests/sandbox/test_inspector.py::test_a_process_that_still_imports_ends_with_a_parent_that_is_killed",
     ),
     "Temporary folders are readable": (
@@ -141,29 +142,27 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/compile/test_scratch_folders.py::test_other_users_may_not_enter_a_scratch_folder",
     ),
     "In modules that came from elsewhere": (
-        "tests/analysis/test_tag_trust.py::test_a_tag_of_what_is_computed_from_less_is_not",
-        "tests/analysis/test_tag_trust.py::test_tags_of_a_program_rise",
+        "tests/analysis/test_tag_trust.py::test_a_tag_of_an_operation_with_fewer_inputs_is_refuted",
+        "tests/analysis/test_tag_trust.py::test_the_tags_of_a_program_must_ascend",
     ),
-    "An output is unknown if": (
-        "tests/security/test_names.py::test_no_name_that_is_lost_or_another_s_makes_a_verdict_better",
-    ),
-    "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_what_a_file_says_of_a_loop_is_not_asked",),
+    "An output is unknown if": ("tests/security/test_names.py::test_no_lost_or_exchanged_name_makes_a_verdict_better",),
+    "How a loop counts": ("tests/analysis/test_iteration_slices.py::test_the_loop_config_in_a_file_is_not_trusted",),
     "An output that depends": (PAIRS + "value_without_a_tag.hlo",),
     "A buffer assignment counts": (
-        "tests/hlo/test_buffer_check.py::test_what_xla_wrote_is_believed",
-        "tests/hlo/test_buffer_check.py::test_what_was_changed_is_not",
+        "tests/hlo/test_buffer_check.py::test_an_assignment_that_xla_wrote_is_trusted",
+        "tests/hlo/test_buffer_check.py::test_a_changed_assignment_is_not_trusted",
     ),
-    "Tags of ours are used": ("tests/hlo/test_what_a_file_says.py::test_tags_are_complete_or_not_used",),
+    "Tags of ours are used": ("tests/hlo/test_untrusted_modules.py::test_tags_are_complete_or_not_used",),
     "An alias between": (
-        "tests/hlo/test_what_a_file_says.py::test_an_alias_that_the_call_cannot_have_is_none",
-        "tests/hlo/test_what_a_file_says.py::test_an_alias_that_the_call_can_have_counts",
+        "tests/hlo/test_untrusted_modules.py::test_an_impossible_alias_is_invalid",
+        "tests/hlo/test_untrusted_modules.py::test_a_possible_alias_is_used",
     ),
-    "What XLA itself would": ("tests/hlo/test_what_a_file_says.py::test_an_opcode_that_xla_does_not_have_is_refused",),
+    "What XLA itself would": ("tests/hlo/test_untrusted_modules.py::test_an_opcode_that_xla_does_not_have_is_refused",),
     "Cases of one file may see": (
-        "tests/compile/test_contamination.py::test_no_file_changes_what_another_ones_case_compiles_to",
+        "tests/compile/test_contamination.py::test_no_file_changes_the_compiled_program_of_another_s_case",
     ),
     "The key of a cache entry contains": (
-        "tests/compile/test_contamination.py::test_a_flag_that_a_file_sets_is_part_of_the_key_and_of_the_record",
+        "tests/compile/test_contamination.py::test_a_flag_set_by_a_file_is_part_of_the_key_and_the_record",
     ),
     "Every entry of the cache says": (
         "tests/compile/test_cache_trust.py::test_an_artifact_in_the_folder_of_another_is_a_miss",
@@ -175,18 +174,18 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/compile/test_cache_trust.py::test_a_cache_of_another_user_is_refused",
     ),
     "A replay has limits of its own there": (
-        "tests/sandbox/test_inspector.py::test_a_process_that_dies_of_a_replay_costs_the_numbers_alone",
-        "tests/dumps/test_replay.py::test_memory_that_no_estimate_sees_is_bounded",
-        "tests/dumps/test_replay.py::test_an_endless_loop_costs_the_numbers_alone",
-        "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_read_here",
+        "tests/sandbox/test_inspector.py::test_a_process_that_dies_in_a_replay_costs_only_the_numbers",
+        "tests/dumps/test_replay.py::test_memory_that_no_estimate_covers_is_bounded",
+        "tests/dumps/test_replay.py::test_an_endless_loop_costs_only_the_numbers",
+        "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_covered",
     ),
-    "A rule, a module or a case file": (
-        "tests/api/test_rule_failures.py::test_a_rule_that_fails_is_unknown_and_the_others_count",
-        "tests/api/test_rule_failures.py::test_any_other_fault_costs_its_module",
-        "tests/api/test_broken_files.py::test_each_broken_file_has_its_report_and_the_good_one_too",
+    "If a rule, a module or a case file": (
+        "tests/api/test_rule_failures.py::test_a_failing_rule_is_unknown_and_the_others_still_count",
+        "tests/api/test_rule_failures.py::test_any_other_failure_loses_only_its_module",
+        "tests/api/test_broken_files.py::test_each_broken_file_and_the_good_one_have_a_report",
     ),
 }
-"""How a sentence begins, to its tests, or files of pairs that tests/analysis/test_pairs.py judges."""
+"""The beginning of a sentence to its tests, or to files of pairs that tests/analysis/test_pairs.py judges."""
 
 
 def list_sentences() -> list[str]:
@@ -202,12 +201,12 @@ def test_a_sentence_has_a_test(sentence: str) -> None:
 
 
 @pytest.mark.parametrize("start", list(TESTS))
-def test_no_test_is_for_a_sentence_that_is_gone(start: str) -> None:
+def test_no_test_belongs_to_a_removed_sentence(start: str) -> None:
     assert sum(sentence.startswith(start) for sentence in list_sentences()) == 1
 
 
 @pytest.mark.parametrize("name", sorted({name for names in TESTS.values() for name in names}))
-def test_the_test_is_there(name: str) -> None:
+def test_the_listed_test_exists(name: str) -> None:
     file, _, function = name.partition("::")
     text = (ROOT / file).read_text()
     assert f"\ndef {function}(" in text if function else "// expect: " in text

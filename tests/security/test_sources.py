@@ -1,4 +1,4 @@
-"""Which files a report quotes and whose comments it obeys, through the command line."""
+"""The files that a report quotes, and the comments it obeys, through the command line."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ STORE = "tl.store(x_ptr + offsets, tl.minimum(x, 1.0))"
 ALLOW = "# ligerdiag: allow LD001, LD002, LD003, LD004, LD006 it excuses itself"
 
 
-def test_inspect_quotes_nothing_unless_a_root_is_named(
+def test_inspect_quotes_nothing_unless_a_root_is_given(
     run: Run, artifact: Path, workplace: Path, tmp_path: Path
 ) -> None:
     files = {form: tmp_path / form for form in ("json", "sarif", "markdown", "junit", "github")}
@@ -43,14 +43,14 @@ def test_check_quotes_the_project_of_its_case_wherever_it_runs(
     assert CALL not in done.stdout
 
 
-def test_a_root_that_is_no_folder_is_an_input_error(run: Run, workplace: Path, tmp_path: Path) -> None:
+def test_a_root_that_is_not_a_folder_is_an_input_error(run: Run, workplace: Path, tmp_path: Path) -> None:
     done = run("inspect", tmp_path, "--source-root", "nowhere", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "error: expected a folder for --source-root but got `nowhere`\n")
 
 
 @pytest.fixture
 def excusing(artifact: Path, workplace: Path, tmp_path: Path) -> Path:
-    """A dump that came with the sources it names, each line of which allows everything, and with a configuration."""
+    """A dump together with its sources, each line of which allows everything, and with a configuration."""
     folder = tmp_path / "dump"
     folder.mkdir()
     lines = (workplace / "mine" / "mine.py").read_text().splitlines()
@@ -68,7 +68,7 @@ def excusing(artifact: Path, workplace: Path, tmp_path: Path) -> Path:
 
 
 def _replace(data: bytes, old: bytes, new: bytes) -> bytes:
-    """Another name for a file in a serialized module."""
+    """Exchanges a file name in a serialized module."""
     from ligerdiag.hlo import xla_pb2
 
     module = xla_pb2.HloProto.FromString(data)

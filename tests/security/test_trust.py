@@ -1,4 +1,4 @@
-"""Only a case of the user's own runs, with the paths that it needs, and no code of anybody else."""
+"""Only the user's own case runs, with the paths that it needs, and no code of anybody else."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def test_a_case_file_is_run_as_the_user(run: Run, tmp_path: Path) -> None:
     assert mark.exists()
 
 
-def test_a_case_imports_from_its_project_pythonpath_and_what_is_installed(run: Run, tmp_path: Path) -> None:
+def test_a_case_imports_from_its_project_pythonpath_and_installed_packages(run: Run, tmp_path: Path) -> None:
     project = tmp_path / "project"
     for folder in (project / "inner", tmp_path / "lib", tmp_path / "far"):
         folder.mkdir(parents=True)
@@ -55,7 +55,7 @@ def test_a_case_imports_from_its_project_pythonpath_and_what_is_installed(run: R
     assert done.stdout == "root-beside-path-numpy-program\n", done.stderr
 
 
-def test_a_worker_stands_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_runs_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     call = CustomCall(target="triton_kernel_call", backend_config=b"", operands=1, outputs=1)
     with Pool(toolchain=describe_interpreter(), jobs=1, module=EFFECTS_WORKER) as pool:
@@ -68,14 +68,16 @@ def test_a_worker_stands_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pyt
         assert str(tmp_path).encode() not in variables.get(b"PYTHONPATH", b"").split(os.pathsep.encode())
 
 
-def test_what_a_stranger_s_kernel_does_is_not_kept(artifact: Path, run: Run, workplace: Path, tmp_path: Path) -> None:
+def test_the_effects_of_a_stranger_s_kernel_are_not_kept(
+    artifact: Path, run: Run, workplace: Path, tmp_path: Path
+) -> None:
     done = run("inspect", str(artifact), cwd=tmp_path, cache="reading")
     assert done.returncode == 1, done.stderr
     assert "LD0" in done.stdout
     assert [path for path in (workplace / "reading").rglob("*") if path.is_file()] == []
 
 
-def test_what_is_known_of_a_kernel_is_read_and_not_written(tmp_path: Path) -> None:
+def test_known_effects_of_a_kernel_are_read_but_not_written(tmp_path: Path) -> None:
     module, other = (b"module { tt.func public @%c() { tt.return } }" % name for name in b"kl")
     known, own = tmp_path / "known", tmp_path / "own"
     read_modules_isolated([module], known)

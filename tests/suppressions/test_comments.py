@@ -1,4 +1,4 @@
-"""Which comments allow which rules at which lines."""
+"""The rules and lines that a comment allows."""
 
 from pathlib import Path
 
@@ -86,12 +86,12 @@ def test_rules_come_first_and_the_rest_is_the_reason(
     assert (comment.rules, comment.unknown, comment.reason) == (rules, unknown, reason)
 
 
-def test_it_can_follow_another_comment() -> None:
+def test_the_comment_can_follow_another_comment() -> None:
     (comment,) = parse("x = 1  # noqa: E501  # ligerdiag: allow LD003 only logged\n")
     assert (comment.rules, comment.reason) == (("LD003",), "only logged")
 
 
-def test_the_encoding_of_a_file_is_its_own() -> None:
+def test_a_file_s_declared_encoding_is_used() -> None:
     code = "# -*- coding: latin-1 -*-\nx = 1  # ligerdiag: allow LD003 für später\n".encode("latin-1")
     assert [comment.reason for comment in parse_comments(code)] == ["für später"]
 

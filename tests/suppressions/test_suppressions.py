@@ -1,4 +1,4 @@
-"""Which comments and entries allow a finding, and the messages about those that allow none."""
+"""The comments and entries that allow a finding, and the messages about those that allow none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +57,7 @@ def is_allowed(finding: Finding, *entries: ConfigEntry, case_id: str = "step[a-1
         ({"directory": "/proj", "source": "models/*.py"}, False),
     ],
 )
-def test_every_filter_of_an_entry_has_to_hold(filters: dict[str, str], allowed: bool) -> None:
+def test_every_filter_of_an_entry_must_match(filters: dict[str, str], allowed: bool) -> None:
     assert is_allowed(latent(), entry(**filters)) is allowed
 
 
@@ -89,7 +89,7 @@ def at(path: Path, line: int, rule: str = "LD003") -> Finding:
     return latent(rule=rule, source=SourceLine(file=str(path), line=line))
 
 
-def test_a_comment_allows_its_rule_on_its_line_and_no_other(module: Path) -> None:
+def test_a_comment_allows_only_its_rule_on_its_line(module: Path) -> None:
     findings = (at(module, 2), at(module, 1), at(module, 2, "LD001"), at(module, 0), latent(source=None))
     allowed = Suppressions().apply("step", findings, [str(module.parent)])
     assert [finding.suppressed is not None for finding in allowed] == [True, False, False, False, False]
@@ -98,7 +98,7 @@ def test_a_comment_allows_its_rule_on_its_line_and_no_other(module: Path) -> Non
     assert (said.kind, said.reason, said.where) == (SuppressionKind.IN_CODE, "only logged", "mine.py:2")
 
 
-def test_a_comment_counts_only_in_a_file_of_the_user_s(module: Path, tmp_path: Path) -> None:
+def test_a_comment_counts_only_in_the_user_s_own_file(module: Path, tmp_path: Path) -> None:
     roots = [str(tmp_path / "mine")]
     link = tmp_path / "mine" / "link.py"
     link.parent.mkdir()
@@ -120,7 +120,7 @@ def test_a_comment_without_a_reason_allows_nothing(module: Path) -> None:
     assert not is_allowed(at(module, 1))
 
 
-def test_a_comment_comes_before_an_entry_and_both_are_used(module: Path) -> None:
+def test_a_comment_outranks_an_entry_and_both_count_as_used(module: Path) -> None:
     suppressions = Suppressions((entry(),))
     (finding,) = suppressions.apply("step", (at(module, 2),), [str(module.parent)])
     assert finding.suppressed is not None
@@ -136,13 +136,13 @@ def unused(suppressions: Suppressions, *cases: CaseReport, **scope: object) -> l
 NOT_USED = [("mine.py:2", "is not used: no finding of LD003 at line 2")]
 
 
-def test_a_comment_in_a_case_s_own_file_is_unused_when_all_its_cases_were_in_the_run(module: Path) -> None:
+def test_a_comment_in_a_case_s_own_file_is_unused_if_all_its_cases_were_in_the_run(module: Path) -> None:
     case = case_of()
     assert unused(Suppressions(), case, files={str(module): (case,)}) == NOT_USED
     assert unused(Suppressions(), case) == []
 
 
-def test_a_comment_in_another_file_is_unused_when_everything_was_in_the_run(module: Path) -> None:
+def test_a_comment_in_another_file_is_unused_if_everything_was_in_the_run(module: Path) -> None:
     for everything, expected in ((True, NOT_USED), (False, [])):
         suppressions = Suppressions()
         findings = suppressions.apply("step", (at(module, 1),), [str(module.parent)])
@@ -201,7 +201,7 @@ def unused_entries(one: ConfigEntry, cases: Sequence[CaseReport], **scope: objec
     return [message for _, message in unused(Suppressions((one,)), *cases, **scope)]
 
 
-def test_an_entry_is_unused_only_where_the_run_had_every_case_that_it_can_match() -> None:
+def test_an_entry_is_unused_only_if_the_run_had_every_case_that_it_can_match() -> None:
     cases = (case_of(), case_of(case_id="other"))
     missed = "is not used: no finding of LD003 matches it in"
     assert unused_entries(entry(), cases, everything=True) == [f"{missed} 2 cases"]

@@ -1,5 +1,4 @@
-"""A sweep over a scheduler and two workers that have network addresses of their own, and what becomes of it when one of the
-processes is killed."""
+"""A sweep over a scheduler and two workers with separate network addresses, while its processes are killed one by one."""
 
 import os
 import random
@@ -19,7 +18,7 @@ from tests.processor_time import walk_processes
 from tests.sweep.test_sweep import IDS, read_rows, start, write_grid
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
-"""Of the workers: any address of 127.0.0.0/8 is this machine's."""
+"""Of the workers: every address in 127.0.0.0/8 belongs to this machine."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class Machines:
 
     @property
     def address(self) -> str:
-        """Returns where the scheduler is, once it is."""
+        """Returns the scheduler's address, once it is up."""
         file = self.folder / "scheduler"
         end = time.monotonic() + 60
         while not file.exists() or not file.read_text():
@@ -41,7 +40,7 @@ class Machines:
         return file.read_text()
 
     def start(self) -> None:
-        """Starts what does not run."""
+        """Starts the processes that are not running."""
         if not self._runs("scheduler"):
             for name in ADDRESSES:
                 self.kill(name)
@@ -52,7 +51,7 @@ class Machines:
                 self._start(name, WORKER, self.address, name)
 
     def kill(self, name: str) -> None:
-        """Ends it with all that it started, as a machine that is switched off."""
+        """Kills a process and everything it started, like a machine that is switched off."""
         process = self.processes.get(name)
         if process is not None:
             below = list(walk_processes(process.pid))
@@ -112,7 +111,7 @@ def open_machines(folder: Path, cache: Path) -> Generator[Machines]:
 
 
 @pytest.mark.nightly
-def test_two_addresses_give_the_table_of_two_processes(tmp_path: Path, shared_cache: Path) -> None:
+def test_two_addresses_give_the_same_table_as_two_processes(tmp_path: Path, shared_cache: Path) -> None:
     write_grid(tmp_path / "grid.toml", IDS)
     process = start(tmp_path / "grid.toml", shared_cache)
     said, trouble = process.communicate(timeout=600)
@@ -156,7 +155,7 @@ def test_ten_kills_of_a_worker_the_scheduler_or_the_client_lose_nothing_and_dupl
                     machines.kill(draw.choice(ADDRESSES))
                 case "scheduler":
                     machines.kill("scheduler")
-                    said, trouble = client.communicate(timeout=180)  # it says so, and does not wait for ever
+                    said, trouble = client.communicate(timeout=180)  # it reports this, and does not wait forever
                     codes = (2, 3) if was_running else (0,)  # 2: it had not found the scheduler yet
                     assert client.returncode in codes, said + trouble
                     assert "Traceback" not in trouble

@@ -1,4 +1,4 @@
-"""A store at a server that speaks S3: the same table as in a folder, a sweep that continues, and an error without one."""
+"""A store on an S3 server: the same table as in a folder, a sweep that continues, and an error without a server."""
 
 import importlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ CASES = tuple(Case(name="good", params=(n,), function=lambda x: x + 1, args=(Arg
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Yields a URL; its server lives as long as the test."""
+    """Yields a URL; its server runs as long as the test."""
     server: Any = importlib.import_module("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
@@ -35,11 +35,11 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def forget_connections() -> None:
-    """fsspec keeps them by class: one to another test's server would be used again."""
+    """fsspec caches connections by class: one to another test's server would be reused."""
     importlib.import_module("s3fs").S3FileSystem.clear_instance_cache()
 
 
-def test_a_bucket_gives_the_table_of_a_folder_and_the_next_sweep_goes_on(
+def test_a_bucket_gives_the_same_table_as_a_folder_and_the_next_sweep_continues(
     bucket: str, tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGERDIAG_CACHE_DIR", str(shared_cache))
@@ -66,7 +66,7 @@ def test_a_bucket_gives_the_table_of_a_folder_and_the_next_sweep_goes_on(
     assert {row.key for row in folder.rows} == ResultStore(bucket).list_keys()
 
 
-def test_a_bucket_that_is_empty_or_holds_something_else_has_no_results(bucket: str) -> None:
+def test_an_empty_bucket_or_one_with_other_contents_has_no_results(bucket: str) -> None:
     store = ResultStore(bucket)
     assert (store.list_keys(), store.find("ab")) == (frozenset(), None)
     one = StoredResult(
@@ -77,7 +77,7 @@ def test_a_bucket_that_is_empty_or_holds_something_else_has_no_results(bucket: s
     assert (store.list_keys(), store.find("ab"), store.find("cd")) == ({"ab"}, one, None)
 
 
-def test_a_store_that_cannot_be_reached_says_what_to_do(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_an_error_with_a_remedy(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ResultStore(bucket)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -96,14 +96,14 @@ def test_a_store_that_cannot_be_reached_says_what_to_do(bucket: str, monkeypatch
 
 
 class OfItsOwnKind(Exception):
-    """As botocore's: no OSError."""
+    """Like botocore's exceptions, not an OSError."""
 
 
 def refuse(*_: object, **__: object) -> None:
     raise OfItsOwnKind("the wire is cut")
 
 
-def test_a_kind_of_store_whose_package_is_missing_names_it() -> None:
+def test_a_missing_package_for_a_kind_of_store_is_named() -> None:
     with pytest.raises(
         InputError, match=r"cannot open the store `gcs://bucket`: .*gcsfs.*: install it, on every worker, too"
     ):

@@ -1,4 +1,4 @@
-"""Each cell of a sweep's matrix leads to the page of its case there, made of what the store has."""
+"""Each cell of a sweep's matrix leads to the page of its case, made from the store's contents."""
 
 import re
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_a_click_on_a_cell_shows_its_page_and_the_way_back(out: Path, browser: "
         assert visit.complaints == []
 
 
-def test_a_page_is_made_of_a_whole_report_alone() -> None:
+def test_a_page_is_made_only_from_a_complete_report() -> None:
     case = make_case(view=make_view(), findings=(make_finding(),))
     report = make_report(make_case("another", Status.NOTHING, outputs={}), case)
     data = pack_record(report)

@@ -1,4 +1,4 @@
-"""`check --scheduler`: the report of the workers is that of this machine, whatever becomes of one of them."""
+"""`check --scheduler`: the workers' report equals this machine's, even if a worker is lost."""
 
 import json
 from dataclasses import replace
@@ -22,19 +22,19 @@ ROOT = Path(__file__).parents[2]
 BROKEN = "from ligerdiag import Case\nCASES = (Case(name='x'),)\n"
 
 
-def test_a_report_comes_back_as_it_was_made() -> None:
+def test_a_report_survives_a_round_trip() -> None:
     case = make_case(view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device())
     report = make_report(case, make_case("error", Status.ERROR, outputs={}, error="XLA aborted", log_tail="one\ntwo"))
     assert decode_record(CheckReport, json.loads(json.dumps(encode_record(report)))) == report
 
 
-def test_a_gpu_of_this_machine_is_not_the_workers() -> None:
+def test_device_cannot_be_combined_with_a_scheduler() -> None:
     with pytest.raises(InputError, match="`--device` or `--scheduler`"):
         check_on_cluster(api.CheckOptions(device=True), "tcp://127.0.0.1:1", lambda step: None)
 
 
 @pytest.mark.nightly
-def test_a_toolchain_that_a_worker_names_goes_to_that_worker() -> None:
+def test_tasks_of_a_toolchain_go_to_the_worker_that_has_it() -> None:
     import distributed
 
     def start(*resources: dict[str, float]) -> Any:
@@ -61,7 +61,7 @@ def find_worker(task: SweepTask, number: int) -> str:
 
 
 @pytest.mark.nightly
-def test_the_workers_say_what_this_machine_says(
+def test_the_workers_give_the_same_report_as_this_machine(
     tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import distributed

@@ -1,4 +1,4 @@
-"""A grid becomes tasks, a key changes exactly with the things that decide a result, and a store keeps complete results."""
+"""A grid becomes tasks, a key changes exactly with the inputs that decide a result, and a store keeps complete results."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.sweep import campaign, cluster
 from ligerdiag.sweep import grid as grid_module
 from ligerdiag.sweep.campaign import SweepOptions, SweepReport, describe_rate, make_row
@@ -34,6 +34,7 @@ from ligerdiag.sweep.sweep_table import (
 )
 from ligerdiag.sweep.task import UnfitWorker, run_task
 from tests.report.samples import make_case, make_finding, make_report
+from tools.json_schema import load_schema
 
 CASE = """
 from ligerdiag import Arg, Case
@@ -55,7 +56,9 @@ def plan(folder: Path, cache: Path, text: str) -> SweepPlan:
     return plan_sweep(load_grid(folder / "grid.toml"), Cache(cache), lambda step: None)
 
 
-def test_a_key_is_of_what_decides_a_result(folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_changes_with_everything_that_decides_a_result(
+    folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def find_keys(text: str) -> list[str]:
         return [task.key for task in plan(folder, shared_cache, text).cells.values()]
 
@@ -98,7 +101,7 @@ def test_a_key_is_of_what_decides_a_result(folder: Path, shared_cache: Path, mon
         ("= 3", "expected TOML"),
     ],
 )
-def test_a_grid_that_says_something_else_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_malformed_grid_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "grid.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=said) as caught:
@@ -106,7 +109,7 @@ def test_a_grid_that_says_something_else_is_refused_in_one_line(text: str, said:
     assert "\n" not in str(caught.value)
 
 
-def test_a_store_has_whole_results_of_their_own_keys_and_nothing_else(tmp_path: Path) -> None:
+def test_a_store_returns_only_complete_results_under_their_own_keys(tmp_path: Path) -> None:
     store = ResultStore(str(tmp_path / "results"))
     one = StoredResult(key="ab", task={}, dependencies={"mine.py": "0"}, report={"cases": []})
     store.keep(one)
@@ -121,7 +124,7 @@ def test_a_store_has_whole_results_of_their_own_keys_and_nothing_else(tmp_path: 
     assert (memory.list_keys(), memory.find("ab")) == ({"ab"}, one)
 
 
-def test_a_case_whose_imports_are_not_known_has_no_key(
+def test_a_case_whose_imports_are_unknown_has_no_key(
     folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cache, "find_dependencies", lambda self, question: None)
@@ -154,7 +157,7 @@ def column(flags: str) -> SweepColumn:
 
 
 def make_sweep(*kinds: object) -> SweepReport:
-    """Of one case, in a column for each kind: what its outputs are, or None for an error."""
+    """Returns the sweep of one case, with a column for each kind: the verdict on its output, or None for an error."""
     rows = [
         make_row(
             make_json(outputs={"loss": kind} if kind else {}, status=Status.FINDINGS if kind else Status.ERROR),
@@ -166,7 +169,7 @@ def make_sweep(*kinds: object) -> SweepReport:
     return SweepReport(columns=tuple(row.column for row in rows), rows=tuple(rows))
 
 
-def test_what_does_not_hold_any_more_or_is_no_report_is_done_again(tmp_path: Path) -> None:
+def test_an_outdated_or_malformed_result_is_computed_again(tmp_path: Path) -> None:
     (tmp_path / "flce.py").write_text("one")
     store, cache, options = (
         ResultStore(str(tmp_path / "results")),
@@ -190,7 +193,7 @@ def test_what_does_not_hold_any_more_or_is_no_report_is_done_again(tmp_path: Pat
     assert find_missing(make_json(status=Status.ERROR), retry=True) == [(task, True)]
 
 
-def test_a_result_of_another_task_under_the_key_is_none(tmp_path: Path) -> None:
+def test_another_task_s_result_under_the_key_is_not_used(tmp_path: Path) -> None:
     store = ResultStore(str(tmp_path / "results"))
     task, cache = make_task(), Cache(tmp_path / "cache")
     options = SweepOptions(grid=tmp_path, store="")
@@ -215,7 +218,7 @@ def test_a_result_of_another_task_under_the_key_is_none(tmp_path: Path) -> None:
     assert campaign._find_missing({"k": task}, store, cache, options) == []
 
 
-def test_what_is_no_file_in_a_store_is_no_result_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_an_entry_of_a_store_that_is_not_a_file_is_ignored_without_waiting(tmp_path: Path) -> None:
     code = """
 import os, sys
 from ligerdiag.sweep.result_store import ResultStore, StoredResult
@@ -234,7 +237,7 @@ print(store.find("a") == one)
     assert done.stdout.splitlines() == ["[None, None, None, None]", "True"], done.stderr
 
 
-def test_the_tables_hold_the_same_rows(tmp_path: Path) -> None:
+def test_the_tables_have_the_same_rows(tmp_path: Path) -> None:
     rows = make_sweep(Verdict.STALE, None).rows
     path = tmp_path / "a.parquet"
     path.write_bytes(render_parquet(rows))
@@ -249,13 +252,13 @@ def test_the_tables_hold_the_same_rows(tmp_path: Path) -> None:
         read_parquet(path)
 
 
-def test_a_joined_report_is_one_of_check() -> None:
+def test_a_joined_report_has_the_format_of_check() -> None:
     joined = join_reports([make_json(), make_json(status=Status.UNEXPECTED)])
     assert list(jsonschema.Draft202012Validator(load_schema()).iter_errors(joined)) == []
     assert [case["status"] for case in joined["cases"]] == ["as expected", "unexpected"]  # type: ignore[index, attr-defined]
 
 
-def test_a_changed_verdict_is_marked_and_what_is_not_known_is_no_change() -> None:
+def test_a_changed_verdict_is_marked_and_an_unknown_one_is_not_a_change() -> None:
     report = make_sweep(Verdict.LATENT, None, Verdict.LATENT, Verdict.STALE, None)
     page = render_page(report)
     marks = [part.partition("</td>")[0].count("≠ changed") for part in page.split("<td")[1:]]
@@ -266,7 +269,9 @@ def test_a_changed_verdict_is_marked_and_what_is_not_known_is_no_change() -> Non
     assert "<script>alert" not in render_page(hostile)
 
 
-def test_two_sweeps_differ_where_both_know_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_sweeps_are_compared_only_where_both_have_a_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = make_sweep(Verdict.FRESH, Verdict.FRESH, None).rows
     second = make_sweep(Verdict.FRESH, Verdict.STALE, Verdict.STALE, Verdict.FRESH).rows
     difference = compare_sweeps(first, second)
@@ -279,7 +284,7 @@ def test_two_sweeps_differ_where_both_know_something(tmp_path: Path, capsys: pyt
     assert "flce[hidden]  default h100 f1  loss fresh -> stale" in capsys.readouterr().out
 
 
-def test_a_sweep_with_a_task_that_has_no_result_did_not_look(tmp_path: Path) -> None:
+def test_a_sweep_with_a_task_without_a_result_exits_as_not_analysed(tmp_path: Path) -> None:
     report = make_sweep(Verdict.STALE)
     assert compute_exit_code(report) is ExitCode.FINDINGS
     lost = replace(report.rows[0], exit_code=None, status=Status.ERROR)
@@ -290,7 +295,7 @@ def test_a_sweep_with_a_task_that_has_no_result_did_not_look(tmp_path: Path) -> 
     assert describe_rate(10, 100, 5.0) == "2 a second, 45 s left"
 
 
-def test_a_worker_with_another_ligerdiag_or_other_files_does_not_answer(tmp_path: Path) -> None:
+def test_a_worker_with_another_ligerdiag_or_other_files_refuses_the_task(tmp_path: Path) -> None:
     store = str(tmp_path / "results")
     with pytest.raises(UnfitWorker, match="another ligerdiag"):
         run_task(replace(make_task(), fingerprint="0"), (store, False))
@@ -299,7 +304,7 @@ def test_a_worker_with_another_ligerdiag_or_other_files_does_not_answer(tmp_path
     assert ResultStore(store).list_keys() == frozenset()
 
 
-def test_a_missing_extra_is_one_line_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_one_line_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "distributed" else object())
     with pytest.raises(InputError, match=r"needs distributed: pip install 'ligerdiag\[sweep\]'"):
         cluster.require_extra()

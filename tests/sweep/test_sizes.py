@@ -1,4 +1,4 @@
-"""A size is a number that a file of cases asks for: what a sweep says of it decides program, key and artifact."""
+"""A size is a number that a file of cases asks for; its value in a sweep decides the program, the key and the artifact."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def plan(folder: Path, text: str = GRID) -> SweepPlan:
     return plan_sweep(load_grid(folder / "grid.toml"), Cache(), lambda step: None)
 
 
-def test_a_case_has_a_task_for_each_size_that_it_asks_for_and_one_where_it_asks_for_none(
+def test_a_case_has_a_task_for_each_size_it_asks_for_or_one_without_sizes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = plan(folder)
@@ -71,7 +71,7 @@ def test_a_case_has_a_task_for_each_size_that_it_asks_for_and_one_where_it_asks_
     assert again["large"].key == tasks["step", "large"].key
 
 
-def test_each_size_is_compiled_and_the_table_says_so(folder: Path) -> None:
+def test_each_size_is_compiled_and_listed_in_the_table(folder: Path) -> None:
     (folder / "grid.toml").write_text(GRID)
     report = run_sweep(
         SweepOptions(grid=folder / "grid.toml", store=str(folder / "results"), jobs=1), lambda step: None
@@ -90,7 +90,7 @@ def test_each_size_is_compiled_and_the_table_says_so(folder: Path) -> None:
     assert "default h100 none large" in page
 
 
-def test_check_hears_of_a_size_and_refuses_one_that_no_file_asks_for(
+def test_check_uses_a_size_and_refuses_one_that_no_file_asks_for(
     folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def check() -> list[str]:
@@ -119,13 +119,13 @@ def test_check_hears_of_a_size_and_refuses_one_that_no_file_asks_for(
         ("pages = 1", "pages"),
     ],
 )
-def test_a_grid_with_sizes_that_mean_nothing_is_refused_in_one_line(folder: Path, text: str, said: str) -> None:
+def test_a_grid_with_invalid_sizes_is_refused_in_one_line(folder: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
         plan(folder, f'selectors = ["asking.py"]\n{text}\n')
     assert "\n" not in str(caught.value)
 
 
-def test_a_size_is_the_default_where_nothing_else_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_is_the_default_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SIZES, json.dumps({"tokens": 16}))
     assert (size("tokens", 8), size("width", 4)) == (16, 4)
     monkeypatch.setenv(SIZES, "tokens=8")
@@ -136,7 +136,7 @@ def test_a_size_is_the_default_where_nothing_else_is_asked_for(monkeypatch: pyte
         size("tokens", -1)
 
 
-def test_columns_with_and_without_sizes_have_names_of_their_own() -> None:
+def test_columns_with_and_without_sizes_have_different_names() -> None:
     plain = SweepColumn(toolchain="default", target="h100", flags="none")
     assert name_column(plain) == "default-h100-none"
     assert name_column(SweepColumn(toolchain="default", target="h100", flags="none", sizes="large")).endswith(

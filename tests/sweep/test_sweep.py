@@ -1,4 +1,4 @@
-"""A real sweep on real workers: a lost worker costs nothing, a second sweep does nothing, and any scheduler will do."""
+"""A real sweep on real workers: a lost worker loses no result, a second sweep runs nothing, and any scheduler works."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def read_rows(grid: Path) -> list[SweepRow]:
 
 
 def find_busy_workers(pid: int) -> Iterator[int]:
-    """Process ids of Dask's workers below `pid` that run a check."""
+    """Returns the process ids of Dask's workers below `pid` that run a check."""
     for worker in walk_processes(pid):
         below = [read_words(one) for one in walk_processes(worker)]
         if b"--multiprocessing-fork" in read_words(worker) and any(b"check" in words for words in below):
@@ -70,7 +70,7 @@ def find_busy_workers(pid: int) -> Iterator[int]:
 def read_words(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return []
 
 
@@ -84,7 +84,7 @@ def kill_one(process: "subprocess.Popen[str]") -> bool:
     return False
 
 
-def test_a_lost_worker_costs_nothing_and_the_same_sweep_again_does_nothing(
+def test_a_lost_worker_loses_no_result_and_repeating_the_sweep_runs_nothing(
     grid: Path, tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGERDIAG_CACHE_DIR", str(shared_cache))
@@ -175,7 +175,7 @@ CASES = tuple(Case(name="good", params=(n,), function=lambda x: x + 1, args=(Arg
 
 
 @pytest.mark.nightly
-def test_a_case_that_ends_every_worker_is_given_up_and_costs_the_others_nothing(tmp_path: Path) -> None:
+def test_a_case_that_ends_every_worker_is_given_up_without_affecting_the_others(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(ENDS_WORKERS)
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "grid.toml").write_text('selectors = ["bad.py", "good.py"]\n')

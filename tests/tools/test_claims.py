@@ -1,6 +1,7 @@
 """A small part of the nightly `make fuzz-nightly`: fixed numbers of fixed mutations of every kind of input.
 
-And the mutator itself: that it sees what is wrong, says the same for the same number, and goes on where it was ended.
+Also tests the mutator itself: it detects errors, repeats itself for the same number, and continues where it was
+interrupted.
 """
 
 import fcntl
@@ -61,7 +62,7 @@ def open_kind(seeds: Path, tmp_path: Path) -> "Iterator[Open]":
 
 @dataclass(frozen=True)
 class Open:
-    """Opens kinds by name, until the test ends."""
+    """Opens kinds by name; they stay open until the test ends."""
 
     seeds: Path
     scratch: Path
@@ -82,7 +83,7 @@ def test_no_mutation_contradicts_its_claim(name: str, open_kind: Open) -> None:
 
 @dataclass(frozen=True)
 class Scripted:
-    """A kind that ends as it is told."""
+    """A kind whose trial ends in a given way."""
 
     end: Trial | BaseException
     name: str = "pairs"
@@ -109,50 +110,50 @@ GOOD = Trial(words="", outcome=Outcome.OTHER)
         (KeyError("x"), "0 wrong fresh, 3 tracebacks"),
     ],
 )
-def test_what_is_wrong_is_counted(end: Trial | BaseException, counts: str) -> None:
+def test_each_failure_is_counted(end: Trial | BaseException, counts: str) -> None:
     totals = run([Scripted(end)], 0, 3)
     assert counts in totals.render()
     assert totals.is_good is (end is GOOD)
 
 
-def test_a_run_that_is_ended_goes_on_at_its_next_number() -> None:
+def test_an_interrupted_run_continues_at_its_next_number() -> None:
     seen: list[str] = []
 
-    def tell(totals: Totals) -> None:
+    def show_totals(totals: Totals) -> None:
         seen.append(totals.slowest[1])
         if totals.done.total() == 2 and len(seen) == 2:
             raise KeyboardInterrupt
 
-    first = run([Scripted(GOOD)], 7, 5, tell)
+    first = run([Scripted(GOOD)], 7, 5, show_totals)
     assert (first.done.total(), first.next_seed) == (2, 9)
     rest = run([Scripted(GOOD)], first.next_seed, 3)
     assert rest.next_seed == 12
 
 
-def test_a_number_makes_the_same_mutation_every_time(open_kind: Open) -> None:
+def test_a_number_always_makes_the_same_mutation(open_kind: Open) -> None:
     kind = open_kind("pairs")
     assert [kind.run(Random(number)).words for number in range(8)] == [
         kind.run(Random(number)).words for number in range(8)
     ]
 
 
-def test_the_root_of_a_store_is_told_from_the_text_alone() -> None:
+def test_the_root_of_a_store_is_found_from_the_text_alone() -> None:
     found = [(one.root, one.type) for one in find_stores(KERNEL)]
     assert found == [(0, "!tt.ptr<f32>"), (1, "tensor<8x!tt.ptr<f32>>"), (None, "!tt.ptr<f32>")]
 
 
-def test_a_claim_is_about_what_was_wrong_or_unknown() -> None:
+def test_a_claim_concerns_only_outputs_that_were_wrong_or_unknown() -> None:
     stale, fresh = {"loss": Verdict.STALE}, {"loss": Verdict.FRESH}
     assert find_contradictions(stale, fresh, [Claim.NOT_FRESH]) == ("loss: stale -> fresh",)
     assert find_contradictions(stale, fresh, []) == ()
     assert find_contradictions(fresh, stale, [Claim.NOT_FRESH]) == ()
 
 
-def test_a_report_that_is_none_does_not_meet_the_schema() -> None:
-    assert find_invalid('{"schema": "6"}')
+def test_json_that_is_not_a_report_does_not_match_the_schema() -> None:
+    assert find_invalid('{"schema": "7"}')
 
 
-def test_damaged_json_is_another_document() -> None:
+def test_damaged_json_differs_from_the_original() -> None:
     text = '{"format": 1, "cases": [{"id": "a", "outputs": {"loss": "fresh"}}]}'
     assert len({damage(text, Random(number)) for number in range(40)}) > 20
     assert all(damage_text(text, Random(number)) != text for number in range(3))

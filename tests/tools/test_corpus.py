@@ -1,4 +1,4 @@
-"""The corpus of programs with known words: what counts as worse, and that nothing is."""
+"""The corpus of programs with known verdicts: the definition of a regression, and that there is none."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools import corpus
 from tools.fuzz.judged_programs import JudgedProgram
 
 
-def test_each_word_has_its_letter() -> None:
+def test_each_verdict_has_its_letter() -> None:
     row = JudgedProgram(
         seed=7,
         target="h100",
@@ -24,7 +24,7 @@ def test_each_word_has_its_letter() -> None:
     assert corpus.spell(row) == "rxw-"
 
 
-def test_what_was_right_before_and_is_not_now_is_named() -> None:
+def test_regressions_are_named() -> None:
     outputs = {
         "a": Verdict.STALE,
         "b": Verdict.STALE,
@@ -44,7 +44,7 @@ def test_letters_of_other_outputs_are_refused() -> None:
         corpus.compare({7: {"a": Verdict.FRESH}}, {7: "rr"})
 
 
-def test_words_of_other_programs_are_refused(tmp_path: Path) -> None:
+def test_letters_of_other_programs_are_refused(tmp_path: Path) -> None:
     path, words = tmp_path / "corpus.txt", {5: "rw", 3: "r-"}
     corpus.write_corpus(path, words)
     assert corpus.read_corpus(path) == words
@@ -53,20 +53,21 @@ def test_words_of_other_programs_are_refused(tmp_path: Path) -> None:
         corpus.read_corpus(path)
 
 
-def test_the_programs_kept_here_are_those_that_are_drawn_now() -> None:
+def test_the_stored_corpus_matches_the_current_generator() -> None:
     assert len(corpus.read_corpus(corpus.CORPUS)) > 10_000
 
 
-def test_what_xla_slices_out_of_a_joined_product_is_that_product() -> None:
-    """XLA scales the other operand of `v18` instead of the product, which a kernel overwrites, and takes the product from
-    before the kernel, out of three that are joined."""
+def test_each_slice_of_a_merged_product_is_the_product_that_it_replaces() -> None:
+    """XLA scales the other operand of `v18` instead of the product that a kernel overwrites. It takes the product
+    before the kernel as a slice of three merged products.
+    """
     words = {seed: letters for seed, letters in corpus.read_corpus(corpus.CORPUS).items() if seed == 723082}
     (verdicts,) = corpus.judge(words, jobs=1)
     assert corpus.compare(verdicts, words).missed == ()
 
 
 @pytest.mark.nightly
-def test_no_mend_has_broken_others() -> None:
+def test_no_fix_has_broken_other_programs() -> None:
     words = dict(sorted(corpus.read_corpus(corpus.CORPUS).items())[::40])
     found = corpus.compare({seed: one for batch in corpus.judge(words) for seed, one in batch.items()}, words)
     assert (found.missed, found.alarms) == ((), ())

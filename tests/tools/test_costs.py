@@ -1,11 +1,11 @@
-"""Which tests are handed out together, which of them first, and where their cost comes from."""
+"""How tests are grouped and ordered for distribution, and where their costs come from."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.scheduling import find_group, sort_by_cost
-from tools.costs import add_up, render_rooms
+from tools.costs import add_up, render_folders
 
 JUNIT = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.tools.test_costs" name="test_a" time="1.5" />
@@ -28,23 +28,23 @@ JUNIT = """<testsuites><testsuite name="pytest">
         ("tests/newcomer/test_newcomer.py::test_a[pinned]", "tests/newcomer/test_newcomer.py[pinned]"),
     ],
 )
-def test_tests_are_handed_out_by_file_unless_they_share_more_or_less(nodeid: str, group: str) -> None:
+def test_tests_are_grouped_by_file_unless_they_share_more_or_less(nodeid: str, group: str) -> None:
     assert find_group(nodeid) == group
 
 
-def test_the_longest_file_is_first_and_one_that_nobody_measured_is_of_average_length() -> None:
+def test_the_longest_file_comes_first_and_an_unmeasured_one_counts_as_average() -> None:
     costs = {"tests/a/test_a.py": 1.0, "tests/b/test_b.py": 9.0}
     nodeids = ["tests/a/test_a.py::x", "tests/n/test_n.py::x", "tests/b/test_b.py::z", "tests/b/test_b.py::y"]
     assert sort_by_cost(nodeids, costs) == [nodeids[2], nodeids[3], nodeids[1], nodeids[0]]
     assert sort_by_cost(nodeids, {}) == nodeids
 
 
-def test_costs_are_added_up_by_what_is_handed_out_and_by_room(tmp_path: Path) -> None:
+def test_costs_are_summed_by_group_and_by_folder(tmp_path: Path) -> None:
     (tmp_path / "junit.xml").write_text(JUNIT)
     seconds, tests = add_up(tmp_path / "junit.xml")
     newcomer = "tests/newcomer/test_newcomer.py"
     assert seconds == {"tests/tools/test_costs.py": 4.0, f"{newcomer}[plain]": 10.0, f"{newcomer}[pinned]": 20.0}
-    assert render_rooms(seconds, tests).splitlines()[2:] == [
+    assert render_folders(seconds, tests).splitlines()[2:] == [
         "| newcomer | 2 | 30 |",
         "| tools | 2 | 4 |",
         "| all | 4 | 34 |",

@@ -1,4 +1,4 @@
-"""A few moments; the nightly size is 50."""
+"""Interrupts runs at a few moments; the nightly run takes 50."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.kill_runs import check, interrupt, list_left
+from tools.kill_runs import check, interrupt, list_leftovers
 
 ROOT = Path(__file__).parents[2]
 TINY = "from ligerdiag import Arg, Case\nCASE = Case(name='tiny', function=lambda x: x + 1, args=(Arg(shape=(4,)),))\n"
@@ -15,7 +15,7 @@ TINY = "from ligerdiag import Arg, Case\nCASE = Case(name='tiny', function=lambd
 
 @pytest.mark.usefixtures("own_templates")
 @pytest.mark.parametrize(("kind", "moment", "size"), [("parent", 2.5, 0), ("worker", 3.5, 0), ("full", 0.0, 200)])
-def test_the_run_after_one_that_was_ended_is_as_if_nothing_had_been(
+def test_a_run_after_an_interrupted_one_is_not_affected_by_it(
     kind: str, moment: float, size: int, tmp_path: Path
 ) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
@@ -24,10 +24,10 @@ def test_the_run_after_one_that_was_ended_is_as_if_nothing_had_been(
     assert answer.keys() == {"tiny"}, answer
     status, outputs, error, findings = answer["tiny"]
     assert (status, list(outputs.values()), error, findings) == ("nothing to check", ["fresh"], "", [])
-    assert list_left(tmp_path) == ()
+    assert list_leftovers(tmp_path) == ()
 
 
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+def test_a_real_full_disk_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
     command = [sys.executable, "-m", "tools.kill_runs", str(tmp_path / "tiny.py"), "--moments", "1", "--kinds", "full"]
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
@@ -37,7 +37,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     assert done.stdout.endswith("| full | 1 | 1 |\n")
 
 
-def test_what_is_not_whole_counts_as_left(tmp_path: Path) -> None:
+def test_incomplete_files_count_as_left_behind(tmp_path: Path) -> None:
     for name in ("tmp", "cache/artifacts/half", "cache/effects", "cache/triton/key/tmp.pid_7", "cache/locks"):
         (tmp_path / name).mkdir(parents=True)
     for name in (
@@ -48,6 +48,6 @@ def test_what_is_not_whole_counts_as_left(tmp_path: Path) -> None:
         "cache/locks/key.lock",
     ):
         (tmp_path / name).write_text("{")
-    assert {Path(name).name for name in list_left(tmp_path)} == {
+    assert {Path(name).name for name in list_leftovers(tmp_path)} == {
         *("half", "tmp.pid_7", ".ab", "half.json", "run-1.lock", "x")
     }

@@ -1,4 +1,4 @@
-"""What the tools around the Llama compute from records, without compiling or training anything."""
+"""The Llama tools compute tables and pictures from records, without compiling or training anything."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +18,7 @@ def make_run(mode: str, seed: int, loss: float) -> Run:
 RUNS = (make_run("plain", 0, 3.0), make_run("plain", 1, 3.25), make_run("trivial", 0, 4.5))
 
 
-def test_runs_are_kept_whole(tmp_path: Path) -> None:
+def test_runs_survive_a_round_trip_to_disk(tmp_path: Path) -> None:
     file = tmp_path / "curves.json"
     assert read_runs(file) == ()
     write_runs(file, RUNS)
@@ -26,13 +26,13 @@ def test_runs_are_kept_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_mode_stands_beside_plain_jax_and_the_noise_of_its_seeds() -> None:
+def test_a_mode_is_compared_with_plain_jax_and_the_noise_of_its_seeds() -> None:
     table = render_table(RUNS)
     assert "| fsdp-tiny-2-trivial-0 | none | 2 | 4.0000 | 4.2500 | +0.7500 |" in table
     assert "within 0.1250 of each other" in table
 
 
-def test_a_curve_that_diverges_is_drawn_as_far_as_it_goes() -> None:
+def test_a_diverging_curve_is_drawn_up_to_its_last_finite_point() -> None:
     lost = make_run("hidden", 0, float("nan"))
     root = ElementTree.fromstring(render_picture((*RUNS, lost)))
     lines = [one for one in root.iter() if one.tag.endswith("polyline")]
@@ -40,13 +40,13 @@ def test_a_curve_that_diverges_is_drawn_as_far_as_it_goes() -> None:
     assert "nan" not in "".join(line.attrib["points"] for line in lines)
 
 
-def test_the_grid_has_every_mode_of_every_layout_that_a_number_of_gpus_has() -> None:
+def test_the_grid_has_every_mode_of_every_layout_for_each_number_of_gpus() -> None:
     ids = {case.id for case in CASES}
     assert len(ids) == len(CASES) == (1 + 3 + 4 + 4 + 4) * 9
     assert {"llama[fsdp+tp-70B-512-shard_map]", "llama[fsdp-8B-64-trivial-seed]"} <= ids
 
 
-def test_a_mesh_has_all_devices_on_two_axes() -> None:
+def test_a_mesh_splits_all_devices_over_two_axes() -> None:
     assert LAYOUTS["fsdp"].split_devices(512) == {"data": 512, "model": 1}
     assert LAYOUTS["tp"].split_devices(2) == {"data": 1, "model": 2}
     assert LAYOUTS["fsdp+tp"].split_devices(8) == {"data": 2, "model": 4}

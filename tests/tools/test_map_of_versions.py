@@ -1,4 +1,4 @@
-"""The page of versions: one line a period, marks where a verdict changes, and the reason where nothing is known."""
+"""The page of versions has one line a period, marks each change of a verdict, and says why a cell is empty."""
 
 import csv
 import json

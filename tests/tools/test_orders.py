@@ -1,4 +1,4 @@
-"""`python -m tools.orders`: rows are kept, and say what is missed and what is called latent without need."""
+"""`python -m tools.orders` keeps its rows, and names missed outputs and needlessly latent ones."""
 
 import ast
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_fresh_output_that_changes_is_missed_and_a_latent_one_that_stays_is_ca
     assert lines[-1] == "not tried, 1: a fft"
 
 
-def test_rows_are_kept_and_a_line_that_was_not_written_to_its_end_is_none(tmp_path: Path) -> None:
+def test_rows_are_kept_and_a_truncated_line_is_skipped(tmp_path: Path) -> None:
     for row in (MISSED, NOT_TRIED):
         append_row(tmp_path / "orders.jsonl", row)
     with (tmp_path / "orders.jsonl").open("a") as file:
@@ -43,7 +43,7 @@ def test_rows_of_programs_with_twins_are_kept_apart(tmp_path: Path) -> None:
         run(tmp_path)
 
 
-def test_a_program_beside_its_formulas_is_a_file_that_parses() -> None:
+def test_a_program_with_its_formulas_is_a_file_that_parses() -> None:
     plain, twins = (render_programs([1], twins=one) for one in (False, True))
     assert "reference=" not in plain
     assert "beside_formulas(case.function, case.reference)" in twins

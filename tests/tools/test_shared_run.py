@@ -1,4 +1,4 @@
-"""What all processes of a run of tests have in common, so that workers come from few templates that import quickly."""
+"""The processes of a test run share few worker templates, which import quickly."""
 
 import json
 import os
@@ -19,13 +19,13 @@ print(json.dumps({name: value for name, value in os.environ.items() if before.ge
 """
 
 
-def test_python_writes_its_bytecode_in_every_process() -> None:
+def test_every_process_writes_bytecode() -> None:
     assert NO_BYTECODE not in os.environ
     assert not sys.dont_write_bytecode
 
 
 def test_an_import_of_jax_adds_nothing_to_the_environment_of_a_run() -> None:
-    """Workers with other variables come from another template, which imports everything anew."""
+    """Workers with other variables start from another template, which imports everything again."""
     words = [sys.executable, "-c", ADDED]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
     assert json.loads(done.stdout) == {}
@@ -34,7 +34,7 @@ def test_an_import_of_jax_adds_nothing_to_the_environment_of_a_run() -> None:
     assert json.loads(done.stdout).items() <= SET_BY_JAX.items()
 
 
-def test_a_core_has_more_processes_than_one_and_a_large_machine_a_bounded_number(
+def test_each_core_runs_several_processes_up_to_a_maximum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for cores, processes in ((2, 2 * PROCESSES_PER_CORE), (96, MAX_PROCESSES)):

@@ -1,4 +1,4 @@
-"""A few random orders of small files that do things to their process; the nightly size is 200 of cases/."""
+"""A few random orders of small files that change their process; the nightly run takes 200 orders of cases/."""
 
 import random
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_any_order_gives_the_same_bytes(files: tuple[str, ...], tmp_path: Path) 
             assert find_difference(expected, found) == (), str(order)
 
 
-def test_an_order_is_drawn_from_its_numbers_alone() -> None:
+def test_an_order_depends_only_on_its_random_numbers() -> None:
     files = ("a.py", "b.py", "c.py", "d.py", "e.py")
     orders = [draw_order(files, random.Random(seed)) for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
@@ -64,7 +64,7 @@ def test_a_file_that_takes_long_is_drawn_rarely() -> None:
     assert all(2 <= len(set(order.files)) <= 4 for order in orders)
 
 
-def test_what_differs_is_named() -> None:
+def test_the_differing_file_is_named() -> None:
     expected = {"f:a": {"x": "1", "y": "2"}, "f:b": {"x": "1"}}
     assert find_difference(expected, {"f:a": {"x": "1", "z": "3"}}) == ("f:a/y", "f:a/z")
     assert find_difference(expected, {"f:b": {"x": "1"}}) == ()

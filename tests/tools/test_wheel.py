@@ -1,4 +1,4 @@
-"""What a package index and `pip install` get: the wheel, its licence, and a description that stands by itself."""
+"""A package index and `pip install` get a complete wheel, its licence, and a description with no dangling links."""
 
 import re
 import subprocess
@@ -35,7 +35,7 @@ def test_the_licence_is_named_and_shipped(wheel: zipfile.ZipFile) -> None:
     assert find(wheel, ".dist-info/licenses/LICENSE") == (ROOT / "LICENSE").read_text()
 
 
-def test_the_description_leads_nowhere_that_a_package_index_has_not(wheel: zipfile.ZipFile) -> None:
+def test_the_description_has_only_absolute_links(wheel: zipfile.ZipFile) -> None:
     description = Parser().parsestr(find(wheel, ".dist-info/METADATA")).get_payload()
     assert isinstance(description, str)
     targets = re.findall(r"\]\(([^)]+)\)", description)
@@ -43,7 +43,7 @@ def test_the_description_leads_nowhere_that_a_package_index_has_not(wheel: zipfi
     assert "ligerdiag init" in description
 
 
-def test_the_help_promises_no_case_that_the_wheel_has_not(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_no_cases_and_the_help_promises_none(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
     assert not [name for name in names if name.startswith(("cases/", "kernels/", "tests/", "tools/"))]
     assert "come with it" not in find(wheel, "ligerdiag/cli/main.py")

@@ -1,8 +1,8 @@
-"""Holds any cases against the witness: python -m tests.witness SELECTOR... [--target h200] [--seconds 5]
+"""Compares cases with the witness: python -m tests.witness SELECTOR... [--target h200] [--seconds 5]
 
-For each case, what `ligerdiag check` would take it for: outputs whose intended value is not what Python computes, verdicts
-that contradict the schedule's numbers with Python's as the right ones, and outputs that depend on an overwritten value
-which JAX's own rules had saved. Run it where `ligerdiag check SELECTOR` would be run, with this repository in PYTHONPATH.
+Prints for each case the outputs whose intended value is not what Python computes, the verdicts that the schedule's
+numbers contradict if Python's are the right ones, and the outputs that depend on an overwritten value that JAX's own
+rules had saved. Run it where you would run `ligerdiag check SELECTOR`, with this repository in PYTHONPATH.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from ligerdiag.replay.estimate import estimate_artifact
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.witness.comparing import Comparison, compare_in_process
-from tests.witness.contradictions import hold_against
+from tests.witness.contradictions import list_contradictions
 from tests.witness.process import open_interpreting_process
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("selectors", nargs="+")
     parser.add_argument("--target", default="h200")
-    parser.add_argument("--seconds", type=float, default=5.0, help="estimate above which a case is passed over")
+    parser.add_argument("--seconds", type=float, default=5.0, help="skip cases with an estimate above this")
     options = parser.parse_args()
     cache = Cache()
     with Pool(cache=cache) as pool, open_interpreting_process() as witness:
@@ -45,7 +45,7 @@ def _describe(result: CompileResult, found: Comparison, cache: Cache) -> list[st
     outputs = inspect_artifact(result.artifact, effects_cache=cache.root / "effects").outputs
     static = {name: verdict.value for name, verdict in outputs.items()}
     lines = [f"{name}: intended differs from eager by {error:.2g}" for name, error in found.disagreements.items()]
-    lines += hold_against(static, found.attributions, "eager")
+    lines += list_contradictions(static, found.attributions, "eager")
     lines += [f"{name}: reads what JAX saved and a kernel overwrote" for name in found.overwritten_saves]
     return lines
 

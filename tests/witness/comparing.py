@@ -1,6 +1,6 @@
-"""A case's eager run against the intended program that a replay computes, on the same drawn arguments.
+"""Compares the eager run of a case with the intended program that a replay computes, on the same drawn arguments.
 
-Runs in a process of its own: see `process`.
+This runs in a separate process: see `process`.
 """
 
 import os
@@ -32,41 +32,41 @@ from tests.witness.eager import run_eagerly
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was found of one case; relative errors in norm by output name."""
+    """The results of one case by output name; errors are relative, in norm."""
 
     intended: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of the replay's intended program against the eager one."""
+    """Errors of the replay's intended program, relative to the eager run."""
     unkept: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of the eager run in which JAX's rules read what they saved as it is now, against the other eager run."""
+    """Errors of the eager run in which JAX's rules read saved values as they are now, relative to the other one."""
     tolerances: Mapping[str, float] = field(default_factory=dict[str, float])
     attributions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the schedule's outputs, with the eager run as the right one."""
+    """Attributions of the schedule's outputs if the eager run is right."""
     replayed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The same with the replay's intended program as the right one."""
+    """The same if the replay's intended program is right."""
     unreached: tuple[str, ...] = ()
-    """As of `Replay.unreached`."""
+    """As in `Replay.unreached`."""
     not_covered: str = ""
-    """Why there is no comparison."""
+    """The reason if there is no comparison."""
 
     @property
     def disagreements(self) -> dict[str, float]:
-        """Outputs whose intended value the witness contradicts."""
+        """Returns the errors of outputs whose intended value the witness contradicts."""
         return {n: error for n, error in self.intended.items() if not error <= self.tolerances[n]}
 
     @property
     def overwritten_saves(self) -> dict[str, float]:
-        """Outputs that depend on a value which JAX's own rules saved and a kernel then overwrote."""
+        """Returns the errors of outputs that depend on a value that JAX's own rules saved and a kernel then overwrote."""
         return {n: error for n, error in self.unkept.items() if not error <= self.tolerances[n]}
 
 
-MUCH = 1e-3
-"""Relative error, above which two orders of computing are not the same program."""
+LARGE_ERROR = 1e-3
+"""Relative error above which two orders of computation count as different programs."""
 
 
 def compare_in_process(source: Source, case_id: str, directory: str) -> Mapping[str, Any]:
-    """Fields of the Comparison for the artifact in that directory; to be called in a process of its own.
+    """Returns the fields of the Comparison for the artifact in that directory; call it in a separate process.
 
-    Not the Comparison itself: loading a case forgets the project's modules, this one among them.
+    It does not return the Comparison, because loading a case unloads the project's modules, including this one.
     """
     case = CaseLoader().load(source)[case_id]
     try:
@@ -76,7 +76,7 @@ def compare_in_process(source: Source, case_id: str, directory: str) -> Mapping[
 
 
 def compare_case(case: Case, artifact: Artifact) -> Comparison:
-    """The comparison. Raises NotCoveredError where the replay covers less."""
+    """Returns the comparison; raises NotCoveredError if the replay does not cover the case."""
     programs = load_programs(artifact)
     drawn = draw_arguments(case)
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(drawn)]
@@ -89,8 +89,8 @@ def compare_case(case: Case, artifact: Artifact) -> Comparison:
         try:
             kept, unkept = (run_case(case, saved_values=saved_values) for saved_values in (True, False))
             if (
-                _differ(runs.intended, kept) > MUCH
-                and _differ(runs.intended, early := run_case(case, early=True)) <= MUCH
+                _find_largest_difference(runs.intended, kept) > LARGE_ERROR
+                and _find_largest_difference(runs.intended, early := run_case(case, early=True)) <= LARGE_ERROR
             ):
                 kept = early
         except Exception as fault:
@@ -109,7 +109,7 @@ def compare_case(case: Case, artifact: Artifact) -> Comparison:
 
 
 def compute_difference(one: Any, other: Any) -> float:
-    """Relative error in norm of the finite elements; infinity where not the same ones are finite."""
+    """Returns the relative error in norm of the finite elements, or infinity if different elements are finite."""
     if one.shape != other.shape:
         return inf
     if other.dtype.kind in "biu":
@@ -122,12 +122,12 @@ def compute_difference(one: Any, other: Any) -> float:
     return float(np.linalg.norm((first - second)[finite]) / (scale or 1.0))
 
 
-def _differ(intended: Mapping[str, Any], eager: Mapping[str, Any]) -> float:
+def _find_largest_difference(intended: Mapping[str, Any], eager: Mapping[str, Any]) -> float:
     return max(compute_difference(array, eager[name]) for name, array in intended.items())
 
 
 def _attribute(runs: CaseRuns, right: Mapping[str, Any], tolerances: Mapping[str, float]) -> dict[str, str]:
-    """`alike` where a fresh output and a stale one would be the same."""
+    """Returns the attributions, or `alike` if a fresh output and a stale one would be the same."""
     found: dict[str, str] = {}
     for name, copies in runs.actual.items():
         numbers = compare_output(copies[0], right[name], runs.stale[name], tolerance=tolerances[name])
@@ -143,7 +143,7 @@ def run_case(
     early: bool = False,
     around: AbstractContextManager[Any] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The case's outputs as Python computes them, its arguments drawn as for a replay and laid on a mesh of CPUs."""
+    """Returns the outputs as Python computes them, with arguments drawn as for a replay, on a mesh of CPUs."""
     arguments = draw_arguments(case, draw)
     mesh = _build_mesh(case)
     if mesh is not None:

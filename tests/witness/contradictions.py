@@ -1,4 +1,4 @@
-"""Which verdicts the numbers contradict."""
+"""Finds the verdicts that the numbers contradict."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,15 @@ from ligerdiag.model.findings import Attribution, DeviceOutput, OutputNumbers
 RIGHT_VERDICTS = frozenset({"fresh", "latent"})
 WRONG_VERDICTS = frozenset({"stale", "clobbered"})
 WRONG_NUMBERS = frozenset({"stale", "partly_stale", "neither", "lossy"})
-TELLING = 0.1
-"""How much nearer to the right output than a stale one a fresh one must be; in bf16, what is stale may be near, too."""
+NEARNESS = 0.1
+"""The error of a fresh output must be below this fraction of the distance between the right output and the stale one.
+
+In bf16 these two may be near each other.
+"""
 
 
-def hold_against(verdicts: Mapping[str, str], numbers: Mapping[str, str], who: str) -> list[str]:
-    """A line for each output that is missed or falsely alarmed; numbers: attributions, or `alike` where they cannot tell."""
+def list_contradictions(verdicts: Mapping[str, str], numbers: Mapping[str, str], who: str) -> list[str]:
+    """Returns a line for each miss and each false alarm; `numbers` are attributions, or `alike` if they decide nothing."""
     wrong: list[str] = []
     for name, attribution in numbers.items():
         verdict = verdicts.get(name, "missing")
@@ -24,7 +27,7 @@ def hold_against(verdicts: Mapping[str, str], numbers: Mapping[str, str], who: s
 
 
 def is_alike(attribution: Attribution, numbers: OutputNumbers | DeviceOutput) -> bool:
-    """Whether a fresh output and a stale one are too near each other for these numbers to say which it is."""
+    """Returns whether a fresh output and a stale one are too near each other for these numbers to distinguish them."""
     error = numbers.error if isinstance(numbers, OutputNumbers) else max(numbers.errors)
-    is_far = numbers.distance > numbers.tolerance and error < numbers.distance * TELLING
+    is_far = numbers.distance > numbers.tolerance and error < numbers.distance * NEARNESS
     return attribution is Attribution.FRESH and not is_far

@@ -1,6 +1,6 @@
-"""An author's program as Python runs it: eager JAX on CPUs, each in-place kernel run on its operand's own bytes.
+"""Runs an author's program as Python does: eager JAX on CPUs, each in-place kernel on its operand's own bytes.
 
-This knows nothing of XLA, of StableHLO or of how ligerdiag decides what was meant: it is an independent witness of that.
+This knows nothing of XLA, of StableHLO or of how ligerdiag determines the intent: it is an independent witness of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ def run_eagerly(
     early: bool = False,
     around: AbstractContextManager[Any] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The outputs by name.
+    """Returns the outputs by name.
 
-    saved_values: what JAX's own rules save for the backward pass is kept as it was; without it, a backward pass reads
-    what a kernel has made of it since. early: see `keep_saved_values`. around: is entered for the run, with the patches of
-    this in place.
+    With `saved_values`, the values that JAX's own rules save for the backward pass keep their contents; without, a
+    backward pass reads what a kernel has made of them since. For `early` see `keep_saved_values`. `around` is entered
+    for the run, after the patches of this module.
     """
     with ExitStack() as stack:
         stack.enter_context(jax.disable_jit())

@@ -1,14 +1,12 @@
-"""A Triton kernel of an eager JAX program, run on the operands' own bytes by Triton's interpreter.
+"""Runs the Triton kernels of an eager JAX program on the operands' own bytes, by Triton's interpreter.
 
-(1) An operand is the memory of its `jax.Array`: whoever holds that array reads later what the kernel left there.
-(2) An output is a new array. One that is declared to alias an operand starts with the operand's bytes; the operand keeps
-    its own.
-(3) Inside of a `shard_map` the kernel runs once for each device, on that device's shards; what `jax.checkpoint` runs again
-    there is run operation by operation, too.
-(4) When the run is over, every operand gets back what it held before its first launch: an array that the function closes
-    over is a constant of each execution of a compiled program.
+An operand is the memory of its `jax.Array`: later readers of that array see what the kernel left there. An output is a
+new array. An output that is declared to alias an operand starts with the operand's bytes, and the operand keeps its
+own. In a `shard_map` the kernel runs once for each device, on that device's shards; bodies that `jax.checkpoint`
+recomputes there run operation by operation, too. After the run, every operand gets back its contents from before its
+first launch: an array that the function closes over is a constant of each execution of a compiled program.
 
-The process must have had TRITON_INTERPRET=1 in its environment before triton was imported, and compute on CPUs.
+The process must have had TRITON_INTERPRET=1 in its environment before it imported triton, and must compute on CPUs.
 """
 
 import ctypes
@@ -35,60 +33,60 @@ _KNOWN = frozenset({
     "num_ctas", "compute_capability", "enable_fp_fusion", "input_output_aliases", "zeroed_outputs", "debug",
     "serialized_metadata",
 })  # fmt: skip
-"""Parameters of the primitive in jax-triton before 0.4; every other one is a constexpr of the kernel."""
+"""Parameters of the primitive in jax-triton before 0.4; all others are constexprs of the kernel."""
 
 _BODIES = frozenset({"checkpoint", "remat2", "jit", "pjit", "closed_call"})
 """Primitives that only run their `jaxpr`."""
 
-type Held = dict[int, tuple[Any, np.ndarray[Any, Any]]]
-"""Address to the array there, which stays alive, and what it held before its first launch."""
+type Originals = dict[int, tuple[Any, np.ndarray[Any, Any]]]
+"""Maps an address to the array there, which stays alive, and to its contents before its first launch."""
 
 
 @contextmanager
 def run_kernels_in_place() -> Iterator[None]:
-    """Concrete arrays that reach the kernel primitive are overwritten; tracers are traced as ever."""
+    """Makes kernels overwrite the concrete arrays that they are given; tracers are traced as usual."""
     library = importlib.import_module("jax_triton.triton_lib")
     shard_map = importlib.import_module("jax._src.shard_map")
     primitive: Any = library.triton_kernel_call_p
-    held: Held = {}
+    originals: Originals = {}
     with ExitStack() as stack:
-        stack.callback(_restore, held)
-        stack.enter_context(override(primitive, impl=partial(_run_on_whole_arrays, held)))
-        stack.enter_context(_own_interpreter_path_off())
-        shard_map.eager_rules[primitive] = partial(_run_on_each_device, held)
+        stack.callback(_restore, originals)
+        stack.enter_context(override(primitive, impl=partial(_run_on_whole_arrays, originals)))
+        stack.enter_context(_disable_interpreter_path())
+        shard_map.eager_rules[primitive] = partial(_run_on_each_device, originals)
         stack.callback(shard_map.eager_rules.pop, primitive)
-        stack.enter_context(_open_bodies(shard_map.ShardMapTrace))
+        stack.enter_context(_evaluate_bodies(shard_map.ShardMapTrace))
         yield
 
 
 def view_bytes(array: Any) -> np.ndarray[Any, Any]:
-    """The memory of an array that lies on one device, flat and writable."""
+    """Returns the memory of an array on one device, flat and writable."""
     size = array.size * array.dtype.itemsize
     memory = (ctypes.c_uint8 * size).from_address(array.unsafe_buffer_pointer()) if size else bytearray()
     return np.frombuffer(memory, np.uint8).view(array.dtype)
 
 
-def _open(held: Held, array: Any) -> np.ndarray[Any, Any]:
-    """The memory of an array on one device; what it holds at first is remembered."""
+def _view_and_remember(originals: Originals, array: Any) -> np.ndarray[Any, Any]:
+    """Returns the memory of an array on one device, and remembers its original contents."""
     memory = view_bytes(array)
-    held.setdefault(array.unsafe_buffer_pointer(), (array, memory.copy()))
+    originals.setdefault(array.unsafe_buffer_pointer(), (array, memory.copy()))
     return memory
 
 
-def _restore(held: Held) -> None:
-    for array, before in held.values():
+def _restore(originals: Originals) -> None:
+    for array, before in originals.values():
         view_bytes(array)[...] = before
 
 
-def _run_on_whole_arrays(held: Held, *operands: Any, **params: Any) -> list[Any]:
-    """On whole arrays; those that lie on several devices are put together first, and their parts overwritten after."""
+def _run_on_whole_arrays(originals: Originals, *operands: Any, **params: Any) -> list[Any]:
+    """Runs the kernel on whole arrays; joins those on several devices before, and overwrites their shards after."""
     arrays = [jax.block_until_ready(o if isinstance(o, jax.Array) else jax.numpy.array(o)) for o in operands]
-    buffers = [_open(held, a) if len(a.devices()) == 1 else _join(a).reshape(-1) for a in arrays]
+    buffers = [_view_and_remember(originals, a) if len(a.devices()) == 1 else _join(a).reshape(-1) for a in arrays]
     results = _launch(buffers, params)
     sharding = arrays[0].sharding if arrays else None
     for array, buffer in zip(arrays, buffers, strict=True):
         if len(array.devices()) > 1:
-            _scatter(held, buffer.reshape(array.shape), array)
+            _scatter(originals, buffer.reshape(array.shape), array)
             sharding = jax.sharding.NamedSharding(array.sharding.mesh, jax.sharding.PartitionSpec())
     return [
         jax.device_put(result.reshape(out.shape), sharding)
@@ -96,21 +94,24 @@ def _run_on_whole_arrays(held: Held, *operands: Any, **params: Any) -> list[Any]
     ]
 
 
-def _run_on_each_device(held: Held, mesh: Any, *operands: Any, **params: Any) -> list[Any]:
-    """See 3 above. Eager `shard_map` keeps the values of all devices in one array, with a dimension of devices first."""
+def _run_on_each_device(originals: Originals, mesh: Any, *operands: Any, **params: Any) -> list[Any]:
+    """Runs the kernel on the shards of each device.
+
+    Eager `shard_map` keeps the values of all devices in one array, with a dimension of devices first.
+    """
     devices = list(mesh.devices.flat)
     shards = [{shard.device: shard.data for shard in jax.block_until_ready(o).addressable_shards} for o in operands]
     for operand in operands:
         if operand.shape[0] != len(devices):
-            raise NotCoveredError("a kernel inside of a shard_map that checks what varies between devices")
+            raise NotCoveredError("a kernel in a shard_map that checks which values vary between devices")
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(mesh.axis_names))
     pieces: list[list[Any]] = [[] for _ in params["out_shapes"]]
     for device in devices:
-        results = _launch([_open(held, shard[device]) for shard in shards], params)
+        results = _launch([_view_and_remember(originals, shard[device]) for shard in shards], params)
         for piece, result, out in zip(pieces, results, params["out_shapes"], strict=True):
             piece.append(jax.device_put(result.reshape(1, *out.shape), device))
     for operand in operands:
-        _forget_shown(operand)
+        _update_host_copy(operand)
     return [
         jax.make_array_from_single_device_arrays((len(devices), *out.shape), sharding, piece)
         for out, piece in zip(params["out_shapes"], pieces, strict=True)
@@ -118,12 +119,12 @@ def _run_on_each_device(held: Held, mesh: Any, *operands: Any, **params: Any) ->
 
 
 @contextmanager
-def _open_bodies(trace: Any) -> Iterator[None]:
-    """JAX would compile such a body of a shard_map, whose kernels no CPU can run."""
+def _evaluate_bodies(trace: Any) -> Iterator[None]:
+    """Evaluates the bodies in a shard_map by operation; JAX would compile them, and no CPU can run their kernels."""
     core: Any = importlib.import_module("jax._src.core")
     process = trace.process_primitive
 
-    def process_or_open(self: Any, primitive: Any, tracers: Any, params: Any, /) -> Any:
+    def process_or_evaluate(self: Any, primitive: Any, tracers: Any, params: Any, /) -> Any:
         if primitive.name not in _BODIES:
             return process(self, primitive, tracers, params)
         body = params["jaxpr"]
@@ -131,7 +132,7 @@ def _open_bodies(trace: Any) -> Iterator[None]:
         with core.set_current_trace(self):
             return core.eval_jaxpr(opened, constants, *tracers)
 
-    with override(trace, process_primitive=process_or_open):
+    with override(trace, process_primitive=process_or_evaluate):
         yield
 
 
@@ -142,14 +143,14 @@ def _join(array: Any) -> np.ndarray[Any, Any]:
     return whole
 
 
-def _scatter(held: Held, whole: np.ndarray[Any, Any], array: Any) -> None:
+def _scatter(originals: Originals, whole: np.ndarray[Any, Any], array: Any) -> None:
     for shard in array.addressable_shards:
-        _open(held, shard.data)[...] = whole[shard.index].reshape(-1)
-    _forget_shown(array)
+        _view_and_remember(originals, shard.data)[...] = whole[shard.index].reshape(-1)
+    _update_host_copy(array)
 
 
-def _forget_shown(array: Any) -> None:
-    """JAX keeps a copy on the host of what an array on several devices once showed."""
+def _update_host_copy(array: Any) -> None:
+    """Updates the copy on the host that JAX keeps once an array on several devices has been read."""
     if array._npy_value is not None:
         array._npy_value = _join(array)
 
@@ -174,26 +175,26 @@ def _launch(operands: Sequence[Any], params: Mapping[str, Any]) -> list[Any]:
 
 
 def _run_or_repeat(launch: KernelLaunch, kernel: Any, buffers: Sequence[np.ndarray[Any, Any]]) -> None:
-    """See 5 above."""
+    """Runs the kernel, or repeats the result of an equal launch on equal bytes."""
     flat = [buffer.reshape(-1).view(np.uint8) for buffer in buffers]
     enclosed = [cell.cell_contents for cell in kernel.fn.__closure__ or ()]
     digest = sha256(repr((launch, kernel.fn.__qualname__, enclosed, [(b.dtype, b.size) for b in buffers])).encode())
     for part in (Path(kernel.fn.__code__.co_filename).read_bytes(), *flat):
         digest.update(sha256(part).digest())
     key = digest.digest()
-    if key not in _LEFT:
+    if key not in _RESULTS:
         run_programs(launch, kernel, buffers, round_to_nearest=True)
-        _LEFT[key] = [compress(one.tobytes(), 1) for one in flat]
-    for one, left in zip(flat, _LEFT[key], strict=True):
+        _RESULTS[key] = [compress(one.tobytes(), 1) for one in flat]
+    for one, left in zip(flat, _RESULTS[key], strict=True):
         one[...] = np.frombuffer(decompress(left), np.uint8)
 
 
-_LEFT: dict[bytes, list[bytes]] = {}
-"""By launch and the bytes it found: the bytes that it left, compressed."""
+_RESULTS: dict[bytes, list[bytes]] = {}
+"""The compressed bytes after a launch, by a hash of the launch and the bytes before it."""
 
 
 def _find_kernel(params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The interpreted kernel, and the values of its constexprs."""
+    """Returns the interpreted kernel, and the values of its constexprs."""
     interpreter = importlib.import_module("triton.runtime.interpreter")
     tuner = importlib.import_module("triton.runtime.autotuner")
     constants = {name: value for name, value in params.items() if name not in _KNOWN}
@@ -215,19 +216,19 @@ def _describe_launch(
     library = importlib.import_module("jax_triton.triton_lib")
     x, y, z = library.normalize_grid(params["grid"], dict(constants))
     scalars = tuple(Scalar(position=p, type=str(kind), value=value) for p, kind, value in params["scalar_args"])
-    taken = {scalar.position for scalar in scalars}
+    scalar_positions = {scalar.position for scalar in scalars}
     positions = range(operands + outputs + len(scalars))
     return KernelLaunch(
         payload="", kernel=compute_kernel_name(params), module="", file="", qualname="", source="",
         grid=(int(x), int(y), int(z)), operands=operands, outputs=outputs,
-        scalars=scalars, pointers=tuple(position for position in positions if position not in taken),
+        scalars=scalars, pointers=tuple(position for position in positions if position not in scalar_positions),
         constants=dict(constants), zeroed=(), aliases={},
     )  # fmt: skip
 
 
 @contextmanager
-def _own_interpreter_path_off() -> Iterator[None]:
-    """The kernels of this repository go another way when they are interpreted, which knows no hidden write."""
+def _disable_interpreter_path() -> Iterator[None]:
+    """Disables the path that this repository's kernels take when they are interpreted, which knows no hidden write."""
     try:
         calls = importlib.import_module("kernels.triton_call")
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
-"""What has storage of its own in a compiled program and not in eager Python: the state of loops, the results of branches.
+"""Gives loop states and branch results their own storage, as in a compiled program, for eager Python.
 
-(1) A loop's state is new in each iteration, and its final state belongs to the loop: who wrote `init` keeps `init`.
-(2) What a branch returns is new, also where it returns what it was given.
+The state of a loop is new in each iteration, and the final state belongs to the loop: the initial state keeps its
+contents. A branch returns a new value, even if it returns its argument.
 """
 
 import importlib
@@ -15,19 +15,19 @@ from tests.oracle.narrow_floats import override
 
 
 def copy(value: Any) -> Any:
-    """The same value in memory of its own, as an operation of JAX that autodiff passes through."""
+    """Returns the value in its own memory, by an operation of JAX that autodiff can differentiate."""
     lax: Any = importlib.import_module("jax._src.lax.lax")
     return lax.copy_p.bind(value) if isinstance(value, jax.Array) else value
 
 
 def copy_tree(tree: Any) -> Any:
-    """Each array in memory of its own."""
+    """Returns the tree with each array in its own memory."""
     return jax.tree.map(copy, tree)
 
 
 @contextmanager
 def give_loops_their_own_storage() -> Iterator[None]:
-    """Patches `jax.lax`; a loop that was imported by name before that is not reached."""
+    """Patches `jax.lax`; functions that were imported by name before stay as they were."""
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     conditionals: Any = importlib.import_module("jax._src.lax.control_flow.conditionals")
     scan, while_loop, cond, switch = loops.scan, loops.while_loop, conditionals.cond, conditionals.switch

@@ -1,4 +1,4 @@
-"""The process in which kernels are interpreted, so that JAX here stays free to compile them."""
+"""Opens the process in which kernels are interpreted, so that JAX here stays free to compile them."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ ENVIRONMENT = {
 
 @contextmanager
 def open_interpreting_process() -> Iterator[ProcessPoolExecutor]:
-    """One process with `ENVIRONMENT`, set before it imports triton or jax."""
+    """Opens one process with `ENVIRONMENT`, set before it imports triton or jax."""
     spawn = multiprocessing.get_context("spawn")
-    # a builtin: to unpickle a function of ours, the process would import triton first
+    # a builtin: unpickling a function of ours would import triton first
     before = f"import os; os.environ.update({ENVIRONMENT!r})"
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=exec, initargs=(before,)) as pool:
         yield pool
 
 
 def call_interpreting(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns there; both must be importable and picklable."""
+    """Returns the result of the call in that process; function and arguments must be importable and picklable."""
     with open_interpreting_process() as pool:
         return pool.submit(function, *arguments).result()

@@ -1,15 +1,15 @@
-"""Values that JAX's own rules save for the backward pass, kept as they were when they were saved.
+"""Keeps the contents of values that JAX's own rules save for the backward pass.
 
-Without this an eager program's backward pass reads what a kernel made of them since: the only place where eager JAX is not
-what the author meant. What a user's own rule saves, the residuals of a custom_vjp, is left alone: the user names it.
+Without this, the backward pass of an eager program reads what a kernel has made of them since: only there does eager
+JAX differ from the author's intent. The residuals of a user's own rule, a custom_vjp, are not copied: the user names
+them.
 
-(1) A rule that linearizes an operation at once returns its residuals: `ad.primitive_linearizations`.
-(2) Every other rule, and a custom_jvp's, is evaluated forward, and a known value that meets an unknown tangent is saved:
-    `JaxprTrace.instantiate_const`.
-(3) `jax.checkpoint` saves its inputs. A body that is run again on an input that a kernel has overwritten meanwhile either
-    makes that call again, and means the input as it was given, each time (`early`), or JAX has dropped the call, and it
-    means what the kernel left there (else).
-(4) A cotangent belongs to JAX's rules, which may hand one array to several of them: `bwd` gets a copy, and so do they.
+A rule that linearizes an operation at once returns its residuals (`ad.primitive_linearizations`). Every other rule, and
+that of a custom_jvp, is evaluated forward, and saves each known value that meets an unknown tangent
+(`JaxprTrace.instantiate_const`). `jax.checkpoint` saves its inputs. If a kernel has overwritten such an input before
+the body runs again, there are two cases: either the body makes the call again and intends the original input each time
+(`early`), or JAX has dropped the call, and the body intends what the kernel left. A cotangent belongs to JAX's rules,
+which may pass one array to several of them, so `bwd` gets a copy, and its results are copied.
 """
 
 import functools
@@ -24,7 +24,7 @@ from tests.witness.own_storage import copy_tree
 
 @contextmanager
 def keep_saved_values(*, early: bool = False) -> Iterator[None]:
-    """What rules of JAX's own save is copied when they save it. early: see (3)."""
+    """Copies the values that JAX's own rules save, when they save them; for `early` see the module."""
     autodiff: Any = importlib.import_module("jax._src.interpreters.ad")
     tracing: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     core: Any = importlib.import_module("jax._src.core")
@@ -40,15 +40,15 @@ def keep_saved_values(*, early: bool = False) -> Iterator[None]:
 
     given: dict[int, tuple[Any, Any]] = {}
     checkpoint: Any = importlib.import_module("jax._src.ad_checkpoint").remat_p
-    take_apart = tracing.custom_partial_eval_rules[checkpoint]
+    evaluate_partially = tracing.custom_partial_eval_rules[checkpoint]
 
-    def take_apart_with_copies(trace: Any, *tracers: Any, **params: Any) -> Any:
+    def evaluate_partially_with_copies(trace: Any, *tracers: Any, **params: Any) -> Any:
         before = dict(given)
         known = [tracer.pval.get_known() for tracer in tracers]
         with core.set_current_trace(trace.parent_trace):
             given.update({id(one): (one, copy_tree(one)) for one in known if one is not None})
         try:
-            return take_apart(trace, *tracers, **params)
+            return evaluate_partially(trace, *tracers, **params)
         finally:
             given.clear()
             given.update(before)
@@ -68,14 +68,14 @@ def keep_saved_values(*, early: bool = False) -> Iterator[None]:
         finally:
             self.bwd = backward
 
-    rules = _Rules(autodiff.primitive_linearizations)
+    rules = _CopyingRules(autodiff.primitive_linearizations)
 
     def run_on_copies(*args: Any, jaxpr: Any, **_: Any) -> Any:
         return core.eval_jaxpr(jaxpr, (), *copy_tree(args))
 
     partial_rules = dict(tracing.custom_partial_eval_rules)
     if early:
-        partial_rules[checkpoint] = take_apart_with_copies
+        partial_rules[checkpoint] = evaluate_partially_with_copies
     with (
         override(checkpoint, impl=run_on_copies if early else checkpoint.impl),
         override(tracing, custom_partial_eval_rules=partial_rules),
@@ -86,8 +86,8 @@ def keep_saved_values(*, early: bool = False) -> Iterator[None]:
         yield
 
 
-class _Rules(dict[Any, Callable[..., Any]]):
-    """The rules of 1, whose residuals are copied."""
+class _CopyingRules(dict[Any, Callable[..., Any]]):
+    """Rules that linearize an operation at once, with their residuals copied."""
 
     def get(self, primitive: Any, default: Any = None) -> Any:
         rule = super().get(primitive)

@@ -1,4 +1,4 @@
-"""The intended program as replay computes it is what Python does, on the cases of this repository that are small."""
+"""On small cases of this repository, the intended program as replay computes it is what Python computes."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,13 @@ from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.replay.estimate import estimate_artifact
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
-from tests.case_levels import SMALL, is_by_day
+from tests.case_levels import SMALL, runs_daily
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.process import open_interpreting_process
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1.0
-"""Estimate up to which a case counts as small; three times as long is spent on it."""
+"""Largest estimate of a small case; its comparison takes three times as long."""
 
 NOT_COVERED = {
     "autotuned": "autotuned",
@@ -30,15 +30,15 @@ NOT_COVERED = {
     "shared_bytes": "Only interpret mode",
     "unknown_effect": "",
 }
-"""Cases that JAX on the CPU or Triton's interpreter does not cover, by how their ids begin, and a word of the reason."""
+"""How the ids of cases begin that JAX on the CPU or Triton's interpreter does not cover, and a word of the reason."""
 
 MOST = "most"
 OTHERS = "others"
-"""The cases that are checked by night only, see tests/case_levels.py, but for LLAMA."""
+"""The cases that run only by night, see tests/case_levels.py, except for LLAMA."""
 LLAMA = "llama"
-"""Two cases, as dear as all others together: Python compiles their parts for four devices one by one."""
+"""Two cases, as slow as all others together: Python compiles their parts for four devices one by one."""
 AT_LEAST = {MOST: 60, OTHERS: 14, LLAMA: 2}
-"""Cases that are compared."""
+"""Numbers of cases that must be compared."""
 
 type Comparisons = Mapping[str, Comparison]
 
@@ -48,7 +48,7 @@ def choose(case_id: str, group: str) -> bool:
         return False
     if "flce" in case_id and SMALL not in case_id:
         return False
-    return group == LLAMA or is_by_day(case_id) == (group == MOST)
+    return group == LLAMA or runs_daily(case_id) == (group == MOST)
 
 
 @pytest.fixture(
@@ -72,12 +72,12 @@ def comparisons(group: str, shared_cache: Path) -> Iterator[Comparisons]:
         yield {name: Comparison(**future.result()) for name, future in found.items()}
 
 
-def test_what_is_intended_is_what_python_does(comparisons: Comparisons) -> None:
+def test_the_intended_program_computes_what_python_computes(comparisons: Comparisons) -> None:
     different = {name: one.disagreements for name, one in comparisons.items() if one.disagreements}
     assert different == {}
 
 
-def test_few_cases_cannot_be_compared(group: str, comparisons: Comparisons) -> None:
+def test_only_known_cases_cannot_be_compared(group: str, comparisons: Comparisons) -> None:
     reasons = {name: one.not_covered for name, one in comparisons.items() if one.not_covered}
     unknown = {
         n: why for n, why in reasons.items() if not any(n.startswith(k) for k, w in NOT_COVERED.items() if w in why)
@@ -87,7 +87,7 @@ def test_few_cases_cannot_be_compared(group: str, comparisons: Comparisons) -> N
 
 
 @pytest.mark.parametrize("group", [MOST], indirect=True, scope="module")
-def test_cases_where_a_kernel_overwrites_what_jax_saved_are_told_apart(group: str, comparisons: Comparisons) -> None:
+def test_cases_whose_kernel_overwrites_a_saved_value_are_recognized(group: str, comparisons: Comparisons) -> None:
     saved = {name for name, one in comparisons.items() if one.overwritten_saves}
     assert group != MOST or saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
     assert all("aliased" not in name and "out_of_place" not in name for name in saved), saved

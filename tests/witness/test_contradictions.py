@@ -1,8 +1,8 @@
-"""Misses and false alarms are named; what numbers cannot tell is neither."""
+"""Misses and false alarms are contradictions; an output that the numbers cannot decide is neither."""
 
 import pytest
 
-from tests.witness.contradictions import hold_against
+from tests.witness.contradictions import list_contradictions
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from tests.witness.contradictions import hold_against
         ("fresh", "undecided", False),
     ],
 )
-def test_a_verdict_and_its_numbers(verdict: str, attribution: str, is_wrong: bool) -> None:
-    assert bool(hold_against({"loss": verdict}, {"loss": attribution}, "eager")) is is_wrong
+def test_only_misses_and_false_alarms_are_contradictions(verdict: str, attribution: str, is_wrong: bool) -> None:
+    assert bool(list_contradictions({"loss": verdict}, {"loss": attribution}, "eager")) is is_wrong

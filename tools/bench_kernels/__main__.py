@@ -1,4 +1,4 @@
-"""`python -m tools.bench_kernels [NAME…] [--output FOLDER]`: times the benchmarks of these names, or all of them.
+"""Times the benchmarks of these names, or all of them: `python -m tools.bench_kernels [NAME…] [--output FOLDER]`.
 
 Prints tables, and writes them to FOLDER/kernels.md and a picture of them to FOLDER/kernels.svg.
 """

@@ -1,4 +1,4 @@
-"""Measures the ways of JAX; runs in a process of its own, for JAX takes most of the GPU's memory."""
+"""Measures the JAX implementations, in a process of its own: JAX takes most of the GPU's memory."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,14 +12,14 @@ from tools.bench_kernels.timing import time_calls
 
 
 class _Ready(NamedTuple):
-    """call: queues one; memory: temporary bytes."""
+    """A compiled implementation. call: queues one execution; memory: temporary bytes."""
 
     call: Callable[[], Any]
     memory: int
 
 
 def measure(benchmark: Benchmark, size: Size) -> Iterator[Measurement]:
-    """Yields a measurement for each way of JAX; one that does not run says why."""
+    """Yields a measurement for each JAX implementation, or the reason why it does not run."""
     arguments = benchmark.draw(size)
     ready: dict[str, _Ready] = {}
     ways = {way.name: way for way in benchmark.ways if not way.torch}
@@ -42,7 +42,7 @@ def measure(benchmark: Benchmark, size: Size) -> Iterator[Measurement]:
 
 
 def _prepare(way: Way, size: Size, arguments: list[Any], repeats: int) -> _Ready:
-    """Compiles it, and calls it once."""
+    """Compiles the implementation, and calls it once."""
     donated = () if way.overwrites is None else (way.overwrites,)
     function = way.make(size) if repeats == 1 else partial(_repeat, way.make(size), repeats)
     compiled = jax.jit(function, donate_argnums=donated).lower(*arguments).compile()

@@ -1,4 +1,4 @@
-"""Measures the ways of PyTorch; runs in a process of its own. What a way needs is imported by its `make`."""
+"""Measures the PyTorch implementations, in a process of its own. The `make` of each imports what it needs."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tools.bench_kernels.timing import time_calls
 
 
 def measure(benchmark: Benchmark, size: Size) -> Iterator[Measurement]:
-    """Yields a measurement for each way of PyTorch; one that does not run, or is not installed, says why."""
+    """Yields a measurement for each PyTorch implementation, or the reason why it does not run or is not installed."""
     for way in benchmark.ways:
         if way.torch:
             try:

@@ -1,4 +1,6 @@
-"""Measurements as a picture (SVG): a bar of milliseconds for each way of a benchmark at a size, the floor marked in it."""
+"""Draws measurements (SVG): a bar of milliseconds for each implementation of a benchmark at a size, with the floor
+marked.
+"""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -8,7 +10,7 @@ from tools.bench_kernels.record import Benchmark, Measurement
 
 _WIDTH, _LABEL, _BAR, _GAP = 900, 230, 16, 22
 _SCALE = _WIDTH - _LABEL - 190
-"""Pixels of the longest bar of a size; right of it stand its figures."""
+"""Pixels of the longest bar of a size; its figures are to the right of it."""
 _COLOURS = {True: "#d98c3f", False: "#4c78a8"}
 """By whether PyTorch computes it."""
 

@@ -1,4 +1,7 @@
-"""A process for each framework: `python -m tools.bench_kernels.processes jax|torch NAME…` prints a measurement a line."""
+"""Runs one process for each framework.
+
+`python -m tools.bench_kernels.processes jax|torch NAME…` prints one measurement on each line.
+"""
 
 import json
 import subprocess
@@ -26,7 +29,7 @@ def measure_in_processes(names: Sequence[str]) -> Iterator[Measurement]:
 
 
 def describe_machine() -> list[str]:
-    """Returns the GPU and the versions of driver and packages, a line each."""
+    """Returns the GPU and the versions of driver and packages, one on each line."""
     command = [sys.executable, "-m", __name__, "describe"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 

@@ -1,4 +1,4 @@
-"""How fast a GPU can be: what a floor is computed with. Measured, not from a data sheet."""
+"""Computes floors from the highest measured rates of a GPU, not from a data sheet."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,11 @@ from tools.bench_kernels.record import Cost
 
 
 class Rates(NamedTuple):
-    """bandwidth: bytes read plus written a second, of a large copy; flops: a second, of a large bf16 product."""
+    """The rates of a GPU.
+
+    bandwidth: bytes per second, read plus written, of a large copy. flops: operations per second of a large bf16
+    product.
+    """
 
     bandwidth: float
     flops: float
@@ -19,6 +23,6 @@ _BY_GPU = {
 
 
 def compute_floor(cost: Cost, gpu: str) -> float:
-    """Returns milliseconds: products and traffic one after the other; 0 for a GPU whose rates are not known."""
+    """Returns milliseconds for products and traffic one after the other; 0 for a GPU with unknown rates."""
     rates = _BY_GPU.get(gpu)
     return 0.0 if rates is None else 1e3 * (cost.flops / rates.flops + cost.bytes / rates.bandwidth)

@@ -1,4 +1,4 @@
-"""Benchmarks: each is an operation at some sizes, computed in several ways. Imports no framework."""
+"""Defines benchmarks: each is an operation at some sizes, computed in several ways. Imports no framework."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 
 
 class Size(NamedTuple):
-    """tokens: rows; width: columns, a vocabulary or a hidden dimension; embedding: what a product contracts, or 0."""
+    """A size of an operation.
+
+    tokens: rows. width: columns, a vocabulary or a hidden dimension. embedding: the contracted dimension of a product,
+    or 0.
+    """
 
     tokens: int
     width: int
@@ -27,9 +31,10 @@ class Cost(NamedTuple):
 class Way:
     """One way to compute the operation.
 
-    name: as it stands in the table. make: returns, for a size, a function of the drawn arrays; called where the framework
-    can be imported. cost: of a size. overwrites: the number of the argument that it overwrites, or None; it is donated,
-    and the function's last result takes its place in the next call. torch: computed by PyTorch on torch tensors.
+    name: as in the table. make: returns, for a size, a function of the drawn arrays; called in a process that can
+    import the framework. cost: of a size. overwrites: the number of the argument that it overwrites, or None; that
+    argument is donated, and the function's last result replaces it in the next call. torch: PyTorch computes it, on
+    torch tensors.
     """
 
     name: str
@@ -41,10 +46,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """milliseconds: median and least of a call; memory: temporary bytes, None where `trouble` says why there are none.
+    """The result for one way of a benchmark at one size.
 
-    floor: milliseconds that `Way.cost` takes at the rates of the GPU. JAX's temporaries are XLA's own figure; PyTorch's
-    are the peak of its allocator above what was there before.
+    milliseconds: median and least of a call. memory: temporary bytes, None if `trouble` says why there are none. floor:
+    milliseconds that `Way.cost` takes at the rates of the GPU. JAX's temporaries are XLA's own figure; PyTorch's are
+    the peak of its allocator above its level before the call.
     """
 
     benchmark: str
@@ -59,11 +65,11 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """name: for the command line; title: a line for people; draw: the arguments for a size, as JAX arrays.
+    """One benchmark.
 
-    repeats: how often a program of JAX computes it, one after the other; what is measured is divided by it, and no way
-    overwrites an argument then. Between two programs the GPU idles for some 5 us, as much as a short operation's aim is
-    worth.
+    name: for the command line. title: a line for people. draw: the arguments for a size, as JAX arrays. repeats: how
+    often a JAX program computes the operation, one after the other; the measured time is divided by it, and no way may
+    then overwrite an argument. Between two programs the GPU idles for some 5 us, which is as long as a short operation.
     """
 
     name: str

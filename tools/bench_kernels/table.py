@@ -1,4 +1,4 @@
-"""Measurements as tables in Markdown, one for each benchmark."""
+"""Renders measurements as tables in Markdown, one for each benchmark."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ _MEBIBYTE = 2**20
 
 
 def render_tables(benchmarks: Sequence[Benchmark], measurements: Sequence[Measurement]) -> str:
-    """Returns a heading and a table for each benchmark that was measured: a row for each size and way."""
+    """Returns a heading and a table for each measured benchmark, with a row for each size and way."""
     return "\n\n".join(
         _render(benchmark, found)
         for benchmark in benchmarks

@@ -1,9 +1,9 @@
-"""Times calls in the steady state: after a while of the same calls, so that clocks and power have settled.
+"""Times calls in the steady state: after a warm-up with the same calls, when clocks and power have settled.
 
-A matrix product on a cold GPU is some 10 % faster than the same one a second later. What is compared is therefore run for
-some time before it is measured, calls follow one another without a pause, and the ways to compute one thing take turns: what
-the GPU's temperature does to one, it does to all. Matrix products are 2 to 3 % faster, too, just after calls that moved
-bytes, presumably since those drew less power; so in its turn a way first runs for a while unmeasured, after itself.
+A matrix product on a cold GPU is some 10 % faster than the same one a second later. So everything that is compared runs
+for some time before it is measured, calls follow one another without a pause, and the ways to compute one thing take
+turns: the GPU's temperature affects all of them alike. Matrix products are also 2 to 3 % faster just after calls that
+move bytes, presumably because those draw less power; so in its turn a way first runs unmeasured for a while.
 """
 
 import statistics
@@ -14,19 +14,20 @@ from typing import Any, NamedTuple
 WARM_SECONDS = 0.4
 MEASURED_SECONDS = 1.6
 _BATCH_SECONDS = 0.05
-"""Calls are queued for about this long before the GPU is waited for: what Python costs is hidden. A turn is two batches, of
-which the second is measured."""
+"""Calls are queued for about this long before the host waits for the GPU, which hides the cost of Python. A turn is two
+batches, and the second one is measured.
+"""
 
 
 class Timing(NamedTuple):
-    """Milliseconds of a call: over the batches of calls, the median and the least."""
+    """Milliseconds of a call: the median and the least over the batches of calls."""
 
     median: float
     least: float
 
 
 def time_calls(calls: Mapping[str, Callable[[], Any]], wait: Callable[[Any], Any]) -> dict[str, Timing]:
-    """Times calls, each of which queues work on the GPU, in turns; `wait` blocks until a result of one is there."""
+    """Times calls, each of which queues work on the GPU, in turns; `wait` blocks until a result of one exists."""
     batches = {name: _count_for_a_batch(call, wait) for name, call in calls.items()}
     _run_in_turns(calls, batches, wait, WARM_SECONDS)
     seconds = _run_in_turns(calls, batches, wait, MEASURED_SECONDS)
@@ -43,7 +44,7 @@ def _count_for_a_batch(call: Callable[[], Any], wait: Callable[[Any], Any]) -> i
 def _run_in_turns(
     calls: Mapping[str, Callable[[], Any]], batches: Mapping[str, int], wait: Callable[[Any], Any], seconds: float
 ) -> dict[str, list[float]]:
-    """Returns the seconds of a call of each, for each batch; each gets about as many seconds as given."""
+    """Returns the seconds per call, for each call and batch; each call gets about the given number of seconds."""
     done: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds * len(calls)
     while calls and (time.perf_counter() < end or not all(done.values())):

@@ -1,4 +1,7 @@
-"""`python -m tools.claims --count 10000 --seed S`; exit code 1 where a claim is contradicted, or ligerdiag has a bug."""
+"""Runs mutations: `python -m tools.claims --count 10000 --seed S`.
+
+The exit code is 1 if a claim is contradicted, or if ligerdiag has a bug.
+"""
 
 import argparse
 import signal
@@ -15,13 +18,13 @@ _SECONDS_BETWEEN = 5.0
 
 
 def main() -> int:
-    """Runs the mutations and prints what became of them."""
+    """Runs the mutations and prints their outcomes."""
     options = _parse_options()
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell has its background processes ignore Ctrl-C
         signal.signal(number, signal.default_int_handler)
     last, told = 0.0, 0
 
-    def tell(totals: Totals) -> None:
+    def show_totals(totals: Totals) -> None:
         nonlocal last, told
         found = totals.list_faults()
         for line in found[told:]:
@@ -36,7 +39,7 @@ def main() -> int:
         seeds = options.seeds or Path(scratch) / "seeds"
         make_seeds(seeds)
         kinds = open_kinds(seeds, Path(scratch), stack, options.kinds.split(","))
-        totals = run(kinds, options.seed, options.count, tell)
+        totals = run(kinds, options.seed, options.count, show_totals)
     sys.stdout.write(totals.render() + "\n")
     left = options.seed + options.count - totals.next_seed
     if left:

@@ -1,4 +1,4 @@
-"""Artifact folders: files damaged, swapped, gone or no files, with a manifest that fits them or not."""
+"""Mutates artifact folders: damages, swaps, removes or replaces files, with or without a matching manifest."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from tools.claims.trial import Described, Trial, describe, make_trial
 
 _JSON = (KERNEL_CALLS, READERS, PROVENANCE)
 _HUGE_FILE = 3 << 30
-"""Bytes of a file that is one hole."""
+"""Bytes of a sparse file."""
 
 type _Apply = Callable[["ArtifactKind", Path, Random], Sequence[Claim]]
 
@@ -55,7 +55,7 @@ class ArtifactKind:
         self._before = {folder: self._judge(folder).judged for folder in folders}
 
     def run(self, random: Random) -> Trial:
-        """One mutation of one folder."""
+        """Runs one mutation of one folder."""
         source = random.choice(self.folders)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name) / "artifact"
@@ -86,7 +86,9 @@ class ArtifactKind:
 
 
 def damage_json(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """Values of one record are of a wrong type, gone or huge. What it says of calls that XLA did not see may be less."""
+    """Gives values of one record a wrong type or a huge size, or removes them. Less may then be known of calls that XLA
+    did not see.
+    """
     del kind
     path = folder / random.choice(_JSON)
     path.write_text(damage(path.read_text(), random), errors="surrogatepass")
@@ -94,7 +96,7 @@ def damage_json(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Cl
 
 
 def enlarge_numbers(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """Numbers of one record are huge, negative or none."""
+    """Makes numbers of one record huge, negative or absent."""
     del kind
     path = folder / random.choice(_JSON)
     path.write_text(damage(path.read_text(), random, only_numbers=True))
@@ -102,7 +104,7 @@ def enlarge_numbers(kind: ArtifactKind, folder: Path, random: Random) -> Sequenc
 
 
 def damage_json_text(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """One record is no JSON, or other JSON."""
+    """Makes one record invalid or different JSON."""
     del kind
     path = folder / random.choice((*_JSON, MANIFEST))
     path.write_text(damage_text(path.read_text(), random), errors="surrogatepass")
@@ -110,7 +112,7 @@ def damage_json_text(kind: ArtifactKind, folder: Path, random: Random) -> Sequen
 
 
 def damage_manifest(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """The manifest has other values, versions, or names."""
+    """Changes values, versions or names in the manifest."""
     del kind
     path = folder / MANIFEST
     text = path.read_text()
@@ -126,7 +128,7 @@ def damage_manifest(kind: ArtifactKind, folder: Path, random: Random) -> Sequenc
 
 
 def change_version(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """Another version wrote it, or says so."""
+    """Changes the version that wrote the folder."""
     del kind
     for name in random.choice(((MANIFEST,), (PROVENANCE,), (MANIFEST, PROVENANCE))):
         top = json.loads((folder / name).read_text())
@@ -136,17 +138,17 @@ def change_version(kind: ArtifactKind, folder: Path, random: Random) -> Sequence
 
 
 def swap_files(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """Some files are those of another artifact."""
+    """Replaces some files by those of another artifact."""
     other = random.choice(kind.folders)
     names = random.sample(REQUIRED, random.choice((1, 1, 2)))
     for name in names:
         shutil.copyfile(other / name, folder / name)
     is_program = bool({*names} & {"as_written.hlo.pb", UNOPTIMIZED, OPTIMIZED})
-    return () if is_program else (Claim.NOT_BETTER,)  # which of two programs is meant, nobody can say
+    return () if is_program else (Claim.NOT_BETTER,)  # it is ambiguous which of the two programs is meant
 
 
 def remove_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """A file is gone or empty. An empty program as written is one that has no such form: XLA's is read."""
+    """Removes or empties a file. An empty program as written means that there is none: XLA's is read instead."""
     del kind
     path = folder / random.choice((*REQUIRED, MANIFEST))
     path.unlink()
@@ -156,7 +158,7 @@ def remove_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Cl
 
 
 def replace_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """Replaces a file by something else: a link, a pipe, a folder, a device, a hole."""
+    """Replaces a file by a link, a pipe, a folder, a device or a sparse file."""
     path = folder / random.choice((*REQUIRED, MANIFEST))
     other = random.choice(kind.folders) / path.name
     path.unlink()
@@ -178,7 +180,7 @@ def replace_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[C
 
 
 def cut_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """A file ends too early, or is too long."""
+    """Cuts a file off, or makes it too long."""
     del kind
     path = folder / random.choice(REQUIRED)
     data = path.read_bytes()
@@ -187,7 +189,7 @@ def cut_file(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim
 
 
 def change_thunks(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """The launches have other numbers, or lines are gone: an order that the file does not give does not exist."""
+    """Changes the numbers of launches, or removes lines: an order that the file does not give does not exist."""
     del kind
     path = folder / THUNKS
     lines = path.read_text().split("\n")
@@ -200,7 +202,7 @@ def change_thunks(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[
 
 
 def mutate_modules(kind: ArtifactKind, folder: Path, random: Random) -> Sequence[Claim]:
-    """The modules are mutated as pairs are; the program is the one as written."""
+    """Mutates the modules as a pair; the program is the one as written."""
     program = folder / "as_written.hlo.pb"
     program = program if program.stat().st_size else folder / UNOPTIMIZED
     protos = [HloProto.FromString((folder / OPTIMIZED).read_bytes()), HloProto.FromString(program.read_bytes())]
@@ -227,13 +229,13 @@ _FOLDERS: dict[_Apply, float] = {
     change_thunks: 2,
     mutate_modules: 6,
 }
-"""How often each is drawn."""
+"""Relative frequency of each mutation."""
 _OF_MANIFEST = (damage_manifest, change_version)
 _SMALL = 200 << 20
 
 
 def _mend_manifest(folder: Path) -> None:
-    """Sums of what is there now, as whoever made the folder on purpose would write them."""
+    """Updates the sums in the manifest, as somebody who made the folder on purpose would."""
     if (folder / MANIFEST).is_file() and not (folder / MANIFEST).is_symlink():
         large = any(path.is_file() and path.stat().st_size > _SMALL for path in folder.iterdir())
         if not large and not any(path.is_char_device() for path in folder.iterdir()):

@@ -1,4 +1,7 @@
-"""Baselines: what `check --baseline` reads, damaged. One is refused in one line or compared with, and hides nothing."""
+"""Damages baselines, which `check --baseline` reads.
+
+A damaged baseline is refused in one line, or compared with, and hides no finding.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +36,7 @@ class BaselineKind:
         self._judged = [_inspect(folder, effects_cache) for folder in artifacts]
 
     def run(self, random: Random) -> Trial:
-        """One mutation of the file, and a run that is compared with it."""
+        """Runs one mutation of the file, and a check with it."""
         apply = random.choices((damage, damage_text), (8, 2))[0]
         self._path.write_text(apply(self._text, random), errors="surrogatepass")
         judged = random.choice(self._judged)
@@ -71,11 +74,11 @@ class BaselineKind:
         )
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Does nothing: there is nothing to close."""
 
 
 def _list_own(case: CaseReport) -> list[Finding]:
-    """The findings that are not about the baseline, and are not excused."""
+    """Returns the findings that do not concern the baseline and are not excused."""
     return [one for one in case.findings if one.rule != DRIFT.id and one.suppressed is None]
 
 

@@ -1,4 +1,4 @@
-"""Mutations of the buffer assignment: a place is lost, or is another than the program runs with."""
+"""Mutates the buffer assignment: a place is lost, or differs from the real one."""
 
 from random import Random
 
@@ -19,7 +19,7 @@ def _get(pair: Pair) -> BufferAssignmentProto:
 
 @mutation(Claim.NOT_BETTER)
 def drop_assignment(pair: Pair, random: Random) -> bool:
-    """All of it: less is known, and nothing better."""
+    """Removes the whole assignment: less is known, and nothing gets better."""
     del random
     pair.optimized.ClearField("buffer_assignment")
     return True
@@ -27,7 +27,7 @@ def drop_assignment(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=6)
 def unassign_values(pair: Pair, random: Random) -> bool:
-    """Some values have no place."""
+    """Removes the places of some values."""
     buffers = _get(pair)
     chosen = {buffer.id for buffer in choose_some(random, list(buffers.logical_buffers))}
     for allocation in buffers.buffer_allocations:
@@ -43,7 +43,7 @@ def unassign_values(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def drop_allocation(pair: Pair, random: Random) -> bool:
-    """All values of an allocation, or of all of them, have no place."""
+    """Removes the places of all values of one allocation, or of all."""
     buffers = _get(pair)
     numbers = range(len(buffers.buffer_allocations))
     for number in sorted(choose_some(random, list(numbers)), reverse=True):
@@ -58,7 +58,7 @@ def drop_allocation(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def change_sizes(pair: Pair, random: Random) -> bool:
-    """Some values, or their logical buffers too, have another size."""
+    """Changes the sizes of some values, perhaps those of their logical buffers, too."""
     size = random.choice(_SIZES)
     chosen = choose_some(random, _list_assigned(pair))
     ids = {one.logical_buffer_id for one in chosen}
@@ -80,7 +80,7 @@ def move_onto_another(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def move_outside(pair: Pair, random: Random) -> bool:
-    """Some values stand beyond the end of their allocation, or before its begin."""
+    """Moves some values beyond the end of their allocation, or before its beginning."""
     for one in choose_some(random, _list_assigned(pair)):
         one.offset = random.choice((1 << 50, -16, -(1 << 62)))
     return True
@@ -88,7 +88,7 @@ def move_outside(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=2)
 def exchange_values(pair: Pair, random: Random) -> bool:
-    """Two values have each other's place."""
+    """Exchanges the places of two values."""
     one, other = random.choice(_list_assigned(pair)), random.choice(_list_assigned(pair))
     one.logical_buffer_id, other.logical_buffer_id = other.logical_buffer_id, one.logical_buffer_id
     return one.logical_buffer_id != other.logical_buffer_id
@@ -110,7 +110,7 @@ def name_another_instruction(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=2)
 def change_flags(pair: Pair, random: Random) -> bool:
-    """Marks an allocation as a parameter's, another one's, or none's."""
+    """Marks an allocation as a parameter's, as another parameter's, or as no parameter's."""
     one = random.choice(_get(pair).buffer_allocations)
     if one.is_entry_computation_parameter and random.random() < 0.5:
         one.is_entry_computation_parameter = False
@@ -122,7 +122,7 @@ def change_flags(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH)
 def repeat_allocation(pair: Pair, random: Random) -> bool:
-    """An allocation is there twice."""
+    """Adds an allocation a second time."""
     allocations = _get(pair).buffer_allocations
     allocations.add().CopyFrom(random.choice(allocations))
     return True

@@ -1,7 +1,6 @@
-"""Caches: entries swapped by hand, cut off, under another key, no files, or open to others.
+"""Mutates caches: swaps entries, cuts them off, renames them, replaces them, or makes them writable by others.
 
-What a look-up finds afterwards is what it found before, or nothing; what is inspected with such a cache says what it
-says without one.
+A look-up afterwards finds the same as before, or nothing; `inspect` with such a cache reports the same as without one.
 """
 
 import json
@@ -33,7 +32,7 @@ _KEPT_ANSWERS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Known:
-    """The answers of the good cache."""
+    """The results of the good cache."""
 
     artifacts: dict[str, Artifact]
     answers: list[tuple[Json, Json]]
@@ -54,7 +53,7 @@ class CacheKind:
         self._before = {artifact.directory.name: self._inspect(artifact, None).judged for artifact in self._subjects}
 
     def run(self, random: Random) -> Trial:
-        """One mutation of some entries of one folder of the cache."""
+        """Runs one mutation of some entries of one folder of the cache."""
         identity = random.choice(self._subjects)
         with tempfile.TemporaryDirectory() as name:
             root = Path(name) / "cache"
@@ -94,7 +93,7 @@ class CacheKind:
 
 
 def _take_part(root: Path, into: Path) -> Path:
-    """A cache with a few entries of each folder."""
+    """Returns a cache with a few entries of each folder."""
     shutil.rmtree(into, ignore_errors=True)
     for folder, number in ((ARTIFACTS, _KEPT_ARTIFACTS), (INDEX, _KEPT_ANSWERS), (EFFECTS, 100)):
         (into / folder).mkdir(parents=True, mode=0o700)
@@ -117,7 +116,7 @@ def _look_up_all(root: Path) -> _Known:
 
 
 def _find_others(cache: Cache, known: _Known) -> tuple[str, ...]:
-    """Look-ups that found something that was not there before."""
+    """Returns the look-ups with a result that was not there before."""
     found: list[str] = []
     for key, was in known.artifacts.items():
         now = cache.find_artifact(key)
@@ -142,7 +141,7 @@ def _choose_file(folder: Path, random: Random) -> Path:
 
 
 def swap_entries(folder: Path, random: Random) -> None:
-    """All entries have each other's names."""
+    """Exchanges the names of all entries."""
     paths = sorted(folder.iterdir())
     names = [path.name for path in paths]
     random.shuffle(names)
@@ -153,7 +152,7 @@ def swap_entries(folder: Path, random: Random) -> None:
 
 
 def copy_entry(folder: Path, random: Random) -> None:
-    """One entry stands in another's place."""
+    """Replaces one entry by another."""
     one, other = _choose(folder, random), _choose(folder, random)
     if one == other:
         return
@@ -165,14 +164,14 @@ def copy_entry(folder: Path, random: Random) -> None:
 
 
 def cut_entry(folder: Path, random: Random) -> None:
-    """A file ends too early."""
+    """Cuts a file off."""
     path = _choose_file(folder, random)
     data = path.read_bytes()
     path.write_bytes(data[: random.randrange(len(data) + 1)])
 
 
 def change_key(folder: Path, random: Random) -> None:
-    """A file says another key, or its name is another."""
+    """Changes the key in a file, or its name."""
     path = _choose_file(folder, random)
     if random.random() < 0.5:
         path.rename(path.with_name("0" * 64 + path.suffix))
@@ -182,14 +181,14 @@ def change_key(folder: Path, random: Random) -> None:
 
 
 def damage_entry(folder: Path, random: Random) -> None:
-    """The JSON is another, or none. What answers the very question with other words is the owner's own doing."""
+    """Changes the JSON or makes it invalid. An owner who changes the result under its own key is out of scope."""
     path = _choose_file(folder, random)
     if path.suffix != ".json":
         return
     if random.random() < 0.5:
         path.write_text(damage_text(path.read_text(), random), errors="surrogatepass")
         return
-    if folder.name != INDEX:  # an answer has no form of its own at this level
+    if folder.name != INDEX:  # at this level a cached result has no format of its own
         path.write_text(damage(path.read_text(), random), errors="surrogatepass")
 
 
@@ -214,7 +213,7 @@ def replace_by_other(folder: Path, random: Random) -> None:
 
 
 def open_to_others(folder: Path, random: Random) -> None:
-    """The folder, or all of it, can be written by the group or by everybody."""
+    """Makes the folder, or all of it, writable by the group or by everybody."""
     for path in random.choice(((folder,), (folder.parent,), (folder, folder.parent))):
         os.chmod(path, random.choice((0o770, 0o777, 0o722, 0o720)))
 

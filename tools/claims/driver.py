@@ -1,6 +1,6 @@
-"""Many mutations over all kinds of input, one after the other, and what became of them.
+"""Runs many mutations of all kinds of input, one after the other, and counts their outcomes.
 
-A number makes the same mutation every time, whatever was run before it: a run that was ended continues at its next number.
+A number always gives the same mutation, whatever ran before it: a run that was ended continues at its next number.
 """
 
 import gc
@@ -17,9 +17,9 @@ from tools.claims.trial import Kind, Trial
 from tools.fuzz_inspect import MEMORY, SECONDS, Hang, limits, watched
 
 WEIGHTS: Mapping[str, int] = {"pairs": 68, "triton": 3, "text": 5, "artifacts": 8, "caches": 4, "baselines": 12}
-"""How often each kind is drawn: what takes longer is drawn less."""
+"""Relative frequency of each kind; slow kinds are rare."""
 ASLEEP = 90.0
-"""Seconds by the clock after which a mutation hangs that takes no processor; the machine may be busy."""
+"""Wall seconds after which a mutation that uses no processor time counts as hanging; the machine may be busy."""
 _SHOWN = 40
 
 
@@ -28,34 +28,34 @@ class Totals:
     """The outcomes of the mutations so far."""
 
     done: Counter[str] = field(default_factory=Counter[str])
-    """Kind to how many."""
+    """Number of mutations by kind."""
     outcomes: Counter[str] = field(default_factory=Counter[str])
-    """`kind: outcome` to how many."""
+    """Number of mutations by `kind: outcome`."""
     wrong: list[str] = field(default_factory=list[str])
-    """Better than claimed, a line for each mutation."""
+    """Verdicts better than the claim, a line for each mutation."""
     tracebacks: list[str] = field(default_factory=list[str])
     invalid: list[str] = field(default_factory=list[str])
     """JSON output that does not meet its schema."""
     slow: list[str] = field(default_factory=list[str])
-    """Above the bound on a processor's time."""
+    """Mutations above the bound on processor time."""
     large: list[str] = field(default_factory=list[str])
-    """After which the process had been larger than the bound on memory."""
+    """Mutations after which the process had exceeded the bound on memory."""
     slowest: tuple[float, str] = (0.0, "")
     seconds: dict[str, float] = field(default_factory=dict[str, float])
-    """Kind to seconds by the clock."""
+    """Wall seconds by kind."""
     memory: int = 0
     first_memory: int = field(default_factory=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
-    """MiB that the process had been large before; it counts against no mutation."""
+    """MiB of the process's peak before the first mutation; it counts against none."""
     """MiB that the process had at most."""
     next_seed: int = 0
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Returns whether nothing is wrong."""
         return not self.list_faults()
 
     def list_faults(self) -> list[str]:
-        """All that is wrong, in words, in the order of the mutations."""
+        """Returns everything that is wrong, in words, in the order of the mutations."""
         named = {
             "wrong": self.wrong,
             "---": self.tracebacks,
@@ -67,14 +67,14 @@ class Totals:
         return sorted(found, key=lambda line: int(line.split(maxsplit=2)[1]))
 
     def render_counts(self) -> str:
-        """One line."""
+        """Returns one line."""
         return (
             f"{len(self.wrong)} wrong fresh, {len(self.tracebacks)} tracebacks, {len(self.slow)} above {SECONDS} s,"
             f" {len(self.large)} above {MEMORY >> 20} MiB, {len(self.invalid)} against the schema"
         )
 
     def render(self) -> str:
-        """Lines for a terminal."""
+        """Returns lines for a terminal."""
         return "\n".join([
             f"{self.done.total()} mutations in {sum(self.seconds.values()):.0f} s: "
             + ", ".join(f"{kind} {number} ({self.seconds[kind]:.0f} s)" for kind, number in self.done.items()),
@@ -85,8 +85,8 @@ class Totals:
         ])  # fmt: skip
 
 
-def run(kinds: Sequence[Kind], first: int, count: int, tell: Callable[[Totals], None] | None = None) -> Totals:
-    """The mutations with the numbers `first` to `first + count - 1`; after Ctrl-C those that were done."""
+def run(kinds: Sequence[Kind], first: int, count: int, show_totals: Callable[[Totals], None] | None = None) -> Totals:
+    """Runs the mutations with the numbers `first` to `first + count - 1`; after Ctrl-C returns those so far."""
     totals = Totals(next_seed=first)
     weights = [WEIGHTS[kind.name] for kind in kinds]
     with suppress(KeyboardInterrupt), limits():
@@ -94,8 +94,8 @@ def run(kinds: Sequence[Kind], first: int, count: int, tell: Callable[[Totals], 
             random = Random(number)
             _run_one(number, random.choices(kinds, weights)[0], random, totals)
             totals.next_seed = number + 1
-            if tell is not None:
-                tell(totals)
+            if show_totals is not None:
+                show_totals(totals)
     return totals
 
 

@@ -1,4 +1,4 @@
-"""Mutations of a JSON document: wrong types, huge numbers, what is no number, deep nesting, keys that are gone."""
+"""Mutates a JSON document: wrong types, huge numbers, invalid numbers, deep nesting, missing keys."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 DEEP = "DEEP"
-"""Stands for a value that only the text can hold: `render` nests there."""
+"""Placeholder for a value that only text can represent: `render` nests there."""
 _NUMBERS = (1 << 63, -(1 << 63), 1 << 40, -1, 0, 10**400, 1.5, 1e308, float("nan"), float("inf"), float("-inf"))
 _OTHERS = (
     None,
@@ -27,7 +27,7 @@ _OTHERS = (
 
 
 def damage(text: str, random: Random, *, only_numbers: bool = False) -> str:
-    """The document with some of its values damaged."""
+    """Returns the document with some of its values damaged."""
     document = json.loads(text)
     for _ in range(random.choice((1, 1, 2, 5))):
         document = _damage_one(document, random, only_numbers=only_numbers)
@@ -37,7 +37,7 @@ def damage(text: str, random: Random, *, only_numbers: bool = False) -> str:
 
 
 def damage_text(text: str, random: Random) -> str:
-    """The document's text cut off, doubled, or with something in it that is no JSON."""
+    """Returns the document's text cut off, doubled, or with a part that is not JSON."""
     at = random.randrange(len(text))
     return random.choice((
         text[:at], text[at:], text + text, text[:at] + "\0" + text[at:], text.replace(":", "=", 1), "", "null", "[]", "7",
@@ -69,7 +69,7 @@ def _damage_one(document: object, random: Random, *, only_numbers: bool) -> obje
 
 
 def _list_holders(value: object) -> "Iterator[tuple[Any, Any]]":
-    """Each list or mapping with each of its keys."""
+    """Returns each list or mapping with each of its keys."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in list(items):
         yield value, key

@@ -1,4 +1,4 @@
-"""Verdicts of a pair, by the entry of `inspect`, and what contradicts a claim about them."""
+"""Judges a pair through the entry point of `inspect`, and finds verdicts that contradict a claim."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 from ligerdiag.dumps.content import limit_time
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.inspection.compilation import inspect_compilation
+from ligerdiag.inspection.compilation import analyse_compilation
 from ligerdiag.inspection.coverage import Compilation
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection
@@ -16,31 +16,31 @@ from tools.claims.mutation import Claim
 from tools.claims.pairs import Pair
 
 SECONDS = 10.0
-"""Of a processor, for one pair."""
+"""Processor seconds for one pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The answer of `inspect` for a pair."""
+    """The result of `inspect` for a pair."""
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     refusal: str = ""
-    """Why it was not judged; empty where it was."""
+    """Why the pair was not judged; empty if it was."""
     meant: frozenset[str] = frozenset()
-    """Outputs that are meant to see the program's only hidden write; none where there are several."""
+    """Outputs that the author means to see the program's only hidden write; none if there are several."""
     notes: tuple[str, ...] = ()
     """The lines under "not covered"."""
     inspection: Inspection | None = None
-    """All that it says; None where it was not judged."""
+    """The whole result; None if the pair was not judged."""
 
     def __str__(self) -> str:
         return self.refusal or " ".join(verdict.value for verdict in self.outputs.values())
 
 
 def judge(pair: Pair, effects_cache: Path, readers: Pool | None = None) -> Judged:
-    """Reads and judges the pair. Whatever else than a LigerdiagError comes out of it is a bug, and is raised.
+    """Reads and judges the pair. Any exception other than a LigerdiagError is a bug, and is raised.
 
-    readers: workers that read kernels, where many are new; None starts one where it is needed.
+    readers: workers that read kernels, if many kernels are new; with None a worker starts when one is needed.
     """
     try:
         with limit_time(SECONDS, pair.name):
@@ -49,7 +49,7 @@ def judge(pair: Pair, effects_cache: Path, readers: Pool | None = None) -> Judge
             compilation = Compilation(
                 name=pair.name, program=program, as_written=False, optimized=optimized, buffers=buffers, output_names=()
             )
-            inspection = inspect_compilation(compilation, effects_cache=effects_cache, readers=readers)
+            inspection = analyse_compilation(compilation, effects_cache=effects_cache, readers=readers).inspection
     except LigerdiagError as error:
         return Judged(refusal=str(error))
     return Judged(
@@ -63,12 +63,12 @@ def judge(pair: Pair, effects_cache: Path, readers: Pool | None = None) -> Judge
 def _find_meant(inspection: Inspection) -> frozenset[str]:
     if len(inspection.written) != 1:
         return frozenset()
-    first = 1  # FRESH of the only write, as long as no loop has gone on since (see `labels`)
+    first = 1  # FRESH of the only write, unless a loop has begun another iteration since (see `labels`)
     return frozenset([name for name, labels in inspection.meant.items() if labels & first])
 
 
 def find_improved(before: Judged, after: Judged, claims: Collection[Claim]) -> list[str]:
-    """Outputs that contradict the weakest of the claims: fresh and were not, or right by luck and were wrong."""
+    """Returns the outputs that contradict the weakest claim: fresh and were not, or right by luck and were wrong."""
     improved: list[str] = []
     moves_write = bool({Claim.STALE_STAYS, Claim.MISSED} & set(claims))
     for name, verdict in after.outputs.items():

@@ -1,4 +1,4 @@
-"""Mutations of kernel calls: a write is lost, or hidden, on one side or on both."""
+"""Mutates kernel calls: a write is lost, or hidden, on one side or on both."""
 
 from random import Random
 
@@ -25,7 +25,7 @@ def _list_calls(pair: Pair, random: Random) -> list[HloInstructionProto]:
 
 @mutation(Claim.NOT_FRESH, weight=6)
 def declare_alias(pair: Pair, random: Random) -> bool:
-    """Calls declare an alias that they do not have; XLA would have refused it, or placed the two buffers together."""
+    """Makes calls declare an alias that they do not have; XLA would refuse it, or give the two buffers the same bytes."""
     operand, output = random.choice((0, 0, 1, 7, -1, 1 << 40)), random.choice(_INDICES)
     calls = _list_calls(pair, random)
     for call in calls:
@@ -37,7 +37,7 @@ def declare_alias(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=2)
 def drop_alias(pair: Pair, random: Random) -> bool:
-    """Calls do not declare the alias that they have."""
+    """Removes the declared alias of calls."""
     calls = [call for call in _list_calls(pair, random) if call.output_operand_aliasing]
     for call in calls:
         del call.output_operand_aliasing[:]
@@ -46,7 +46,7 @@ def drop_alias(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def misspell_opcode(pair: Pair, random: Random) -> bool:
-    """Calls have an opcode that XLA does not have."""
+    """Gives calls an opcode that XLA does not have."""
     opcode, calls = random.choice(_OPCODES), _list_calls(pair, random)
     for call in calls:
         call.opcode = opcode
@@ -55,7 +55,7 @@ def misspell_opcode(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def misspell_target(pair: Pair, random: Random) -> bool:
-    """Gives calls a target of which nothing is known."""
+    """Gives calls an unknown target."""
     target, calls = random.choice(_TARGETS), _list_calls(pair, random)
     for call in calls:
         call.custom_call_target = target
@@ -64,7 +64,7 @@ def misspell_target(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=3)
 def spoil_payload(pair: Pair, random: Random) -> bool:
-    """Calls hold a kernel that cannot be read."""
+    """Gives calls a kernel that cannot be read."""
     payload, calls = random.choice(_PAYLOADS), _list_calls(pair, random)
     for call in calls:
         call.backend_config = payload
@@ -73,7 +73,7 @@ def spoil_payload(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.MISSED, weight=3, is_last=True)
 def lose_call(pair: Pair, random: Random) -> bool:
-    """The optimized module computes something else in a call's place."""
+    """Replaces the call in the optimized module by another computation."""
     calls = list(iterate_kernel_calls(pair.optimized))
     if not calls:
         return False
@@ -86,7 +86,7 @@ def lose_call(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_FRESH, weight=2, is_last=True)
 def lose_operand(pair: Pair, random: Random) -> bool:
-    """The calls of one side lack their first operand; on both sides it would be another program."""
+    """Removes the first operand of the calls of one side; on both sides it would be another program."""
     calls = [call for call in iterate_kernel_calls(random.choice(pair.protos)) if call.operand_ids]
     for call in calls:
         del call.operand_ids[0]
@@ -95,7 +95,7 @@ def lose_operand(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.STALE_STAYS, weight=4, is_last=True)
 def overwrite_copy(pair: Pair, random: Random) -> bool:
-    """Gives the optimized call a copy of its operand to overwrite; with a place for it, or without."""
+    """Makes the optimized call overwrite a copy of its operand; with a place for it, or without."""
     calls = {call.id: call for call in iterate_kernel_calls(pair.optimized) if call.operand_ids}
     module = pair.optimized.hlo_module
     holders = [c for c in module.computations if any(one.id in calls for one in c.instructions)]

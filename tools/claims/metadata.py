@@ -1,6 +1,6 @@
-"""Mutations of a program's metadata: names, tags, places in the source, the order of a list.
+"""Mutates a program's metadata: names, tags, places in the source, the order of a list.
 
-None of them changes the instructions that run. An analysis that loses a tag may know less afterwards, but a verdict may
+No mutation changes the instructions that run. An analysis that loses a tag may know less afterwards, but a verdict may
 not improve.
 """
 
@@ -18,7 +18,7 @@ _SCOPES = ("a;b", ";", "block#ld3", "#ld1", "x;y#ld2", "a;b#ld4;c")
 
 @mutation(Claim.NOT_BETTER)
 def rename_instructions(pair: Pair, random: Random) -> bool:
-    """New names, which do not say which instruction became which."""
+    """Gives instructions new names, which do not show the old ones."""
     for proto in pair.choose_sides(random):
         names: dict[str, str] = {}
         for number, one in enumerate(list_instructions(proto)):
@@ -30,7 +30,7 @@ def rename_instructions(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER)
 def renumber_instructions(pair: Pair, random: Random) -> bool:
-    """Other ids in the same order."""
+    """Gives instructions other ids in the same order."""
     step, start = random.choice((1, 3, 1000)), random.choice((1, 77, 1 << 33))
     for proto in pair.protos:
         instructions = list_instructions(proto)
@@ -50,7 +50,7 @@ def renumber_instructions(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=4)
 def drop_op_names(pair: Pair, random: Random) -> bool:
-    """Some instructions lose their framework name, and the tag in it."""
+    """Removes the framework name of some instructions, and the tag in it."""
     for proto in pair.choose_sides(random):
         for one in choose_some(random, list_instructions(proto)):
             one.metadata.op_name = ""
@@ -59,7 +59,7 @@ def drop_op_names(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=2)
 def drop_frames(pair: Pair, random: Random) -> bool:
-    """Some instructions lose their place in the source."""
+    """Removes the place in the source of some instructions."""
     for proto in pair.choose_sides(random):
         for one in choose_some(random, list_instructions(proto)):
             one.metadata.stack_frame_id = 0
@@ -68,7 +68,7 @@ def drop_frames(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=4)
 def strip_tags(pair: Pair, random: Random) -> bool:
-    """Some instructions lose the tag alone."""
+    """Removes only the tag of some instructions."""
     tagged = False
     for proto in pair.choose_sides(random):
         own = [one for one in list_instructions(proto) if _TAG.search(one.metadata.op_name)]
@@ -80,7 +80,7 @@ def strip_tags(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=6)
 def add_likeness_of_tag(pair: Pair, random: Random) -> bool:
-    """Some names end as if they had a tag."""
+    """Makes some names end as if they had a tag."""
     for proto in pair.choose_sides(random):
         text = random.choice(_LIKE_TAGS)
         for one in choose_some(random, list_instructions(proto)):
@@ -90,7 +90,7 @@ def add_likeness_of_tag(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=4)
 def add_scope(pair: Pair, random: Random) -> bool:
-    """All names get a scope of the author's that is spelled like a joint or a tag."""
+    """Adds to all names a scope of the author's that is spelled like a joint or a tag."""
     scope = random.choice(_SCOPES)
     for proto in pair.choose_sides(random):
         for one in list_instructions(proto):
@@ -102,7 +102,7 @@ def add_scope(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=4)
 def join_name(pair: Pair, random: Random) -> bool:
-    """Some names get another one's in front: a tag in it is the other's."""
+    """Puts another instruction's name before some names: a tag in it belongs to the other one."""
     for proto in pair.choose_sides(random):
         instructions = list_instructions(proto)
         for one in choose_some(random, instructions):
@@ -112,7 +112,7 @@ def join_name(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=4)
 def exchange_names(pair: Pair, random: Random) -> bool:
-    """Two instructions have each other's framework name, or some pairs do; at times with their places in the source."""
+    """Exchanges the framework names of two instructions or of some pairs, at times with their places in the source."""
     changed, whole = False, random.random() < 0.5
     for proto in pair.choose_sides(random):
         named = [one for one in list_instructions(proto) if one.metadata.op_name]
@@ -134,7 +134,7 @@ def exchange_names(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER, weight=2)
 def repeat_frame(pair: Pair, random: Random) -> bool:
-    """Many instructions come from one line, as in a helper that is called often."""
+    """Gives many instructions the same line, as in a helper that is called often."""
     for proto in pair.choose_sides(random):
         instructions = list_instructions(proto)
         frame = random.choice(instructions).metadata.stack_frame_id
@@ -145,7 +145,9 @@ def repeat_frame(pair: Pair, random: Random) -> bool:
 
 @mutation(Claim.NOT_BETTER)
 def reorder_list(pair: Pair, random: Random) -> bool:
-    """The optimized module lists its instructions in another order, operands first; what runs when, the schedule says."""
+    """Lists the instructions of the optimized module in another order, operands first; the schedule still gives the
+    order of execution.
+    """
     for computation in pair.optimized.hlo_module.computations:
         listed = {one.id: one for one in computation.instructions}
         waiting = {one.id: set(one.operand_ids) for one in computation.instructions}

@@ -1,4 +1,4 @@
-"""Pairs of modules: what `metadata`, `buffers` and `kernels` do to them."""
+"""Mutates pairs of modules with `metadata`, `buffers` and `kernels`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,11 +32,11 @@ class PairKind:
         return make_trial(words, self._before[pair.name], describe_judged(pair.name, after), claims)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Does nothing: there is nothing to close."""
 
 
 def describe_judged(name: str, judged: Judged) -> Described:
-    """The report that `inspect` makes of it."""
+    """Returns the report that `inspect` makes of it."""
     identity = Identity(id=name, target="sm_9.0a", artifact=name)
     if judged.inspection is None:
         return describe(refuse(identity, LigerdiagError(judged.refusal)))

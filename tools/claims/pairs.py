@@ -1,4 +1,4 @@
-"""Pairs of modules: what XLA got, and what it made of it with its buffer assignment."""
+"""Reads pairs of modules: the input of XLA, and its optimized module with the buffer assignment."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from random import Random
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, HloProto
 
 _NAMES = (("optimized.hlo.pb", "unoptimized.hlo.pb"), ("*after_optimizations.hlo.pb", "*before_optimizations.hlo.pb"))
-"""Of an artifact, and of XLA's dumps."""
+"""File names in an artifact, and in XLA's dumps."""
 _KERNELS = ("triton", "pallas", "mosaic")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """One compilation, to be changed."""
+    """One compilation that mutations change."""
 
     name: str
     optimized: HloProto
     program: HloProto
 
     def copy(self) -> "Pair":
-        """A pair of its own."""
+        """Returns an independent copy."""
         copies = [HloProto(), HloProto()]
         for made, proto in zip(copies, self.protos, strict=True):
             made.CopyFrom(proto)
@@ -29,16 +29,16 @@ class Pair:
 
     @property
     def protos(self) -> tuple[HloProto, HloProto]:
-        """Both modules."""
+        """Returns both modules."""
         return self.optimized, self.program
 
     def choose_sides(self, random: Random) -> tuple[HloProto, ...]:
-        """One module or both."""
+        """Returns one module or both."""
         return random.choice(((self.optimized,), (self.program,), self.protos))
 
 
 def load_pair(folder: Path) -> Pair:
-    """The last module of a folder. Raises StopIteration where it holds no pair."""
+    """Returns the last module of a folder. Raises StopIteration if the folder has no pair."""
     found = next(
         (optimized[-1], program[-1])
         for after, before in _NAMES
@@ -51,18 +51,18 @@ def load_pair(folder: Path) -> Pair:
 
 
 def list_instructions(proto: HloProto) -> list[HloInstructionProto]:
-    """All of a module, callees first."""
+    """Returns all instructions of a module, callees first."""
     return [one for computation in proto.hlo_module.computations for one in computation.instructions]
 
 
 def iterate_kernel_calls(proto: HloProto) -> Iterator[HloInstructionProto]:
-    """The custom calls that hold a kernel."""
+    """Yields the custom calls that carry a kernel."""
     for one in list_instructions(proto):
         if one.opcode == "custom-call" and any(word in one.custom_call_target for word in _KERNELS):
             yield one
 
 
 def choose_some[A](random: Random, items: list[A]) -> list[A]:
-    """One, a few, half or all of them."""
+    """Returns one, a few, half or all of them."""
     count = random.choice((1, 1, 1, 3, len(items) // 2, len(items)))
     return random.sample(items, min(max(count, 1), len(items)))

@@ -1,4 +1,4 @@
-"""Pairs of modules whose kernels are mutated: the Triton IR in the payloads, on one side or on both."""
+"""Mutates kernels in pairs of modules: the Triton IR in the payloads, on one side or on both."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,13 +22,13 @@ from tools.claims.trial import Trial, make_trial
 
 TARGET = "triton_kernel_call"
 SECONDS = 600.0
-"""By the clock, for following one kernel."""
+"""Wall seconds for following one kernel."""
 _ELEMENT_BYTES = 4
-"""Of all arrays that the kernels of the seeds get."""
+"""Bytes per element of all arrays of the seeds' kernels."""
 
 
 class PayloadKind:
-    """Mutates kernels, and judges both what is said of them and of the outputs."""
+    """Mutates kernels, and judges both their effects and the outputs."""
 
     name = "triton"
 
@@ -39,7 +39,7 @@ class PayloadKind:
         self._before = {pair.name: judge(pair, effects_cache, self._readers) for pair in pairs}
 
     def run(self, random: Random) -> Trial:
-        """One mutation of one payload, or of all on the chosen sides."""
+        """Runs one mutation of one payload, or of all payloads on the chosen sides."""
         pair = random.choice(self._pairs).copy()
         sides = pair.choose_sides(random)
         calls = [call for side in sides for call in iterate_kernel_calls(side)]
@@ -69,7 +69,7 @@ class PayloadKind:
         before, after = (self._compute_effects(one) for one in (call, mutated))
         was, now = (*before.operands, *before.outputs), (*after.operands, *after.outputs)
         if changed.is_unreadable and set(now) != {Access.UNKNOWN} and was != now:
-            return (f"{chosen.name}: effects known of what cannot be read: {_render(now)}",)
+            return (f"{chosen.name}: known effects of an unreadable kernel: {_render(now)}",)
         kept = {number for number, access in enumerate(was) if changed.is_kept and access.writes}
         lost = [number for number in sorted(changed.written | kept) if not now[number].writes]
         return tuple(f"{chosen.name}: the write of buffer {number} is not seen: {_render(now)}" for number in lost)
@@ -82,7 +82,7 @@ class PayloadKind:
 
 
 def _describe(call: HloInstructionProto, sides: Sequence[HloProto]) -> CustomCall:
-    """The call as the analysis asks about it, so that each kernel is followed once."""
+    """Returns the call as the analysis describes it, so that each kernel is followed once."""
     holder = next(side for side in sides if any(one is call for one in list_instructions(side)))
     shapes = {one.id: one.shape for one in list_instructions(holder)}
     outputs = list(call.shape.tuple_shapes) or [call.shape]
@@ -100,7 +100,9 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def _list_claims(chosen: PayloadMutation, pair: Pair, sides: Sequence[object]) -> list[Claim]:
-    """Less written by the program, or by both sides, is another program: nothing is claimed of its outputs."""
+    """Returns the claims. A program that writes less, or both sides writing less, is another program: there is no claim
+    about its outputs.
+    """
     if chosen.claim is Claim.STALE_STAYS and not (len(sides) == 1 and sides[0] is pair.optimized):
         return []
     return [] if chosen.claim is None else [chosen.claim]

@@ -1,6 +1,6 @@
-"""Mutations of the kernel inside a call: its Triton IR, its launch, and the bytes around both.
+"""Mutates the kernel inside a call: its Triton IR, its launch, and the bytes around both.
 
-Each says what must hold of the call's effects afterwards, and what of the verdicts.
+Each mutation has a claim about the call's effects afterwards, and one about the verdicts.
 """
 
 import re
@@ -18,15 +18,15 @@ _UNKNOWN_OPCODES = ("tt.stor", "tt.store2", "zz.store", '"zz.store"', "TT.STORE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A payload, and what it does now."""
+    """A changed payload, and its effects."""
 
     payload: bytes
     written: frozenset[int] = frozenset()
-    """Numbers of buffers of which the effects must say that they are, or may be, written."""
+    """Numbers of the buffers whose effects must say that they are, or may be, written."""
     is_kept: bool = False
-    """Whether every write from before must still be said."""
+    """Whether every earlier write must still be reported."""
     is_unreadable: bool = False
-    """Whether nothing at all may be known of any buffer, unless the bytes turn out to say what they said."""
+    """Whether nothing may be known of any buffer, unless the bytes still decode to the same content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class PayloadMutation:
 
     name: str
     claim: Claim | None
-    """Of the verdicts; None where it is another program."""
+    """About the verdicts; None if it is another program."""
     weight: int
     apply: Callable[[TritonAnyKernelCall, Random], Changed | None]
-    """None where there is nothing of its kind to change."""
+    """Returns None if it has nothing to change."""
 
 
 PAYLOADS: dict[str, PayloadMutation] = {}
@@ -56,7 +56,7 @@ def _payload(claim: Claim | None, weight: int = 1) -> Callable[[_Apply], _Apply]
 
 
 def read_payload(payload: bytes) -> TritonAnyKernelCall:
-    """The message in a good payload."""
+    """Returns the message in a good payload."""
     return TritonAnyKernelCall.FromString(zlib.decompress(payload))
 
 
@@ -71,7 +71,7 @@ def _set_ir(call: TritonAnyKernelCall, text: str) -> bytes:
 
 @_payload(Claim.STALE_STAYS, weight=5)
 def drop_store(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """One store, or all through one pointer, are gone; what the others write is still written."""
+    """Removes one store, or all through one pointer; the other writes stay."""
     text = call.kernel_call.kernel.ttir
     stores = find_stores(text)
     if not stores:
@@ -88,7 +88,7 @@ def drop_store(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(None, weight=3)
 def exchange_pointers(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """Two pointers of one type have each other's place in the signature."""
+    """Exchanges two pointers of one type in the signature."""
     text = call.kernel_call.kernel.ttir
     pointers = list_pointers(text)
     pairs = [(a, b) for a in pointers for b in pointers if a.index < b.index and a.type == b.type]
@@ -109,7 +109,7 @@ def exchange_pointers(call: TritonAnyKernelCall, random: Random) -> Changed | No
 
 @_payload(Claim.NOT_FRESH, weight=2)
 def misspell_store(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """The stores are operations that nobody knows."""
+    """Replaces the stores by unknown operations."""
     text = call.kernel_call.kernel.ttir
     word = random.choice(_UNKNOWN_OPCODES)
     count = random.choice((1, -1))
@@ -118,7 +118,7 @@ def misspell_store(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_BETTER, weight=4)
 def store_to_derived_pointer(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """A store goes to an address that was an integer in between: it may hit anything."""
+    """Makes a store go to an address that was an integer in between: it may hit any buffer."""
     text = call.kernel_call.kernel.ttir
     stores = [one for one in find_stores(text) if one.address and one.type]
     if not stores:
@@ -138,7 +138,7 @@ def store_to_derived_pointer(call: TritonAnyKernelCall, random: Random) -> Chang
 
 @_payload(Claim.NOT_BETTER, weight=3)
 def store_by_foreign_code(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """In a store's place a library gets its pointer, as it is or as an integer."""
+    """Replaces a store by a library call that gets its pointer, unchanged or as an integer."""
     text = call.kernel_call.kernel.ttir
     stores = [one for one in find_stores(text) if one.address and one.type]
     if not stores:
@@ -173,7 +173,7 @@ def strip_attributes(call: TritonAnyKernelCall, random: Random) -> Changed | Non
 
 @_payload(Claim.NOT_FRESH, weight=3)
 def cut_ir(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """The IR ends too early, begins too late, or is something else."""
+    """Cuts off the end or the beginning of the IR, or replaces it."""
     text = call.kernel_call.kernel.ttir
     body = text.rindex("tt.return")
     ir = random.choice(
@@ -184,7 +184,7 @@ def cut_ir(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_FRESH, weight=3)
 def damage_bytes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """The compressed bytes are cut off, or a few of them changed."""
+    """Cuts the compressed bytes off, or changes a few of them."""
     payload = bytearray(zlib.compress(call.SerializeToString(), random.choice((1, 6))))
     if random.random() < 0.5:
         del payload[random.randrange(len(payload)) :]
@@ -196,7 +196,7 @@ def damage_bytes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_FRESH, weight=2)
 def replace_bytes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """Compressed nonsense, a bomb, or something that is not compressed."""
+    """Replaces the payload by compressed nonsense, a bomb, or bytes that are not compressed."""
     plain = call.SerializeToString()
     payload = random.choice((
         plain, zlib.compress(plain[: random.randrange(1, len(plain) - 1)]), zlib.compress(random.randbytes(500)),
@@ -207,7 +207,7 @@ def replace_bytes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_BETTER)
 def append_bytes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """More bytes behind the compressed ones, or fields of a later version inside."""
+    """Adds bytes after the compressed ones, or fields of a later version inside."""
     if random.random() < 0.5:
         return Changed(payload=_pack(call) + random.randbytes(20), is_kept=True)
     return Changed(payload=zlib.compress(call.SerializeToString() + b"\xba\x3e\x05extra"), is_kept=True)
@@ -215,7 +215,7 @@ def append_bytes(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_FRESH, weight=2)
 def misname_kernel(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """The launch names a function that the IR does not have, or has without a body."""
+    """Launches a function that the IR does not have, or has without a body."""
     kernel = call.kernel_call.kernel
     own = kernel.kernel_name
     kernel.kernel_name = random.choice(("other", "", own.upper(), f"{own} ", f"@{own}", "tt.store", own[:-1]))
@@ -227,7 +227,7 @@ def misname_kernel(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_FRESH, weight=2)
 def change_parameters(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """The launch passes another number of parameters, or others."""
+    """Passes another number of parameters, or other parameters."""
     parameters = call.kernel_call.parameters
     one = random.randrange(len(parameters))
     match random.randrange(4):
@@ -244,7 +244,7 @@ def change_parameters(call: TritonAnyKernelCall, random: Random) -> Changed | No
 
 @_payload(Claim.NOT_BETTER, weight=2)
 def enlarge_launch(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """A grid, or a size to be zeroed, that nothing has."""
+    """Gives an impossibly large grid, or size to be zeroed."""
     huge = random.choice((0, (1 << 32) - 1, 1 << 20))
     call.kernel_call.grid_0 = huge
     call.kernel_call.grid_1 = random.choice((1, huge))
@@ -255,7 +255,7 @@ def enlarge_launch(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(Claim.NOT_BETTER, weight=2)
 def autotune(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """One of several configurations is the kernel; another one lacks a store, or everything."""
+    """Makes the kernel one of several configurations; another one lacks a store, or everything."""
     made = TritonAnyKernelCall()
     configs = made.autotuned_kernel_call.configs
     configs.add().kernel_call.CopyFrom(call.kernel_call)
@@ -274,7 +274,7 @@ def autotune(call: TritonAnyKernelCall, random: Random) -> Changed | None:
 
 @_payload(None)
 def flip_ir(call: TritonAnyKernelCall, random: Random) -> Changed | None:
-    """Characters of the IR are others: whatever it is then, it is read or refused."""
+    """Changes characters of the IR: the result is read or refused."""
     text = list(call.kernel_call.kernel.ttir)
     for _ in range(random.choice((1, 2, 8))):
         text[random.randrange(len(text))] = random.choice('%@!<>{}()",:=xi0129 \n\0')

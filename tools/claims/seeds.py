@@ -1,4 +1,4 @@
-"""Good inputs of every kind, compiled once: dumps of some cases, and the cache and the baseline of a `check` of them."""
+"""Compiles good inputs of every kind once: dumps of some cases, and the cache and the baseline of a `check` of them."""
 
 import json
 import subprocess
@@ -49,7 +49,7 @@ def make_seeds(folder: Path, cases: Sequence[str] = tuple(CASES)) -> None:
 
 
 def open_kinds(folder: Path, scratch: Path, stack: ExitStack, names: Sequence[str] = NAMES) -> list[Kind]:
-    """The kinds of those names, with the seeds of `make_seeds`; closed with the stack."""
+    """Returns the kinds of these names, with the seeds of `make_seeds`; the stack closes them."""
     dumps = sorted((folder / DUMPS).iterdir())
     cache = Cache(scratch / "cache")
     effects = cache.root / "effects"

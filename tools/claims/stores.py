@@ -1,7 +1,8 @@
-"""Which argument each store of printed Triton IR goes to, told by its text alone.
+"""Finds the argument that each store of printed Triton IR goes to, from its text alone.
 
-An address is followed upwards through its first operand. Nothing of ligerdiag's own analysis is used: claims about that
-are made from this. What is not that simple has no root, and nothing is claimed of it.
+It follows an address backwards through the first operand of each operation. It uses nothing of ligerdiag's own
+analysis, because claims about that analysis depend on it. An address that is not that simple has no root, and there is
+no claim about it.
 """
 
 import re
@@ -19,31 +20,31 @@ class Pointer:
     name: str
     type: str
     index: int
-    """Its number among the pointers: the launcher gives each the next buffer."""
+    """Its number among the pointers: the launcher gives each of them the next buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """One line that stores."""
+    """A line that stores."""
 
     line: int
     """0-based."""
     root: int | None
-    """The pointer that it goes to; None where that is not plain."""
+    """The pointer that it goes to; None if that is not obvious."""
     address: str
     type: str
-    """Of the address."""
+    """Type of the address."""
 
 
 def list_pointers(text: str) -> list[Pointer]:
-    """Those of the one public function, in order."""
+    """Returns the pointers of the only public function, in order."""
     signature = text.partition("tt.func public @")[2].partition(") attributes")[0] + ")"
     found = [(name, type_) for name, type_ in _ARGUMENT.findall(signature) if type_.startswith("!tt.ptr")]
     return [Pointer(name=name, type=type_, index=index) for index, (name, type_) in enumerate(found)]
 
 
 def find_stores(text: str) -> list[Store]:
-    """All of the text, in its order; without roots where names are not unique."""
+    """Returns all stores of the text, in order; without roots if names are not unique."""
     arguments = {f"%{one.name}": one.index for one in list_pointers(text)}
     source: dict[str, str] = {}
     repeated: set[str] = set()

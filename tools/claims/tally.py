@@ -1,4 +1,4 @@
-"""Many mutations, one after the other, and what became of them."""
+"""Runs many mutations of pairs, one after the other, and counts their outcomes."""
 
 import traceback
 from collections import Counter
@@ -31,7 +31,7 @@ class Tally:
     slowest: float = 0.0
 
     def render(self) -> str:
-        """Lines for a terminal."""
+        """Returns lines for a terminal."""
         rate = self.done / self.seconds if self.seconds else 0.0
         return "\n".join([
             f"{self.done} mutations in {self.seconds:.1f} s, {rate:.0f} a second; slowest {self.slowest:.2f} s",
@@ -44,7 +44,7 @@ class Tally:
 
 
 def run(pairs: Sequence[Pair], first: int, count: int, effects_cache: Path) -> Tally:
-    """The mutations with the numbers `first` to `first + count - 1`; each number makes the same one every time."""
+    """Runs the mutations with the numbers `first` to `first + count - 1`; a number always gives the same mutation."""
     tally = Tally()
     before = {pair.name: judge(pair, effects_cache) for pair in pairs}
     started = perf_counter()
@@ -55,7 +55,7 @@ def run(pairs: Sequence[Pair], first: int, count: int, effects_cache: Path) -> T
 
 
 def mutate(pairs: Sequence[Pair], number: int) -> tuple[Pair, list[Mutation]]:
-    """The changed pair of this number, and what was done to it: one mutation, at times two."""
+    """Returns the changed pair of this number, and a description: one mutation, at times two."""
     random = Random(number)
     pair = random.choice(pairs).copy()
     names, weights = list(MUTATIONS), [one.weight for one in MUTATIONS.values()]

@@ -1,4 +1,4 @@
-"""Dumps as HLO text: edited by hand, or printed from mutated protobufs, with a buffer assignment beside them or without."""
+"""Mutates dumps as HLO text: edits them, or prints mutated protobufs, with or without a buffer assignment."""
 
 import tempfile
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class TextDump:
 
 
 def load_text_dump(folder: Path) -> TextDump:
-    """The last module of a folder that XLA dumped into as text and as protobuf."""
+    """Returns the last module of a folder that XLA dumped into as text and as protobuf."""
     files = {part: sorted(folder.glob(pattern))[-1].read_text() for part, pattern in _PATTERNS.items()}
     return TextDump(name=folder.name, files=files, pair=load_pair(folder))
 
@@ -76,7 +76,7 @@ class TextKind:
         }
 
     def run(self, random: Random) -> Trial:
-        """One mutation of one of the three texts, or of the protobuf that two of them are printed from."""
+        """Runs one mutation of one of the three texts, or of the protobuf that two of them are printed from."""
         dump, has_buffers = random.choice(self._dumps), random.random() < 0.5
         files = _leave_out(dump.files, has_buffers)
         draw = random.random()
@@ -133,7 +133,7 @@ class _Printer:
         self._process: ProcessPoolExecutor | None = None
 
     def print_modules(self, protos: Sequence[bytes]) -> list[str]:
-        """Texts; () where XLA does not take one."""
+        """Returns texts; () if XLA refuses one."""
         if self._process is None:
             self._process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         try:
@@ -149,7 +149,7 @@ class _Printer:
 
 
 def print_modules(protos: Sequence[bytes]) -> list[str]:
-    """The text of each serialized HloModuleProto; nothing where one is refused."""
+    """Returns the text of each serialized HloModuleProto; nothing for a refused one."""
     from jaxlib import _jax
 
     try:

@@ -1,4 +1,4 @@
-"""Mutations of HLO text: what people paste, cut off and edit."""
+"""Mutates HLO text as people do who paste, cut and edit it."""
 
 import re
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class TextMutation:
 
     name: str
     claim: Claim | None
-    """None where it may be another program, or another schedule."""
+    """None if it may be another program, or another schedule."""
     weight: int
     apply: Callable[[str, Random], str]
 
@@ -55,7 +55,7 @@ def _text(claim: Claim | None, weight: int = 1) -> Callable[[_Apply], _Apply]:
 
 @_text(Claim.NOT_BETTER, weight=4)
 def cut_off(text: str, random: Random) -> str:
-    """The end is missing, or the begin, or a part in the middle that a terminal did not keep."""
+    """Removes the end, the beginning, or a part in the middle, as a terminal may."""
     one, other = sorted((random.randrange(len(text)), random.randrange(len(text))))
     match random.randrange(4):
         case 0 | 1:
@@ -68,7 +68,7 @@ def cut_off(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=2)
 def change_line_ends(text: str, random: Random) -> str:
-    """As from Windows, or half of them."""
+    """Makes all or half of the line ends those of Windows."""
     if random.random() < 0.5:
         return text.replace("\n", "\r\n")
     return "".join(line + random.choice(("\n", "\r\n", "\n\n", " \n")) for line in text.split("\n"))
@@ -76,7 +76,7 @@ def change_line_ends(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=3)
 def quote(text: str, random: Random) -> str:
-    """As in a mail or a chat."""
+    """Quotes the text as in a mail or a chat."""
     mark = random.choice(("> ", ">", "> > ", "    ", "\t", "| "))
     lines = [f"{mark}{line}" for line in text.split("\n")]
     if random.random() < 0.3:
@@ -86,14 +86,14 @@ def quote(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=2)
 def indent(text: str, random: Random) -> str:
-    """Other white space at the begin of lines."""
+    """Changes the white space at the beginning of lines."""
     pad = random.choice(("", "\t", " " * 8))
     return re.sub(r"^[ \t]+", pad, text, flags=re.MULTILINE)
 
 
 @_text(Claim.NOT_BETTER, weight=2)
 def add_prose(text: str, random: Random) -> str:
-    """Something stands before and behind the module."""
+    """Adds text before and after the module."""
     before, behind = (
         random.choice(_PROSE),
         random.choice(("\n```\n", "\nBest,\nX\n", "\n}\n", "\n>>> \n", "\nHloModule y\n")),
@@ -103,7 +103,7 @@ def add_prose(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=3)
 def reorder_computations(text: str, random: Random) -> str:
-    """Computations stand in another order."""
+    """Changes the order of the computations."""
     parts = re.split(r"\n(?=(?:ENTRY )?%?[\w.-]+ \(.*\{\n)", text)
     head, bodies = parts[0], parts[1:]
     random.shuffle(bodies)
@@ -112,7 +112,7 @@ def reorder_computations(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=3)
 def add_attribute(text: str, random: Random) -> str:
-    """An instruction, or the module, has an attribute that nobody knows."""
+    """Gives an instruction, or the module, an unknown attribute."""
     lines = text.split("\n")
     places = [number for number, line in enumerate(lines) if " = " in line or line.startswith("HloModule")]
     for number in random.sample(places, min(len(places), random.choice((1, 3)))):
@@ -122,7 +122,7 @@ def add_attribute(text: str, random: Random) -> str:
 
 @_text(None, weight=3)
 def enlarge_number(text: str, random: Random) -> str:
-    """Some numbers are huge, or negative."""
+    """Makes some numbers huge or negative."""
     places = [found.span() for found in re.finditer(r"(?<![\w.])\d+(?![\w.])", text)]
     for start, end in sorted(random.sample(places, min(len(places), random.choice((1, 2, 6)))), reverse=True):
         text = text[:start] + random.choice(_HUGE) + text[end:]
@@ -131,7 +131,7 @@ def enlarge_number(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=2)
 def repeat_name(text: str, random: Random) -> str:
-    """Two instructions have one name: a line is there twice, or one is called as another."""
+    """Gives two instructions one name: repeats a line, or renames an instruction."""
     lines = text.split("\n")
     places = [number for number, line in enumerate(lines) if re.match(r"\s+(?:ROOT )?%?[\w.-]+ = ", line)]
     if not places:
@@ -147,14 +147,14 @@ def repeat_name(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER, weight=3)
 def strip_metadata(text: str, random: Random) -> str:
-    """Some lines, or all, have no metadata: names, tags and places are gone."""
+    """Removes the metadata of some or all lines: names, tags and places."""
     some = random.choice((0.1, 0.5, 1.0))
     return re.sub(r", metadata=\{[^{}]*\}", lambda found: "" if random.random() < some else found[0], text)
 
 
 @_text(Claim.NOT_FRESH, weight=3)
 def spoil_config(text: str, random: Random) -> str:
-    """The kernel in a call is cut off or is something else; it is a whole line's worth of escapes that people shorten."""
+    """Cuts off or replaces the kernel in a call: people shorten its long line of escapes."""
     word = random.choice(("", "...", "x", "\\377", '{"opaque": 1}'))
 
     def spoil(found: re.Match[str]) -> str:
@@ -166,7 +166,7 @@ def spoil_config(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_FRESH, weight=2)
 def declare_alias(text: str, random: Random) -> str:
-    """The calls declare an alias that they do not have."""
+    """Makes the calls declare an alias that they do not have."""
     output, operand = random.choice(("{}", "{0}", "{1}", "{-1}", "{0,0}")), random.choice((0, 1, 7, -1, 1 << 40))
     alias = f", output_to_operand_aliasing={{{output}: ({operand}, {{}})}}"
     return re.sub(r'(custom_call_target="triton_kernel_call")', lambda found: found[1] + alias, text)
@@ -174,13 +174,13 @@ def declare_alias(text: str, random: Random) -> str:
 
 @_text(Claim.NOT_BETTER)
 def drop_schedule(text: str, random: Random) -> str:
-    """Nobody says that it is scheduled."""
+    """Removes the mark that the module is scheduled."""
     return text.replace("is_scheduled=true", random.choice(("is_scheduled=false", "x=true")), 1).replace(", x=true", "")
 
 
 @_text(None, weight=2)
 def exchange_lines(text: str, random: Random) -> str:
-    """Two lines are exchanged: another schedule, or none."""
+    """Exchanges two lines: the schedule is another one, or none."""
     lines = text.split("\n")
     one = random.randrange(len(lines) - 1)
     other = random.choice((one + 1, random.randrange(len(lines))))
@@ -190,7 +190,7 @@ def exchange_lines(text: str, random: Random) -> str:
 
 @_text(None, weight=2)
 def flip_characters(text: str, random: Random) -> str:
-    """Some characters are others."""
+    """Changes some characters."""
     found = list(text)
     for _ in range(random.choice((1, 3, 20))):
         found[random.randrange(len(found))] = random.choice('%{}()=,"; \n\0\x1b#\u202e\ud7ff01aZ')
@@ -198,7 +198,7 @@ def flip_characters(text: str, random: Random) -> str:
 
 
 def spoil_buffers(text: str, random: Random) -> str:
-    """The buffer assignment beside it lacks lines, or has other numbers: it is not believed then."""
+    """Removes lines of the buffer assignment, or changes numbers in it: it is then ignored."""
     lines = text.split("\n")
     values = [number for number, line in enumerate(lines) if line.lstrip().startswith("value:")]
     match random.randrange(4):

@@ -1,4 +1,4 @@
-"""The outcome of one mutation, and the interface of a kind of input to the driver."""
+"""Defines the outcome of one mutation, and the interface between a kind of input and the driver."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -14,14 +14,15 @@ from ligerdiag import api
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.model.report import Judged as JudgedCase
-from ligerdiag.report.json import load_schema, render_json
+from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
 from tools.claims.judging import Judged, find_improved
 from tools.claims.mutation import Claim
+from tools.json_schema import load_schema
 
 
 class Outcome(StrEnum):
-    """How a look at the mutated input ended."""
+    """How ligerdiag handled the mutated input."""
 
     REFUSED = "refused"
     AS_BEFORE = "as before"
@@ -33,14 +34,14 @@ class Trial:
     """One mutation, judged."""
 
     words: str
-    """The mutation in words."""
+    """Description of the mutation."""
     outcome: Outcome
     contradictions: tuple[str, ...] = ()
     """Verdicts better than the mutation's claim allows."""
     invalid: tuple[str, ...] = ()
-    """Where the JSON output does not meet its schema."""
+    """The parts of the JSON output that do not meet the schema."""
     tracebacks: tuple[str, ...] = ()
-    """Bugs that a report already names; another one comes as the exception itself."""
+    """Bugs that a report already names; any other bug is raised as the exception itself."""
 
 
 class Kind(Protocol):
@@ -53,13 +54,13 @@ class Kind(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what it started."""
+        """Ends the processes that it started."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A report as it is printed, for a comparison with the one before."""
+    """A rendered report, for a comparison with the one before."""
 
     judged: Judged
     invalid: tuple[str, ...] = ()
@@ -88,14 +89,14 @@ def find_invalid(text: str) -> tuple[str, ...]:
 def find_contradictions(
     before: Mapping[str, Verdict], after: Mapping[str, Verdict], claims: Collection[Claim]
 ) -> tuple[str, ...]:
-    """As `find_improved`; nothing where nothing is claimed."""
+    """Does the same as `find_improved`; returns nothing if there is no claim."""
     return tuple(find_improved(Judged(outputs=before), Judged(outputs=after), claims)) if claims else ()
 
 
 def make_trial(
     words: str, before: Judged, described: Described, claims: Collection[Claim], others: tuple[str, ...] = ()
 ) -> Trial:
-    """From the verdicts before and after. others: contradictions of another sort."""
+    """Makes a trial from the verdicts before and after. others: contradictions of another sort."""
     after = described.judged
     refused = bool(after.refusal) and not after.outputs
     outcome = Outcome.REFUSED if refused else Outcome.AS_BEFORE if after.outputs == before.outputs else Outcome.OTHER

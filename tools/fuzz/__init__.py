@@ -1,1 +1,1 @@
-"""Random programs around kernels that overwrite an operand; each is judged by its schedule and by its numbers."""
+"""Draws random programs around kernels that overwrite an operand, and judges each by its schedule and by its numbers."""

@@ -1,4 +1,4 @@
-"""`python -m tools.fuzz`: judges random programs, to find out where ligerdiag itself is wrong."""
+"""Judges random programs, to find out where ligerdiag itself is wrong: `python -m tools.fuzz`."""
 
 import sys
 from dataclasses import dataclass
@@ -73,9 +73,9 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class FuzzLine(FuzzOptions):
-    """The command line: the options of a campaign, and those that choose the machines."""
+    """The options of the command line: those of a campaign, and those that choose the machines."""
 
-    directory: Annotated[Path, Option("--out", metavar="DIR", help="Where the campaign is kept.")] = Path("fuzz")
+    directory: Annotated[Path, Option("--out", metavar="DIR", help="Folder of the campaign.")] = Path("fuzz")
     seed: Annotated[
         int | None,
         Option(
@@ -88,7 +88,10 @@ class FuzzLine(FuzzOptions):
     ] = None
     time_limit: TimeLimit = None
     device: Annotated[
-        bool, Option("--device", help="Run each also on the GPUs of this machine, and judge the compiles there.")
+        bool,
+        Option(
+            "--device", help="Compile and run each program on the GPUs of this machine, and judge that compilation."
+        ),
     ] = False
 
 
@@ -114,7 +117,7 @@ def run_fuzz(line: FuzzLine) -> None:
 
 
 def find_first_seed() -> int:
-    """Returns the seed from which on the programs are in the idiom of the jax-triton that is installed."""
+    """Returns the first seed of programs in the idiom of the installed jax-triton."""
     try:
         version = metadata.version("jax-triton")
     except metadata.PackageNotFoundError:
@@ -123,7 +126,7 @@ def find_first_seed() -> int:
 
 
 def compute_exit_code(report: FuzzReport) -> ExitCode:
-    """Returns 130 or 143 for a run that was ended, else what all programs of the directory say."""
+    """Returns 130 or 143 for a run that was ended, else the code for all programs of the directory."""
     if report.ended_by is not None:
         return find_ending_code(report.ended_by)
     if not report.rows:

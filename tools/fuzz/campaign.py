@@ -1,8 +1,8 @@
-"""A campaign: compiles, judges and replays the programs of some seeds, and shrinks contradictions to case files.
+"""Runs a campaign: compiles, judges and replays the programs of some seeds, and shrinks contradictions to case files.
 
 In the campaign's directory:
 
-    programs.jsonl          one line a program, written when it is judged; a campaign continues after the lines there
+    programs.jsonl          one line for each judged program; a campaign continues after the lines there
     contradictions/         `SEED-KIND.py`, a case file that needs no other file, for each contradiction
     batches/, cache/        files in use; artifacts of programs without contradictions are removed
 
@@ -14,7 +14,7 @@ Kinds of contradictions:
     reference    program order, on numbers, differs from the formulas in plain jnp
     fault        a rule or a replay fails
 
-A program that XLA aborts, or that replay does not cover, contradicts nothing: its line has the reason.
+A program that makes XLA abort, or that replay does not cover, contradicts nothing: its line has the reason.
 """
 
 import shutil
@@ -31,7 +31,6 @@ from ligerdiag.ending import RunEnded, work_until_ended
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
-from ligerdiag.replay.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
 from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
@@ -47,21 +46,21 @@ from tools.fuzz.judged_programs import (
     list_trusted,
     load_rows,
 )
+from tools.fuzz.more_draws import DRAWS_WORKER, DrawsAnswer, DrawsRequest, make_draws_job
 from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads, serve_workload
 from tools.fuzz.programs import RandomProgram
 from tools.fuzz.shrink import measure, shrink
 from tools.fuzz.source import render_case_file
 
 BATCH = 24
-"""Programs in one file: a process that is ended loses at most these."""
+"""Programs per file: a process that is ended loses at most these."""
 LEAST = 4
-"""The fewest programs for which another process is started."""
+"""The fewest programs that justify another process."""
 type Judge = Callable[[Sequence[RandomProgram], str], Mapping[int, JudgedProgram]]
-"""Judges variants of one program for a kind of contradiction; returns the rows of those that could be judged, by
-variant."""
+"""Judges variants of one program for a kind of contradiction; returns the row of each variant that could be judged."""
 
 
-def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
+def run_campaign(options: FuzzOptions, report_progress: Callable[[Progress], None]) -> FuzzReport:
     """Judges the programs that have no row yet. Raises InputError for a directory of other programs."""
     report = FuzzReport(rows=load_rows(options.directory, options.target))
     before = len(report.rows)
@@ -73,12 +72,12 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
     with work_until_ended() as work:
         if options.scheduler is not None:
             for workload in workloads:
-                report.faults, elsewhere = judge_on_cluster(workload, options.scheduler, path, tell)
+                report.faults, elsewhere = judge_on_cluster(workload, options.scheduler, path, report_progress)
         elif len(workloads) > 1:
-            report.faults = run_workloads("tools.fuzz.campaign", workloads, path, tell)
+            report.faults = run_workloads("tools.fuzz.campaign", workloads, path, report_progress)
         else:
             for workload in workloads:
-                judge_workload(workload, tell)
+                judge_workload(workload, report_progress)
     report.ended_by = work.ending
     report.rows = load_rows(options.directory, options.target)
     report.judged, report.seconds = len(report.rows) - before, elsewhere + read_processor_seconds() - started
@@ -86,8 +85,8 @@ def run_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> Fuzz
         with work_until_ended() as work:
 
             def judge(some: Sequence[RandomProgram], kind: str) -> Mapping[int, JudgedProgram]:
-                told = _rename_phase(tell, f"shrink {some[0].seed}")
-                rows = {case.id: row for case, row in _judge(some, options, told, reference=kind == "reference")}
+                renamed = _rename_phase(report_progress, f"shrink {some[0].seed}")
+                rows = {case.id: row for case, row in _judge(some, options, renamed, reference=kind == "reference")}
                 ids = {one.variant: f"fuzz[{one.seed}-{one.variant}]" for one in some}
                 return {variant: rows[case_id] for variant, case_id in ids.items() if case_id in rows}
 
@@ -110,7 +109,7 @@ def plan_workloads(seeds: Sequence[int], options: FuzzOptions) -> tuple[Workload
     return tuple(replace(plain, seeds=tuple(seeds[number::count])) for number in range(count))
 
 
-def judge_workload(workload: Workload, tell: Callable[[Progress], None] = ignore_progress) -> None:
+def judge_workload(workload: Workload, report_progress: Callable[[Progress], None] = ignore_progress) -> None:
     """Judges the workload's programs batch by batch, on one core, and appends a row for each."""
     options = FuzzOptions(
         directory=Path(workload.directory),
@@ -123,13 +122,15 @@ def judge_workload(workload: Workload, tell: Callable[[Progress], None] = ignore
         if workload.is_over:
             break
         _judge_batch(
-            workload.seeds[start : start + BATCH], options, _report_in_campaign(tell, start, len(workload.seeds))
+            workload.seeds[start : start + BATCH],
+            options,
+            _report_in_campaign(report_progress, start, len(workload.seeds)),
         )
 
 
-def _judge_batch(seeds: Sequence[int], options: FuzzOptions, tell: Callable[[Progress], None]) -> None:
+def _judge_batch(seeds: Sequence[int], options: FuzzOptions, report_progress: Callable[[Progress], None]) -> None:
     """Judges the programs and appends their rows. Raises RunEnded if the run was ended."""
-    rows = _judge([draw_program(seed) for seed in seeds], options, tell)
+    rows = _judge([draw_program(seed) for seed in seeds], options, report_progress)
     for case, row in rows:
         append_row(options.directory / "programs.jsonl", row)
         if not row.contradictions and case.artifact:
@@ -137,10 +138,14 @@ def _judge_batch(seeds: Sequence[int], options: FuzzOptions, tell: Callable[[Pro
 
 
 def _judge(
-    programs: Sequence[RandomProgram], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
+    programs: Sequence[RandomProgram],
+    options: FuzzOptions,
+    report_progress: Callable[[Progress], None],
+    *,
+    reference: bool = True,
 ) -> list[tuple[CaseReport, JudgedProgram]]:
     """Checks the programs, and replays each on more arguments. Raises RunEnded if the run was ended."""
-    path, checked = _check(programs, options, tell, reference=reference)
+    path, checked = _check(programs, options, report_progress, reference=reference)
     _require_whole(checked)
     cache, (source,) = Cache(options.directory / "cache"), parse_selectors((str(path),), path.parent)[0].sources
     rows: list[tuple[CaseReport, JudgedProgram]] = []
@@ -177,7 +182,7 @@ def _judge(
 
 
 def write_contradictions(report: FuzzReport, options: FuzzOptions, judge: Judge) -> None:
-    """Writes the case file of each contradiction that has none yet, including those that an ended run left out.
+    """Writes the case file of each contradiction that has none yet, including those that an ended run omitted.
 
     judge: tries smaller programs.
     """
@@ -209,7 +214,7 @@ def _render_contradiction(
     options: FuzzOptions,
     judge: Judge,
 ) -> str:
-    """Shrinks the program while it shows this contradiction; returns the source of a case file."""
+    """Shrinks the program as long as it shows this contradiction; returns the source of a case file."""
     words = row.contradictions[kind]
 
     def find_shown(some: Sequence[RandomProgram]) -> Sequence[RandomProgram]:
@@ -227,7 +232,11 @@ def _render_contradiction(
 
 
 def _check(
-    programs: Sequence[RandomProgram], options: FuzzOptions, tell: Callable[[Progress], None], *, reference: bool = True
+    programs: Sequence[RandomProgram],
+    options: FuzzOptions,
+    report_progress: Callable[[Progress], None],
+    *,
+    reference: bool = True,
 ) -> tuple[Path, CheckReport]:
     """Writes the programs to a file and checks it; returns its path and the report."""
     folder = options.directory / "batches"
@@ -246,22 +255,24 @@ def _check(
             orders=options.orders,
             cache_directory=options.directory / "cache",
         ),
-        tell,
+        report_progress,
     )
 
 
-def _report_in_campaign(tell: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
+def _report_in_campaign(
+    report_progress: Callable[[Progress], None], done: int, total: int
+) -> Callable[[Progress], None]:
     """Returns a function that reports progress in a batch as progress of the campaign."""
 
-    def told(p: Progress) -> None:
+    def report(p: Progress) -> None:
         here = p.done if p.phase.startswith("replay") else 0
-        tell(Progress(phase=p.phase, event=p.event, done=done + here, total=total, case_id=p.case_id))
+        report_progress(Progress(phase=p.phase, event=p.event, done=done + here, total=total, case_id=p.case_id))
 
-    return told
+    return report
 
 
-def _rename_phase(tell: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
-    return lambda p: tell(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
+def _rename_phase(report_progress: Callable[[Progress], None], phase: str) -> Callable[[Progress], None]:
+    return lambda p: report_progress(Progress(phase=phase, event=p.event, done=p.done, total=p.total))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The summary of a campaign that `python -m tools.fuzz` prints."""
+"""Renders the summary of a campaign that `python -m tools.fuzz` prints."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, FuzzReport, find_words
+from tools.fuzz.judged_programs import CALLED_RIGHT, CALLED_WRONG, FuzzReport, find_outcomes
 from tools.fuzz.programs import KINDS, find_kind
 
 
@@ -21,7 +21,7 @@ def render_fuzz_report(report: FuzzReport) -> str:
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]
     lines += [f"  written: {path}" for path in report.files]
     if limits := report.count_excused():
-        lines += [f"beside these {limits} around a loop that XLA unrolled"]
+        lines += [f"besides, {limits} around a loop that XLA unrolled"]
     if unjudged := report.list_unjudged():
         lines += ["", f"{len(unjudged)} without numbers:", *(f"  seed {seed}: {words}" for seed, words in unjudged)]
     if report.left_out:
@@ -53,7 +53,7 @@ def _render_kinds(report: FuzzReport) -> Iterator[str]:
         if kind is None:
             continue
         counts[kind, "programs"] += 1
-        for (verdict, _), words in zip(row.outputs.values(), find_words(row).values(), strict=True):
+        for (verdict, _), words in zip(row.outputs.values(), find_outcomes(row).values(), strict=True):
             counts[kind, words] += 1
             counts[kind, "missed"] += words == "wrong" and verdict in CALLED_RIGHT
             counts[kind, "false"] += words == "right" and verdict in CALLED_WRONG

@@ -1,8 +1,8 @@
-"""`python -m tools.fuzz --scheduler`: judges the programs of a campaign on the workers of a Dask scheduler.
+"""Judges the programs of a campaign on the workers of a Dask scheduler: `python -m tools.fuzz --scheduler`.
 
-A worker draws and judges the programs of a task in a process of its own, and sends the rows back. They are appended to
-the campaign's file on this machine, so a campaign continues there or here. A worker with other sources or versions
-would draw other programs from the same seeds: it refuses the task.
+A worker draws and judges the programs of a task in a process of its own, and returns the rows. They are appended to the
+campaign's file on this machine, so a campaign continues on either. A worker with other sources or versions would draw
+other programs from the same seeds: it refuses the task.
 """
 
 import time
@@ -25,7 +25,7 @@ from tools.fuzz.judged_programs import JudgedProgram, load_known
 from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads
 
 PORTION = 12
-"""Programs in one task."""
+"""Programs per task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,16 @@ class WorkloadTask:
 
     key: str
     workload: Workload
-    """The seeds of the task; its directory is that of the worker."""
+    """The seeds of the task; its directory is the worker's."""
     fingerprint: str
     """sha256 of the client's ligerdiag, tools/fuzz and versions of the toolchain."""
     toolchain: str = DEFAULT
 
 
-def judge_on_cluster(workload: Workload, address: str, path: Path, tell: OnProgress) -> tuple[tuple[str, ...], float]:
-    """Has the workers of the scheduler judge the programs, and appends a row for each to the file at `path`.
+def judge_on_cluster(
+    workload: Workload, address: str, path: Path, report_progress: OnProgress
+) -> tuple[tuple[str, ...], float]:
+    """Lets the workers of the scheduler judge the programs, and appends a row for each to the file at `path`.
 
     Returns a line for each kind of failure, and the processor seconds of the workers. Raises InputError if there is no
     scheduler.
@@ -61,7 +63,9 @@ def judge_on_cluster(workload: Workload, address: str, path: Path, tell: OnProgr
                 seconds += cost
             done += len(task.workload.seeds)
             said = describe_rate(done, len(workload.seeds), time.monotonic() - started)
-            tell(Progress(phase="judge", event="finished", done=done, total=len(workload.seeds), case_id=said))
+            report_progress(
+                Progress(phase="judge", event="finished", done=done, total=len(workload.seeds), case_id=said)
+            )
             if workload.is_over:
                 break
     return tuple(faults), seconds

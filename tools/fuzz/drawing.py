@@ -32,7 +32,7 @@ class BlockScope:
     own: list[Variable]
     """Values that it may overwrite."""
     passed: list[Variable] = field(default_factory=list[Variable])
-    """Values of the caller, which only hidden kernels overwrite."""
+    """Values of the caller, which only hidden writes of kernels overwrite."""
     around: list[Variable] = field(default_factory=list[Variable])
     """Values that it may only read."""
     hot: list[Variable] = field(default_factory=list[Variable])
@@ -139,7 +139,7 @@ class Drawer:
             else:
                 word = "bend"
         if word in ("add", "positive") and x.kind.dtype != "float32":
-            word = "left"  # atomics; and a sign that depends on rounding
+            word = "left"  # atomics need f32, and the sign would depend on rounding
         mode = "hidden" if self.pick.random() < self.hidden else self.pick.choice(MODES)
         if any(value in scope.passed for value in inputs):
             mode = "hidden"
@@ -179,7 +179,7 @@ class Drawer:
         word = self.pick.choice(("sum", "sum", "multiply", "maximum", "select"))
         if word == "select" and (
             x == y or x.kind != y.kind
-        ):  # no number shows which of a value and itself, or its cast, it is
+        ):  # the numbers of a value and itself, or its cast, are the same
             word = "sum"
         return Step(
             word=word, inputs=(x, y), outputs=(self.make(ArrayKind(x.kind.rows, dtype)),), numbers=(self.number(),)
@@ -337,6 +337,6 @@ class Drawer:
         local = tuple(ArrayKind(v.kind.rows // self.devices, v.kind.dtype) for v in (x, y))
         parameters = (*(self.make(kind) for kind in local), self.make(whole.kind))
         block = self.draw_block(scope, parameters, kinds=(local[0],), extra=1, alone=True)
-        block = replace(block, results=tuple(dict.fromkeys(block.results)))  # XLA would make one value of two
+        block = replace(block, results=tuple(dict.fromkeys(block.results)))  # XLA would merge equal results
         outputs = tuple(self.make(ArrayKind(v.kind.rows * self.devices, v.kind.dtype)) for v in block.results)
         return Step(word="shard_map", inputs=(x, y, whole), outputs=outputs, blocks=(block,), numbers=numbers)

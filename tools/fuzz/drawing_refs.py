@@ -1,11 +1,11 @@
-"""Programs in the style of jax-triton 0.4 and later, drawn from seeds from `REFS` on.
+"""Draws programs in the style of jax-triton 0.4 and later, from seeds from `REFS` on.
 
 Their kernels get Refs, which are frozen or read, or are called with `call_in_place`; some have hidden writes. Of three
 seeds one gives a derivative around a kernel (`custom_vjp` under `value_and_grad`), one a loop or a `jax.checkpoint`
-around a kernel (a differentiated `scan`, a Ref that a loop overwrites, a forward pass that is computed again), and the
-third any program.
+around a kernel (a differentiated `scan`, a Ref that a loop overwrites, a recomputed forward pass), and the third any
+program.
 
-Differentiated code calls kernels in four ways: a loss whose kernel leaves the gradient, a backward pass whose kernel
+Differentiated code calls kernels in four ways: a loss whose kernel writes the gradient, a backward pass whose kernel
 overwrites the cotangent, a layer that continues with the overwritten value, and a call whose operand does not depend on
 the variable of the derivative.
 """
@@ -37,7 +37,7 @@ DIFFERENTIATED, REPEATED, _ANY = KINDS
 _LAYERS = ("bend", "left", "upper")
 _DECLARED = (*REF_MODES, "aliased", "out_of_place")
 _WITHOUT_REF = ("in_place", "aliased", "out_of_place")
-"""Modes of a kernel that is differentiated without a rule of its own: JAX would differentiate a call with a Ref."""
+"""Modes of a kernel that is differentiated without its own rule: JAX would differentiate a call with a Ref."""
 
 
 def draw_with_refs(seed: int) -> RandomProgram:

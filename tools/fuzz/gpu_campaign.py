@@ -1,17 +1,18 @@
-"""A campaign on the GPUs of this machine: each program is compiled and run there, and that artifact is judged and
+"""Runs a campaign on the GPUs of this machine: each program is compiled and run there, and that artifact is judged and
 replayed.
 
 In the campaign's directory:
 
-    device.jsonl            one line a program, written when it is judged; a campaign continues after the lines there
+    device.jsonl            one line for each judged program; a campaign continues after the lines there
     contradictions/         `SEED-KIND.py`, a case file that needs no other file, for each contradiction
-    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, as long as it fits
+    artifacts/SEED.tar.xz   the device's artifact of a program with a contradiction, if it is small enough
 
-Three draws of the arguments run several times each. Program order, as replay computes it, is right; the row also has
-the error against the formulas in plain jnp. Products are computed in full precision (`JAX_DEFAULT_MATMUL_PRECISION`),
-because a value rounded to TF32 before a maximum or a branch would hide errors. XLA does not autotune, which takes most
-of the time of a compile. The replay of the device's artifact on more draws says which outputs are wrong, and which are
-right up to rounding (`more_draws`). A program that needs more GPUs than the machine has is left out.
+Three draws of the arguments run several times each. Program order, as replay computes it, is right by definition; the
+row also has the error against the formulas in plain jnp. Products are computed in full precision
+(`JAX_DEFAULT_MATMUL_PRECISION`), because a value rounded to TF32 before a maximum or a branch would hide errors. XLA
+does not autotune, because that takes most of a compile. The replay of the device's artifact on more draws says which
+outputs are wrong, and which are right up to rounding (`more_draws`). A program that needs more GPUs than the machine
+has is omitted.
 """
 
 import os
@@ -41,7 +42,6 @@ from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import PROGRAM_ORDER, Attribution, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import Inspection, Progress
-from ligerdiag.replay.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from ligerdiag.replay.replay_service import compute_environment
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.relative_errors import compute_worst
@@ -61,18 +61,19 @@ from tools.fuzz.judged_programs import (
     list_trusted,
     load_known,
 )
+from tools.fuzz.more_draws import DRAWS_WORKER, WRONG, DrawsRequest, make_draws_job
 from tools.fuzz.processes import Workload, append_row, read_processor_seconds, run_workloads, serve_workload
 from tools.fuzz.programs import RandomProgram
 from tools.fuzz.source import render_case_file
 
 _FILE = "device.jsonl"
 _ARTIFACT_BYTES = 12 << 20
-"""The most bytes of kept artifacts."""
+"""The largest artifact that is kept."""
 _TUNING = "xla_gpu_autotune_level"
 _TUNED = {_TUNING: 4}
 _NEEDS_TUNING = "No supported config found"
 _PORTION = 64
-"""Programs in one file."""
+"""Programs per file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,8 @@ class DeviceRow:
     """Output name to the ids of the rules with a finding on it."""
 
 
-def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) -> FuzzReport:
-    """Judges the programs of these seeds that are not known yet. Raises InputError where there is no GPU."""
+def run_device_campaign(options: FuzzOptions, report_progress: Callable[[Progress], None]) -> FuzzReport:
+    """Judges the programs of these seeds that have no row yet. Raises InputError if there is no GPU."""
     require_gpu()
     gpus = list_gpus()
     path = options.directory / _FILE
@@ -106,7 +107,7 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
     started = read_processor_seconds()
 
     with work_until_ended() as work:
-        report.faults = run_workloads("tools.fuzz.gpu_campaign", workloads, path, tell)
+        report.faults = run_workloads("tools.fuzz.gpu_campaign", workloads, path, report_progress)
     report.rows = load_device_rows(path)
     report.judged, report.seconds = len(report.rows) - before, read_processor_seconds() - started
     report.ended_by = work.ending
@@ -118,8 +119,8 @@ def run_device_campaign(options: FuzzOptions, tell: Callable[[Progress], None]) 
             rows: dict[int, JudgedProgram] = {}
             for program, (row, _) in zip(some, _judge_programs(some, workload), strict=True):
                 rows[program.variant] = row.judged
-                told = Progress(phase=f"shrink {program.seed}", event="finished", done=len(rows), total=len(some))
-                tell(told)
+                progress = Progress(phase=f"shrink {program.seed}", event="finished", done=len(rows), total=len(some))
+                report_progress(progress)
             return rows
 
         with work_until_ended() as work:
@@ -140,7 +141,7 @@ def list_gpus() -> tuple[str, ...]:
 
 
 def plan_workloads(missing: dict[int, int], gpus: Sequence[str], options: FuzzOptions) -> tuple[Workload, ...]:
-    """Divides the programs among processes, of which each gets one GPU in turn, or all GPUs for programs that need
+    """Divides the programs among processes. Each process gets one GPU in turn, or all GPUs for programs that need
     several.
 
     missing: seed to the number of devices that its program needs.
@@ -230,7 +231,7 @@ def _open_pool(cache: Cache, workload: Workload, module: str, environment: dict[
         timeout=workload.timeout,
         module=module,
         environment=environment,
-        forks=module != DEVICE_WORKER,  # a driver may have been opened by an import
+        forks=module != DEVICE_WORKER,  # an import may have opened a driver
     )
 
 
@@ -249,7 +250,7 @@ def _judge_case(bench: _Bench, case: CaseSpec, program: RandomProgram) -> tuple[
         if not compared.not_covered:
             row = replace(row, judged=_draw_more_arguments(bench, case, artifact, row))
     except InputError:
-        raise  # there is no GPU, which says nothing of the program
+        raise  # there is no GPU: that is no fault of the program
     except LigerdiagError as error:
         row = replace(row, judged=replace(row.judged, unjudged=describe_error(error)))
     except Exception as fault:
@@ -288,13 +289,13 @@ def _draw_more_arguments(bench: _Bench, case: CaseSpec, artifact: Artifact, row:
     try:
         more = bench.draws.submit(make_draws_job(request, bench.draws.timeout)).result()
     except LigerdiagError:
-        return find_contradictions(judged)  # the runs on the GPU decide alone
+        return find_contradictions(judged)  # only the runs on the GPU decide
     lost = [name for name in doubtful if compute_worst(row.numbers[name].errors) <= WRONG * more.noise.get(name, 0.0)]
     return add_looks(_settle(judged, lost), more)
 
 
 def _settle(row: JudgedProgram, lost: Sequence[str]) -> JudgedProgram:
-    """Returns the row with these outputs undecided, because roundings explain their numbers."""
+    """Returns the row with these outputs undecided, because rounding explains their numbers."""
     undecided = {name: (row.outputs[name][0], Attribution.UNDECIDED.value) for name in lost}
     kept = {kind: words for kind, words in row.contradictions.items() if kind.rpartition("-")[2] not in undecided}
     return replace(row, outputs={**row.outputs, **undecided}, contradictions=kept)

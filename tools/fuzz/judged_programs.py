@@ -1,4 +1,4 @@
-"""The row that a campaign keeps of each program: verdicts, numbers, and contradictions between them."""
+"""Defines the row of each program of a campaign: verdicts, numbers, and contradictions between them."""
 
 import time
 from collections import Counter
@@ -13,56 +13,57 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.replay.more_draws import WRONG as FAR_ABOVE
-from ligerdiag.replay.more_draws import DrawsAnswer, Word
 from ligerdiag.report.agreement import find_order_changes
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import Jobs, Option
+from tools.fuzz.more_draws import WRONG as FAR_ABOVE
+from tools.fuzz.more_draws import DrawsAnswer, Word
 from tools.fuzz.programs import find_kind
 
 _REFERENCE = list_ids(RuleKind.REFERENCE)
 _CHANGED_BY_JAX = list_ids(RuleKind.CHANGED_BY_JAX)
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
-"""In the error of a case whose worker was aborted by XLA."""
+"""Part of the error of a case whose worker XLA aborted."""
 CALLED_WRONG = tuple(one for one in Verdict if one.is_wrong)
 CALLED_RIGHT = tuple(one for one in Verdict if one.is_right)
 _WRONG_NUMBERS = tuple(one for one in Attribution if one.is_wrong)
 DEVICE = "device"
-"""The target of a row of a campaign on GPUs."""
+"""The target in a row of a campaign on GPUs."""
 _ALARMS = ("verdict-stale-right", "verdict-clobbered-right")
 _WITHOUT_LOOK = {"fresh": "right", "lossy": "alike", "undecided": "alike"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzOptions:
-    """Which programs, and how they are judged."""
+    """Options of a campaign: its programs, and how they are judged."""
 
     directory: Path
     first: int = 0
     """The first seed."""
-    count: Annotated[int, Option("--count", min=1, metavar="N", help="Seeds, from the first on.")] = 100
+    count: Annotated[int, Option("--count", min=1, metavar="N", help="Number of seeds.")] = 100
     minutes: Annotated[
-        float | None, Option("--minutes", min=0.0, metavar="N", help="Begin nothing new after that. [default: none]")
+        float | None,
+        Option("--minutes", min=0.0, metavar="N", help="Begin no program after N minutes. [default: none]"),
     ] = None
     target: Annotated[str, Option("--target", metavar="NAME", help="The GPU to compile for.")] = "h100"
     jobs: Jobs = None
     timeout: Annotated[
         float,
-        Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a program, and to replay it."),
+        Option("--timeout", min=0.001, metavar="SECONDS", help="Longest time to compile a program, or to replay it."),
     ] = 120.0
     orders: Annotated[
-        int, Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too.")
+        int, Option("--orders", min=0, metavar="N", help="Also replay each schedule in N other legal orders.")
     ] = 4
     shrink: Annotated[bool, Option("--shrink/--no-shrink", help="Make contradictions smaller.")] = True
     scheduler: Annotated[
         str | None,
-        Option("--scheduler", metavar="ADDRESS", help="Judge them on the workers of a Dask scheduler."),
+        Option("--scheduler", metavar="ADDRESS", help="Judge the programs on the workers of a Dask scheduler."),
     ] = None
 
     def find_until(self) -> float | None:
-        """Returns the time after which no program is begun, in seconds since the epoch; None for no limit."""
+        """Returns the time, in seconds since the epoch, after which no program begins; None for no limit."""
         return None if self.minutes is None else time.time() + self.minutes * 60
 
 
@@ -75,7 +76,7 @@ class JudgedProgram:
     outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Output name to its verdict and the attribution of its numbers, `none` without numbers."""
     looks: Mapping[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
-    """Output name to what more draws say, and the largest ratio; see `more_draws`. Empty without more draws."""
+    """Output name to the result of more draws, and the largest ratio; see `more_draws`. Empty without more draws."""
     draws: int = 0
     contradictions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kind to a sentence."""
@@ -84,12 +85,13 @@ class JudgedProgram:
     moved: Mapping[str, float] = field(default_factory=dict[str, float])
     """Output name to its largest change in another order; see `OrderNumbers.changed`."""
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Contradictions by a known limit: a right output is called wrong around a loop that XLA unrolled."""
+    """Contradictions that a known limit explains: a right output is called wrong around a loop that XLA unrolled."""
     notes: tuple[str, ...] = ()
     """Notes on what the analysis does not cover."""
     unlike: tuple[str, ...] = ()
-    """Names of the outputs that program order, on numbers, gives otherwise than the formulas in plain jnp, by more than
-    roundings come to (`more_draws`)."""
+    """Names of the outputs for which program order, on numbers, differs from the formulas in plain jnp by more than
+    rounding (`more_draws`).
+    """
     unjudged: str = ""
     """Why there are no numbers to compare the verdict with: XLA aborts, or replay does not cover the program."""
 
@@ -101,23 +103,23 @@ class FuzzReport:
     rows: dict[int, JudgedProgram] = field(default_factory=dict[int, JudgedProgram])
     """By seed."""
     judged: int = 0
-    """Programs of this run."""
+    """Number of programs of this run."""
     seconds: float = 0.0
     """Processor seconds of this run, without shrinking."""
     files: tuple[Path, ...] = ()
     """Case files of contradictions that this run wrote."""
     left_out: int = 0
-    """Programs that need more GPUs than there are."""
+    """Number of programs that need more GPUs than there are."""
     faults: tuple[str, ...] = ()
-    """A line for each process that ended early; the next run does the programs that it left."""
+    """A line for each process that ended early; the next run judges its remaining programs."""
     ended_by: Ending | None = None
 
     def count_outputs(self) -> Counter[tuple[str, str]]:
-        """Counts outputs by verdict and by the word of `find_words` for all draws."""
+        """Counts outputs by verdict and by the word of `find_outcomes` for all draws."""
         return Counter(
             (static, words)
             for row in self.rows.values()
-            for (static, _), words in zip(row.outputs.values(), find_words(row).values(), strict=True)
+            for (static, _), words in zip(row.outputs.values(), find_outcomes(row).values(), strict=True)
         )
 
     def list_unjudged(self) -> list[tuple[int, str]]:
@@ -125,7 +127,7 @@ class FuzzReport:
         return [(seed, row.unjudged) for seed, row in sorted(self.rows.items()) if row.unjudged]
 
     def count_excused(self) -> int:
-        """Counts programs with a contradiction by a known limit."""
+        """Counts programs with a contradiction that a known limit explains."""
         return sum(bool(row.limits) for row in self.rows.values())
 
     def list_contradictions(self) -> list[tuple[int, str]]:
@@ -196,7 +198,7 @@ def list_doubted(row: JudgedProgram) -> tuple[str, ...]:
 
 
 def add_looks(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
-    """Returns the row with what more draws say, and the contradictions by all draws."""
+    """Returns the row with the result of more draws, and the contradictions by all draws."""
     return find_contradictions(
         replace(
             row,
@@ -206,10 +208,10 @@ def add_looks(row: JudgedProgram, more: DrawsAnswer) -> JudgedProgram:
     )
 
 
-def find_words(row: JudgedProgram) -> dict[str, str]:
+def find_outcomes(row: JudgedProgram) -> dict[str, str]:
     """Returns a map from output name to `right`, `wrong` or `alike` by several draws, `none` without numbers.
 
-    An output is wrong if it is in one draw, by more than rounding. The numbers of a GPU also count within the tolerance
+    An output is wrong if one draw shows it, by more than rounding. The numbers of a GPU also count within the tolerance
     of the dtypes, and so does the first replay if it gives the stale value or if there are no more draws. An output is
     wrong, too, if program order differs from the reference: JAX drops kernels, and moves reads of Refs.
     """
@@ -237,7 +239,7 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
         yield "fault", f"replay failed: {case.replay.reason}"
     moved = find_order_changes(case.outputs, case.replay)
     for name, one in moved.items():
-        yield "order", f"`{name}` is fresh by its schedule and {one.error:.2g} from itself with {one.order}"
+        yield "order", f"`{name}` is fresh by its schedule, and changes by {one.error:.2g} with {one.order}"
     for one in [one for one in case.disagreements if one.output not in moved]:
         yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message
     called_wrong = {name for name, verdict in case.outputs.items() if verdict in CALLED_WRONG}
@@ -257,7 +259,7 @@ def _list_unlike(case: CaseReport) -> tuple[str, ...]:
 
 
 def _may_be_other(case: CaseReport) -> bool:
-    """Returns whether JAX may have made another program, whose order is not that of the reference.
+    """Returns whether JAX may have made another program, whose order differs from that of the reference.
 
     A rule says so, or JAX differentiates a hidden write that it does not know of.
     """
@@ -269,15 +271,17 @@ def _read_seed(case: CaseReport) -> int:
 
 
 def find_contradictions(row: JudgedProgram) -> JudgedProgram:
-    """Returns the row with its contradictions by all draws instead of by the first one; those by a known limit are
-    apart."""
-    words = find_words(row)
+    """Returns the row with its contradictions by all draws instead of by the first one; separates those that a known
+    limit explains.
+    """
+    words = find_outcomes(row)
     found = {kind: said for kind, said in row.contradictions.items() if not kind.startswith("verdict-")}
     for name, (static, _) in row.outputs.items():
         pair = (static in CALLED_WRONG, words[name])
         if static != Verdict.UNKNOWN and pair in ((True, "right"), (False, "wrong")):
             found.setdefault(
-                f"verdict-{static}-{words[name]}", f"`{name}` is {static} by its schedule and {words[name]}"
+                f"verdict-{static}-{words[name]}",
+                f"`{name}` is {static} by its schedule and {words[name]} by its numbers",
             )
     is_unrolled = any(_UNROLLED in note for note in row.notes)
     limits = {kind: said for kind, said in found.items() if is_unrolled and kind in _ALARMS}

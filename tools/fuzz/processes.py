@@ -1,7 +1,7 @@
-"""Processes of a campaign, of which each judges a part of the programs.
+"""Runs the processes of a campaign, each of which judges a part of the programs.
 
-A process gets its Workload as a line on standard input, judges one program after another, and appends a row for each to
-the campaign's file. It begins no program after the workload's `until`, and it ends with its parent. SIGTERM ends it
+A process reads its Workload as a line on standard input, judges one program after another, and appends a row for each
+to the campaign's file. It begins no program after the workload's `until`, and it ends with its parent. SIGTERM ends it
 sooner, and loses the programs in progress. A process that ends otherwise leaves the rest of its workload to the next
 run. All of them fork their workers from the same processes, which have imported JAX.
 """
@@ -27,7 +27,7 @@ from ligerdiag.workers.template_server import keep_templates
 
 _ROOT = Path(__file__).parents[2]
 _SPARE_SECONDS = 90.0
-"""Added to `until` for programs that were begun before; then the process is ended."""
+"""Added to `until` for programs that have begun by then; after that the process is ended."""
 _END_SECONDS = 20.0
 _STEP = 0.25
 _TAIL = 300
@@ -36,7 +36,7 @@ _TAIL = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The programs that one process judges, and how."""
+    """The programs that one process judges, with its options."""
 
     directory: str
     """Of the campaign."""
@@ -45,7 +45,7 @@ class Workload:
     timeout: float
     """Seconds for one program."""
     until: float | None = None
-    """No program is begun after that, in seconds since the epoch; None for no limit."""
+    """No program begins after that, in seconds since the epoch; None for no limit."""
     orders: int = 0
     """Number of other legal orders in which each schedule is replayed."""
     gpus: str = ""
@@ -61,19 +61,21 @@ def count_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def run_workloads(module: str, workloads: Sequence[Workload], path: Path, tell: OnProgress) -> tuple[str, ...]:
+def run_workloads(
+    module: str, workloads: Sequence[Workload], path: Path, report_progress: OnProgress
+) -> tuple[str, ...]:
     """Runs `python -m module` for each workload; returns a line for each process that failed.
 
     path: the file to which the processes append. An exception, such as the end of the run, ends them.
     """
-    before, told, total = count_lines(path), -1, sum(len(workload.seeds) for workload in workloads)
+    before, reported, total = count_lines(path), -1, sum(len(workload.seeds) for workload in workloads)
 
     def watch() -> None:
-        nonlocal told
+        nonlocal reported
         done = max(0, count_lines(path) - before)
-        if done != told:
-            told = done
-            tell(Progress(phase="judge", event="finished", done=done, total=total))
+        if done != reported:
+            reported = done
+            report_progress(Progress(phase="judge", event="finished", done=done, total=total))
 
     with _open_logs() as folder, keep_templates():
         running: list[tuple[subprocess.Popen[bytes], Path]] = []

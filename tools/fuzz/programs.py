@@ -1,4 +1,4 @@
-"""The parts of a random program, before anything is traced.
+"""Defines the parts of a random program, before anything is traced.
 
 A value is an array f32, bf16, f16 or f8e4m3fn[rows, 16], times the program's scale, with a number of its own. All
 values have a magnitude of about one, so that any value can feed any step. A step computes values from values: by an
@@ -19,7 +19,7 @@ KERNELS = {
 }  # fmt: skip
 """Kernel to its number of operands."""
 PALLAS = ("glow", "mix")
-"""Kernels that Pallas makes for Triton; the others are Triton kernels, which jax-triton does not batch."""
+"""Kernels written in Pallas for Triton; the others are Triton kernels, which jax-triton does not batch."""
 PARTIAL = ("left", "upper", "positive", "carry", "add")
 """Kernels that leave part of their operand unchanged, or read what they wrote: they have no out-of-place form."""
 MODES = ("hidden", "trivial", "barrier", "aliased", "out_of_place")
@@ -37,7 +37,7 @@ REFS = 10_000_000
 KINDS = ("differentiated", "repeated", "any")
 """Kinds of programs with Refs: a derivative around a kernel, a loop or a `jax.checkpoint` around one, any program."""
 REF_MODES = ("ref", "read", "in_place")
-"""Modes besides MODES: a Ref that is frozen, one that is read, and `call_in_place`, which replaces both before 0.4."""
+"""Modes besides MODES: a frozen Ref, a read Ref, and `call_in_place`, which replaces both before 0.4."""
 ZEROS = "zeros"
 """A mode in which a Ref is read instead of frozen, and the kernel's sums are a Ref of zeros, which JAX may move."""
 POLICIES = {

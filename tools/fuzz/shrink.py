@@ -1,9 +1,9 @@
-"""Smaller programs that may still show the same contradiction.
+"""Finds smaller programs that still show the same contradiction.
 
-`list_smaller` takes away one thing: results, the devices, a step with its blocks, or one thing in a block. A reader of
-the outputs of a removed step reads an earlier value of the same kind. `is_valid` says whether a program still follows
-the rules of `programs`, without which its reference would be wrong. `shrink` tries the programs of a round together,
-and continues with the smallest one that still shows the contradiction.
+`list_smaller` removes one thing: results, the devices, a step with its blocks, or one thing in a block. A reader of the
+outputs of a removed step reads an earlier value of the same kind. `is_valid` says whether a program still follows the
+rules of `programs`; otherwise its reference would be wrong. `shrink` tries the programs of a round together, and
+continues with the smallest one that still shows the contradiction.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from dataclasses import replace
 from tools.fuzz.programs import KERNELS, ArrayKind, Body, RandomProgram, Step, Variable
 
 ROUND = 16
-"""Programs that are tried at a time."""
+"""Programs per round."""
 ROUNDS = 14
 _CALLS = ("loss", "squash", "layer", "ref_loop")
 """Words whose functions call a kernel."""
@@ -78,7 +78,7 @@ def _is_block_valid(block: Body, around: frozenset[Variable], *, passed: bool) -
         if step.word == "loss" and not set(step.inputs) <= own - set(block.parameters):
             return False
         inner = frozenset[Variable]() if step.word == "shard_map" else frozenset(readable)
-        if step.word == "call":  # what it is called with has one name inside
+        if step.word == "call":  # inside, its operands have the names of its parameters
             inner -= set(step.inputs)
         if not all(_is_block_valid(one, inner, passed=step.word == "call") for one in step.blocks):
             return False

@@ -66,7 +66,7 @@ _MOVES = (
     "split",
     "join",
 )
-"""Words that only move values, so that they take 8-bit values without a cast."""
+"""Steps that only move values, so that they take 8-bit values without a cast."""
 _EIGHT_BITS = "float8_e4m3fn"
 _LAYOUTS = {"rows": 'P("d", None)', "columns": 'P(None, "d")', "whole": "P()"}
 _PARTITIONS = {"rows": '("d", None)', "columns": '(None, "d")', "whole": "()"}
@@ -90,7 +90,7 @@ from ligerdiag.model.case import Arg, Case, Draw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The properties of a program that its steps are written with."""
+    """The properties of a program that the source of its steps depends on."""
 
     devices: int
     scale: int
@@ -287,7 +287,7 @@ def _predicate(step: Step, value: Variable, sizes: Sizes) -> str:
 
 
 def _stack(step: Step, value: Variable) -> str:
-    # JAX squeezes a batch of one before a kernel of Pallas, and the kernel overwrites what that makes
+    # JAX squeezes a batch of one before a Pallas kernel, which then overwrites the squeezed copy
     length = 2 + step.numbers[1] % 2 if step.word == "vmap" else 1 + step.numbers[1] % 3
     return f"jnp.stack([v{value.number} * ({_constant(step)} + 0.2 * i) for i in range({length})])"
 
@@ -296,7 +296,7 @@ def _render_scan(step: Step, sizes: Sizes) -> list[str]:
     (block,), name = step.blocks, _function(step)
     carry, y = block.results
     words = ["", "", ", reverse=True", ", unroll=2"][step.numbers[0] % 4]
-    # in an unrolled loop one value that is both would be overwritten as the next iteration's state
+    # if both were one value, an unrolled loop would overwrite it as the next iteration's state
     stacked_each = f"v{y.number} * {_constant(step)}" if y == carry else f"v{y.number}"
     x, xs = step.inputs
     initial, (last, stacked) = f"v{x.number} * {_constant(step)}", step.outputs

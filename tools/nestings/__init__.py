@@ -1,1 +1,1 @@
-"""Random nestings of JAX's transformations around `call_in_place`, each compared with plain jnp."""
+"""Draws random nestings of JAX's transformations around `call_in_place`, and compares each with plain jnp."""

@@ -1,8 +1,8 @@
 """Checks random nestings around `call_in_place`: `python -m tools.nestings FIRST COUNT FOLDER`.
 
-Each program is compiled, judged and replayed as `ligerdiag check` does it, in the environment of this Python, and
-compared with plain jnp. Prints each program that is wrong, has no numbers or is not called fresh, then the figures. Exit
-code 1 where a program is wrong or has no numbers.
+Each program is compiled, judged and replayed as by `ligerdiag check`, in the environment of this Python, and compared
+with plain jnp. Prints each program that is wrong, has no numbers or is not called fresh, then the totals. The exit code
+is 1 if a program is wrong or has no numbers.
 """
 
 import argparse

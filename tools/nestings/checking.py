@@ -1,4 +1,4 @@
-"""Has programs checked, and compares each output with plain jnp."""
+"""Checks drawn programs, and compares each output with plain jnp."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from ligerdiag.model.report import CaseReport
 from tools.nestings.drawing import write_program
 
 BATCH = 25
-"""Programs of one file."""
+"""Programs per file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One program."""
+    """The outcome of one program."""
 
     name: str
     fault: str
-    """Why there are no numbers; empty where there are."""
+    """Why there are no numbers; empty if there are."""
     wrong: tuple[str, ...] = ()
-    """Outputs that differ from plain jnp, as the program means them or as the schedule computes them."""
+    """Outputs that differ from plain jnp, in program order or in the schedule."""
     false_fresh: tuple[str, ...] = ()
     """Those of them that are called fresh."""
     alarms: tuple[str, ...] = ()
-    """Outputs that are right, and called anything but fresh; and findings."""
+    """Right outputs that are not called fresh; and findings."""
     error: float = 0.0
     """The largest relative difference from plain jnp."""
 
 
 def has_refs() -> bool:
-    """Returns whether the jax-triton that is installed takes Refs."""
+    """Returns whether the installed jax-triton takes Refs."""
     return [int(part) for part in version("jax-triton").split(".")[:2]] >= [0, 4]
 
 
 def read_outcome(report: CaseReport) -> Outcome:
-    """Returns what a report says about its program."""
+    """Returns the outcome of a program from its report."""
     replay = report.replay
     if report.error or replay is None or replay.state.value != "done" or not replay.reference:
         reason = report.error or ("not replayed" if replay is None else f"{replay.state.value}: {replay.reason}")
@@ -69,7 +69,7 @@ def read_outcome(report: CaseReport) -> Outcome:
 
 
 def iterate_outcomes(seeds: Sequence[int], folder: Path, *, refs: bool) -> Iterator[Outcome]:
-    """Yields the outcome of each program; writes their files into the folder, which holds the cache, too."""
+    """Yields the outcome of each program; writes case files into the folder, which also has the cache."""
     folder.mkdir(parents=True, exist_ok=True)
     for start in range(0, len(seeds), BATCH):
         path = folder / f"nestings_{seeds[start]}.py"

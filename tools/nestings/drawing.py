@@ -1,4 +1,4 @@
-"""Draws a nesting from its seed, and writes it as a case file that stands alone."""
+"""Draws a nesting from its seed, and writes it as a case file that needs no other file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,20 +30,20 @@ class Surroundings:
     order: int
     """How often it is differentiated."""
     forward: bool
-    """It is differentiated forwards, or more than once: its functions have a rule for tangents."""
+    """It is differentiated in forward mode, or more than once: its functions have a rule for tangents."""
     reverse: bool
-    """It is differentiated backwards."""
+    """It is differentiated in reverse mode."""
     batched: bool = False
     sharded: bool = False
     mesh: bool
     refs: bool
-    """A Ref that a kernel writes is right here."""
+    """A Ref that a kernel writes is possible here."""
     plain_refs: bool = True
-    """JAX can take a Ref that no kernel writes."""
+    """JAX accepts a Ref that no kernel writes."""
 
 
 def draw_line(seed: int, *, refs: bool) -> str:
-    """Returns the expression that makes the case. refs: jax-triton takes Refs."""
+    """Returns the expression that makes the case. refs: whether jax-triton takes Refs."""
     random = Random(seed)
     mode = random.choice(_MODES)
     mesh = random.random() < 0.25
@@ -79,7 +79,7 @@ def _draw(random: Random, depth: int, around: Surroundings) -> str:
 
 
 def _list_choices(around: Surroundings) -> list[str]:
-    if around.order > 1:  # JAX forgets a custom_jvp in what it takes apart for a derivative, for the next derivative
+    if around.order > 1:  # JAX loses a custom_jvp when it differentiates a construct again
         return ["chain", "both", "jvp"] + ([] if around.sharded else ["product"]) + ([] if around.batched else ["vmap"])
     names = ["jit", "checkpoint", "checkpoint", "checkpoint", "scan", "scan", "fori", "cond", "switch"]
     names += ["chain", "both", "jvp", "linearize", "grad"]

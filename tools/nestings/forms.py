@@ -1,9 +1,10 @@
-"""The parts of a drawn program: kernels, functions that call them, and transformations; and all of it in plain jnp.
+"""Defines the parts of a drawn program: kernels, functions that call them, and transformations; and all of them in
+plain jnp.
 
-A program that `drawing` writes begins with this text, and so stands alone.
+A program that `drawing` writes begins with this text, and so needs no other file.
 
-Each function takes x and w, `f32[n]`, and k, `s32[3]` of zeros and ones, and returns `f32[n]`. The derivatives are at most
-about 1, so that an error of rounding does not grow with the depth.
+Each function takes x and w, `f32[n]`, and k, `s32[3]` of zeros and ones, and returns `f32[n]`. The derivatives are at
+most about 1, so that a rounding error does not grow with the depth.
 """
 
 import functools
@@ -26,7 +27,7 @@ SIZE = 32
 
 @triton.jit
 def square_kernel(x_ptr, square_ptr, spare_ptr, N: tl.constexpr):
-    """x becomes the derivative of its square."""
+    """Overwrites x with the derivative of its square."""
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at)
     tl.store(square_ptr + at, x * x)
@@ -49,7 +50,7 @@ def sine_kernel(x_ptr, shift, total_ptr, spare_ptr, N: tl.constexpr):
 
 @triton.jit
 def circle_kernel(s_ptr, x_ptr, c_ptr, spare_s_ptr, spare_c_ptr, N: tl.constexpr):
-    """Adds to both, so that it matters what they hold."""
+    """Adds to both operands, so that their old contents matter."""
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at)
     tl.store(s_ptr + at, tl.load(s_ptr + at) + tl.sin(x))
@@ -72,11 +73,11 @@ def like(x):
 
 SCALAR = jax.ShapeDtypeStruct((), "float32")
 BATCH = {False: lambda function: function, True: jax.custom_batching.sequential_vmap}
-"""How a function that calls a kernel is made fit for `jax.vmap`."""
+"""Makes a function that calls a kernel suitable for `jax.vmap`."""
 
 
 def make_square(batched, scales):
-    """A custom_vjp whose forward pass overwrites its residual; its backward pass may overwrite the cotangent."""
+    """Returns a custom_vjp whose forward pass overwrites its residual; its backward pass may overwrite the cotangent."""
 
     @BATCH[batched]
     def forward(x):
@@ -100,7 +101,7 @@ def make_square(batched, scales):
 
 
 def make_sine(batched, by_ref=False):
-    """Differentiable without end, forwards and backwards: the derivative is the kernel's, too. by_ref: not at all."""
+    """Returns a sine, differentiable any number of times in forward and reverse mode; by_ref: not differentiable."""
 
     def call(x, shift):
         options = {"kernel": sine_kernel, "grid": (1,), "N": x.shape[0]}
@@ -119,7 +120,7 @@ def make_sine(batched, by_ref=False):
 
 
 def make_circle(batched, same):
-    """Sine and cosine, added to zeros. same: the two operands are equal, and one value to XLA."""
+    """Returns sine and cosine, added to zeros. same: the two operands are equal, and XLA takes them for one value."""
 
     @jax.custom_jvp
     @BATCH[batched]
@@ -137,7 +138,7 @@ def make_circle(batched, same):
 
 
 def make_momentum(batched, written):
-    """Two operands overwritten; the derivative of what is linear. written: in which order, or by which names."""
+    """Returns a linear function that overwrites two operands. written: the order, or the names, of the writes."""
     first = written[0] in (0, "p_ptr")
 
     @BATCH[batched]
@@ -155,7 +156,7 @@ def make_momentum(batched, written):
 
 
 class Real:
-    """The program."""
+    """The program with its kernels."""
 
     @staticmethod
     def square(batched=False, scales=False):
@@ -306,7 +307,7 @@ class Real:
 
 
 class Plain:
-    """The same in jnp: no kernel, no Ref, no rule, no loop of JAX's."""
+    """The same in jnp, without kernels, Refs, custom rules or JAX's loops."""
 
     square = staticmethod(lambda **_: lambda x, w, k: jnp.sin(x + w) ** 2)
     sine = staticmethod(lambda **_: lambda x, w, k: jnp.sin(x * 0.5 + w))
@@ -387,11 +388,11 @@ class Plain:
 
 
 def derive(f, mode):
-    """The outputs: what f returns, and its derivatives as the mode has them."""
+    """Returns the outputs: the result of f, and its derivatives according to the mode."""
 
     def loss(x, w, k):
         y = f(x, w, k)
-        return (y * y * (1.5 + jnp.cos(w))).sum(), y  # of one sign: what cancels is known less well than its parts
+        return (y * y * (1.5 + jnp.cos(w))).sum(), y  # of one sign: cancellation would lose precision
 
     def value(x, w, k):
         return {"y": f(x, w, k)}
@@ -421,7 +422,7 @@ def derive(f, mode):
 
 
 def make_case(seed, build, mode, sharded=False, donated=False):
-    """The case of one program. build: the nesting, of the functions of `Real` or `Plain`."""
+    """Returns the case of one program. build: the nesting, from the functions of `Real` or `Plain`."""
     part = ("x",) if sharded else ()
     x = Arg(shape=(SIZE,), draw=Draw(seed=seed), partition=part, donate=donated)
     w = Arg(shape=(SIZE,), draw=Draw(seed=seed + 1), partition=part)

@@ -1,4 +1,4 @@
-"""erfanzar/ejkernel: attention, pooling and recurrences by its own copy of `triton_call`."""
+"""Drives erfanzar/ejkernel: attention, pooling and recurrences by its own copy of `triton_call`."""
 
 from functools import partial
 from typing import Any
@@ -9,7 +9,7 @@ HEADS = Arg(shape=(1, 64, 2, 32))
 
 
 def _import(name: str) -> Any:
-    """`jax.jit` has had no `abstracted_axes` since JAX 0.10; ejkernel passes None."""
+    """Imports ejkernel: it passes `abstracted_axes=None` to `jax.jit`, which does not take it since JAX 0.10."""
     import importlib
 
     import jax

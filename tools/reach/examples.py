@@ -1,4 +1,4 @@
-"""jax-ml/jax-triton: its examples."""
+"""Drives the examples of jax-ml/jax-triton."""
 
 import importlib
 from functools import partial

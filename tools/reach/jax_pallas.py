@@ -1,4 +1,4 @@
-"""Kernels that JAX brings: `jax.experimental.pallas.ops.gpu`, for Triton and for Mosaic GPU."""
+"""Drives the kernels of JAX itself: `jax.experimental.pallas.ops.gpu`, for Triton and for Mosaic GPU."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""phlippe/liger_kernels: Liger's cross entropy, alone and behind a linear layer."""
+"""Drives phlippe/liger_kernels: Liger's cross entropy, alone and after a linear layer."""
 
 from functools import partial
 from typing import Any

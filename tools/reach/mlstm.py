@@ -1,4 +1,4 @@
-"""NX-AI/mlstm_kernels: the chunkwise mLSTM, its gradient, and one step of the recurrence."""
+"""Drives NX-AI/mlstm_kernels: the chunkwise mLSTM, its gradient, and one step of the recurrence."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,6 @@
-"""pass-lin/RWKV7-Keras: steps of the chunkwise RWKV-7. The checkout on the path is the one from before or after the fix."""
+"""Drives pass-lin/RWKV7-Keras: steps of the chunkwise RWKV-7. The checkout on the path is the one before or after the
+fix.
+"""
 
 from typing import Any
 
@@ -8,8 +10,7 @@ ARRAY = Arg(shape=(1, 64, 2, 64))
 
 
 def _use_jax() -> None:
-    """Lets `ops` be a package whose own `__init__`, which asks the GPU that is there and needs Keras, is
-    not run."""
+    """Makes `ops` a package without running its own `__init__`, which queries the GPU and needs Keras."""
     import importlib.util
     import os
     import sys

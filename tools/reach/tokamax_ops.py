@@ -1,4 +1,4 @@
-"""openxla/tokamax: attention, normalisation and gated linear units by Pallas on Triton and on Mosaic GPU."""
+"""Drives openxla/tokamax: attention, normalisation and gated linear units by Pallas on Triton and on Mosaic GPU."""
 
 from functools import partial
 from typing import Any

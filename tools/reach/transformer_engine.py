@@ -1,4 +1,4 @@
-"""NVIDIA/TransformerEngine: the kernels of its permutation for mixtures of experts, launched through jax-triton."""
+"""Drives NVIDIA/TransformerEngine: its permutation kernels for mixtures of experts, launched through jax-triton."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ TOKENS, EXPERTS, BLOCK = 64, 4, 64
 
 
 def _load() -> Any:
-    """The file with the kernels; the package around it needs TransformerEngine's library."""
+    """Imports the file with the kernels alone: its package needs TransformerEngine's library."""
     for folder in os.environ["PYTHONPATH"].split(os.pathsep):
         path = os.path.join(folder, "transformer_engine/common/triton/permutation.py")
         if os.path.exists(path):
@@ -24,8 +24,9 @@ def _load() -> Any:
 
 
 def make_map(routing: Any) -> dict[str, Any]:
-    """The first of its passes. The second overwrites the map that the first has made, which TransformerEngine's own launcher
-    declares; jax-triton's hands a kernel one more pointer for it, which these kernels do not take."""
+    """Runs the first of its passes. The second pass overwrites the map of the first; TransformerEngine's own launcher
+    declares that. jax-triton's launcher would pass one more pointer for it, which these kernels do not take.
+    """
     import jax
     import jax.numpy as jnp
     import jax_triton

@@ -1,8 +1,8 @@
-"""Writes docs/reach.md: `python tools/reach/write_table.py CHECKOUTS LIBRARIES`; nothing is fetched.
+"""Writes docs/reach.md: `python tools/reach/write_table.py CHECKOUTS LIBRARIES`; fetches nothing.
 
-CHECKOUTS has a work tree of each repository of programs.toml at its commit, named as there; LIBRARIES is what
-these import and this project does not (`pip install --target`). Each driver is checked in an empty folder, so that no
-package of this project stands in the way of one with the same name. What could not be run is a row, too, with the reason.
+CHECKOUTS has a work tree of each repository of programs.toml at its commit, named as there; LIBRARIES has the packages
+that these import and this project does not (`pip install --target`). Each driver is checked in an empty folder, so that
+no package of this project hides one with the same name. A program that could not run has a row, too, with the reason.
 """
 
 import json
@@ -23,10 +23,10 @@ SEVERE = ("stale", "clobbered", "unknown", "latent", "unsafe")
 HEAD = """\
 # Programs that others wrote
 
-`tools/reach/write_table.py` wrote this page: what `ligerdiag check` says of public programs, each compiled for four GPUs by
-a driver in `tools/reach/` that imports it from a checkout. A cell counts outputs; *fresh* means all of them. `!` marks a
+`tools/reach/write_table.py` wrote this page: what `ligerdiag check` says about public programs, each compiled for four GPUs
+by a driver in `tools/reach/` that imports it from a checkout. A cell counts outputs; *fresh* means all of them. `!` marks a
 target on which the program could not be compiled or analysed; the reason is below. Replay is for h100: the kernels ran on
-numbers, and each output's was compared with both predictions.
+numbers, and the numbers of each output were compared with both predictions.
 """
 TAIL = """
 ## What the findings are
@@ -34,17 +34,18 @@ TAIL = """
 - `zahlmann_decode[2]`: two steps of the decode kernel in one program. Each call makes a workspace of zeros, the kernel
   counts barriers in it, and XLA makes the zeros once: the second call starts with the counters of the first. See
   [reports/zahlmann-transformer.md](reports/zahlmann-transformer.md).
-- `liger_*` at the older commit: what the seed of this project is about; the newer commit declares the logits as an output.
-- `rwkv7_*` at the oldest commit: calls that write `jnp.empty` arrays behind scalar outputs that nothing uses. JAX drops the
-  calls. The kernels are handed more parameters than they take, and what they write is unknown for that reason.
-- `example_add`: the example's kernel masks its stores with `offsets < 8`. An array of more than 8 elements is left unwritten
-  behind them; the example calls it with 8. See [reports/jax-triton-add-example.md](reports/jax-triton-add-example.md).
+- `liger_*` at the older commit: the bug that this project began with; the newer commit declares the logits as an output.
+- `rwkv7_*` at the oldest commit: calls that write `jnp.empty` arrays and have scalar outputs that nothing uses. JAX drops
+  the calls. The kernels get more parameters than they take, so their writes are unknown.
+- `example_add`: the example's kernel masks its stores with `offsets < 8`. It leaves the elements of an array
+  after the first 8 unwritten; the example calls it with 8. See
+  [reports/jax-triton-add-example.md](reports/jax-triton-add-example.md).
 - `te_row_id_map`: the first pass fills half of the map's columns, the later passes the others: LD013 is intended here.
 """
 
 
 def check(program: dict[str, Any], checkouts: Path, libraries: Path) -> list[dict[str, Any]]:
-    """The cases of the program's driver, in JSON."""
+    """Returns the cases of the program's driver, as JSON."""
     path = checkouts / program.get("checkout", "") / program.get("path", "")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(path), str(libraries)))}
     with tempfile.TemporaryDirectory() as folder:

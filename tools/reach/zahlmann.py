@@ -1,4 +1,6 @@
-"""zahlmann/transformer: the decode step of a whole model in one kernel, with barriers in a workspace that it is handed."""
+"""Drives zahlmann/transformer: the decode step of a whole model in one kernel, with barriers in a workspace that it
+gets.
+"""
 
 from functools import partial
 from typing import Any
@@ -19,7 +21,7 @@ LAYER = 2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 64
 
 
 def decode(count: int, *arrays: Any) -> dict[str, Any]:
-    """As many steps in one program, each from the token of the one before."""
+    """Runs several steps in one program, each from the token of the one before."""
     from kernels.multi_sm_decode import multi_sm_decode_nlayer
 
     names = ("token_emb", "packed_w", "lnf_s", "cos", "sin", "output_proj_padded")

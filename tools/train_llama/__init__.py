@@ -1,1 +1,1 @@
-"""Trains a Llama with its loss in each mode, on the GPUs of this machine, and draws what becomes of it."""
+"""Trains a Llama with its loss in each mode, on the GPUs of this machine, and draws the curves."""

@@ -1,10 +1,11 @@
-"""`python -m tools.train_llama`: trains a Llama from synthetic data, once with the loss in each mode, on the GPUs here.
+"""Trains a Llama on synthetic data, once with the loss in each mode, on the GPUs here: `python -m tools.train_llama`.
 
     uv run --extra gpu python -m tools.train_llama --layout fsdp --size 100M --steps 300
 
-Writes FOLDER/curves.json, with the loss and the norm of the gradient at each step, FOLDER/curves.svg, a picture of them, and
-FOLDER/curves.md: how far each mode is from plain JAX, beside how far the seeds of plain JAX are from each other. What is in
-curves.json already is not run again; Ctrl-C leaves what is known. No mode changes anything but the loss.
+Writes FOLDER/curves.json, with the loss and the norm of the gradient at each step, FOLDER/curves.svg, a picture of
+them, and FOLDER/curves.md: how far each mode is from plain JAX, compared with how far the seeds of plain JAX are from
+each other. Runs that curves.json has already are not repeated; Ctrl-C keeps the results so far. A mode changes only the
+loss.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from tools.train_llama.picture import render_picture
 from tools.train_llama.record import PLAIN, Run, read_runs, write_runs
 
 LAST = 20
-"""Steps whose mean loss is compared."""
+"""Number of last steps whose mean loss is compared."""
 
 
 def main() -> int:
@@ -41,7 +42,7 @@ def main() -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     import jax
 
-    from tools.train_llama.training import train  # JAX, which --help needs not
+    from tools.train_llama.training import train  # imports JAX, which --help does not need
 
     devices = options.devices or jax.device_count()
     file = options.output / "curves.json"
@@ -75,7 +76,7 @@ def main() -> int:
 
 
 def render_table(runs: Sequence[Run]) -> str:
-    """Returns a row for each run: mean loss and norm at its end, and both against plain JAX with the same seed."""
+    """Returns a row for each run: mean loss and norm at its end, and both relative to plain JAX with the same seed."""
     plain = {(run.layout, run.size, run.devices, run.seed): run for run in runs if run.mode == PLAIN}
     lines = [
         "| run | device | steps | loss at first | loss at last | beside plain JAX | norm at last | its ratio to plain |\n",

@@ -1,4 +1,4 @@
-"""The curves of several runs as a picture (SVG): loss, and norm of the gradient, by step; a colour for each mode."""
+"""Draws the curves of several runs (SVG): loss, and norm of the gradient, by step; a colour for each mode."""
 
 import math
 from collections.abc import Callable, Sequence

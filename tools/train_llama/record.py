@@ -1,4 +1,4 @@
-"""The results of a training: a record of each run, kept in one JSON file. Imports no framework."""
+"""Records the results of trainings, one record for each run, in one JSON file. Imports no framework."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ PLAIN = "plain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training, or what there is of it."""
+    """One training, perhaps incomplete."""
 
     mode: str
     seed: int
@@ -22,10 +22,10 @@ class Run:
     """JAX's name of the GPU."""
     losses: tuple[float, ...] = ()
     norms: tuple[float, ...] = ()
-    """Of the gradient, before it is clipped."""
+    """Norms of the gradient before clipping."""
 
     def extend(self, steps: Sequence[tuple[float, float]]) -> "Run":
-        """Returns the run with the loss and the norm of so many more steps."""
+        """Returns the run with the losses and norms of further steps."""
         losses, norms = zip(*steps, strict=True)
         return replace(self, losses=(*self.losses, *losses), norms=(*self.norms, *norms))
 
@@ -35,14 +35,14 @@ class Run:
 
 
 def write_runs(path: Path, runs: Sequence[Run]) -> None:
-    """Writes the file anew, whole or not at all."""
+    """Replaces the file, completely or not at all."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n", encoding="utf-8")
     beside.replace(path)
 
 
 def read_runs(path: Path) -> tuple[Run, ...]:
-    """Returns the runs of such a file, none where there is no file."""
+    """Returns the runs of such a file; none if there is no file."""
     if not path.exists():
         return ()
     found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""One training of a Llama from synthetic data: loss and norm of the gradient at each step."""
+"""Trains one Llama on synthetic data: loss and norm of the gradient at each step."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,9 +15,9 @@ from kernels.llama.step import init_state, partition_state, train_step
 from tools.train_llama.record import PLAIN, Run
 
 REPEATED = 0.75
-"""How often a token is the one that always follows its predecessor; the others are drawn."""
+"""Probability that a token is the one that always follows its predecessor; the others are random."""
 TOGETHER = 10
-"""Steps between two looks at what the device has computed."""
+"""Number of steps after which the host waits for the device."""
 
 
 def train(
@@ -26,7 +26,7 @@ def train(
     """Yields the run so far every few steps, and at its end.
 
     mode: of the loss, as in kernels/llama/grid.py, or `plain` for none. seed: of the parameters and of the data.
-    sequences: for each device of the axis `data`; context: tokens of each, 0 for as many as the size has.
+    sequences: for each device of the axis `data`. context: tokens of each sequence, 0 for the number of the size.
     """
     config, chosen = CONFIGS[size], LAYOUTS[layout]
     axes = chosen.split_devices(devices)
@@ -61,10 +61,10 @@ def train(
 
 
 def draw_batches(config: LlamaConfig, seed: int, sequences: int, context: int) -> Iterator[tuple[Any, Any]]:
-    """Yields token ids and targets, i32[sequences, context] each, for ever.
+    """Yields token ids and targets, i32[sequences, context] each, without end.
 
     A fixed permutation says which token follows which, most of the time; the rest follows Zipf's law. A model that has
-    learned both has a loss well below the first one's, and none of it by heart.
+    learned both has a loss well below its first one, and has memorised nothing.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     follower = np.random.Generator(np.random.PCG64(0)).permutation(config.vocabulary)

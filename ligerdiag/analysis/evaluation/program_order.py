@@ -118,8 +118,6 @@ class Intended:
     """Every operation that computes and has a tag."""
     operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Hidden write to the sets of its kernel's operands at the call, united over all iterations."""
-    reads_before: bool = False
-    """Some derivative reads a value from before a write."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     """Of loops and conditionals."""
 
@@ -133,7 +131,6 @@ def compute_intended(
     *,
     marked: Mapping[TagPath, Labels] | None = None,
     canonicalized: bool = False,
-    derived: Labels = 0,
     records: bool = True,
     undecided: Labels = 0,
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
@@ -141,11 +138,10 @@ def compute_intended(
 ) -> Intended:
     """Evaluates the unoptimized module in program order.
 
-    marked: marks for results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module. derived:
-    marks for values that a derivative reads from before a write. records: return `tagged`; without it, only the outputs
-    count. undecided: marks that end at a decision (see `labels.decides`), and where they are on one of two
-    alternatives. rows: HiddenWrite index to the rows that it overwrites; missing means all. direct: see
-    `labels.transfer_call`.
+    marked: marks for results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module. records:
+    return `tagged`; without it, only the outputs count. undecided: marks that end at a decision (see `labels.decides`),
+    and where they are on one of two alternatives. rows: HiddenWrite index to the rows that it overwrites; missing means
+    all. direct: see `labels.transfer_call`.
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -158,7 +154,6 @@ def compute_intended(
             marked or {},
             canonicalized,
             to_constants,
-            derived=derived,
             records=records,
             undecided=undecided,
             rows=rows,
@@ -182,12 +177,10 @@ class _Evaluation:
     canonicalized: bool
     to_constants: frozenset[int]
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
-    derived: Labels = 0
     records: bool = True
     undecided: Labels = 0
     rows: Mapping[int, ArrayRegion] = MappingProxyType({})
     direct: bool = False
-    reads_before: bool = False
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
@@ -232,7 +225,7 @@ class _Evaluation:
             arguments.append(self.allocate(parameter.shape, unite(map(self.space.original, carried))))
         root = self.run(self.module.entry, arguments, (), 0)
         outputs = tuple(self.read_leaves(self.module.entry.root, root))
-        return Intended(outputs, self.tagged, self._given, self.reads_before, self.confluences)
+        return Intended(outputs, self.tagged, self._given, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
         """Makes new storage of this shape, with the same set for every leaf."""
@@ -444,8 +437,7 @@ class _Evaluation:
                 if isinstance(value, int) and value in self._before:
                     write, before = self._before[value]
                     if location in self.ambiguities.lines[write].locations:
-                        sets[number] = before | self.derived
-                        self.reads_before = True
+                        sets[number] = before
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:

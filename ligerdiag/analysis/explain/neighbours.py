@@ -130,7 +130,7 @@ class _Survey:
             source=find_user_line(self.context.optimized, operation),
             side=self._find_side(one, kernel),
             origin=origin,
-            within=self._describe_whole(operation, one.instruction),
+            within=self._describe_whole(one.instruction),
         )
 
     def _find_side(self, one: Scheduled, kernel: HloInstruction) -> ReadTime:
@@ -143,7 +143,7 @@ class _Survey:
                 return ReadTime.ACROSS
         return ReadTime.BEFORE
 
-    def _describe_whole(self, operation: HloInstruction, instruction: HloInstruction) -> str:
+    def _describe_whole(self, instruction: HloInstruction) -> str:
         if instruction.opcode == "custom-call":
             return f"call of `{instruction.proto.custom_call_target}`"
         if instruction.opcode != "fusion":

@@ -73,9 +73,7 @@ class DirectErrors:
         )
 
 
-def needs_direct_errors(
-    differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict], comparison: Comparison
-) -> bool:
+def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
     """Returns whether some operation or output is wrong about several writes."""
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:

@@ -283,7 +283,7 @@ def judge(
         differing += tuple(find_wrong_edges(provenance, comparison))
         differing += tuple(find_joined(provenance, comparison))
     direct = None
-    if needs_direct_errors(differing, outputs, comparison):
+    if needs_direct_errors(differing, outputs):
         direct = find_direct_errors(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
         differing = direct.refine(differing)
     instructions = {one.id: one for one in pair.optimized.instructions}

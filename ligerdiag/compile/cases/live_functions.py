@@ -269,7 +269,7 @@ def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Registers the class as a pytree node, as it was in the caller's process; see `PytreeClass`."""
+    """Registers the class as a pytree node, as it was in the caller's process; see `function_pickler`."""
     library: Any = importlib.import_module("jax").tree_util
     with suppress(ValueError):  # registered by an earlier load: cloudpickle keeps the class
         if fields is not None:

@@ -114,13 +114,12 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     key = compute_key(request, program, loader.compute_dependencies())
     store = Path(request.artifacts)
     with hold_key(store, key):
-        reused = find_artifact(store, key, request.not_before) is not None
-        if not reused:
+        if find_artifact(store, key, request.not_before) is None:
             same = find_same_program(store, key, request.not_before)
             if same is None or not _copy_artifact(same, request, key):
                 make_artifact(request, program, key, log, begin)
             keep_artifact(Path(request.scratch), store, key)
-    return CompileAnswer(key=key, reused=reused, dependencies=loader.compute_dependencies())
+    return CompileAnswer(key=key, dependencies=loader.compute_dependencies())
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:

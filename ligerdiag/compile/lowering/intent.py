@@ -143,7 +143,6 @@ class IntentTrace:
     """Forms of the values that would be copied if a kernel were given such a value."""
     in_shards: bool = False
     """Whether a kernel is called in a shard_map."""
-    snapshots: int = 0
     is_whole: bool = False
     """Whether JAX is processing the body of a loop that must not be split, see `intent_jax.keep_in_loops`."""
     _epoch: int = 0
@@ -192,7 +191,6 @@ class IntentTrace:
         trace = _find_trace() if trace is None else trace
         key = (id(value), id(trace), self._epoch)
         if key not in self._known:
-            self.snapshots += 1
             with _set_trace(trace):
                 self._known[key] = (value, trace, SNAPSHOT.bind(value))
         return self._known[key][2]
@@ -365,7 +363,6 @@ def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
             form = read_form(operand) if isinstance(operand, _core().Tracer) else None
             if form is None or not marks.copies(form):
                 return bind(operand, **params)
-            marks.snapshots += 1
             return SNAPSHOT.bind(operand)
 
         return bound

@@ -101,7 +101,6 @@ CUSTOM = "custom_lin"
 class Saver(Protocol):
     """The current trace, see `intent.IntentTrace`."""
 
-    snapshots: int
     is_whole: bool
     """Whether JAX is processing the body of a loop that must not be split, see `keep_in_loops`."""
 
@@ -259,7 +258,6 @@ def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[An
             continue
         if not marks.copies(form):
             continue
-        marks.snapshots += 1
         results[first + number] = _put_copy(equations, variable)
         if any(one.primitive.name == CUSTOM and inputs[number] in one.invars for one in readers):
             kept = _make_variable(variable)

@@ -169,7 +169,9 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 
 
 def covers(merged: ByteRuns, size: int) -> bool:
-    """Returns whether merged runs, with programs as one and none beyond `size`, have all bytes from 0 to `size`."""
+    """Returns whether merged runs cover all bytes from 0 to `size`; all programs count as one, and no run ends after
+    `size`.
+    """
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
 
@@ -232,7 +234,7 @@ def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
     budget.spend(8 * (len(reads) + len(writes)))
 
     def count_before(places: IndexArray) -> IndexArray:
-        """Per place how many bytes before it are written, each as often as programs write it."""
+        """Returns the number of written bytes before each place; a byte counts once for each program that writes it."""
         total = np.zeros(places.size, np.int64)
         for bounds, sign in ((np.sort(writes.start), 1), (np.sort(writes.stop), -1)):
             sums = np.append(0, np.cumsum(bounds))

@@ -1,7 +1,7 @@
 """Follows a kernel's Triton IR for all programs of a launch at once, as far as its numbers do not come from memory.
 
-Values are those of `index_values`; `active` says which programs are at an operation. Known control flow splits the
-programs; control flow that depends on data is followed both ways (see `trace`). A loop with a known trip count runs
+Values are those of `index_values`; `active` says which programs execute an operation. Known control flow splits the
+programs; where control flow depends on data, both ways are followed (see `trace`). A loop with a known trip count runs
 iteration by iteration, each program its own number of times. Any other loop is followed once, with Unknown for its
 carried values. Blocks of a function are followed as a tree from its entry to each return. A load with an unused result
 does not count. An unknown operation gives Unknown, and `pointer_flow` covers its possible effects on memory. The same
@@ -38,11 +38,11 @@ from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS, find_dead_load
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 DEPTH = 64
-"""Calls, and blocks of one function, on one path."""
+"""Limit on nested calls, and on the blocks of one function on one path."""
 
 
 class NotFollowedError(Exception):
-    """Control flow that is not followed; the message is one line."""
+    """Control flow that the evaluation cannot follow; the message is one line."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ class Evaluation:
     def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
         """Follows the blocks of a function as a tree, from this one to each return."""
         if length > DEPTH:
-            raise NotFollowedError(f"the branches of `{frame.function.name}` go on too long")
+            raise NotFollowedError(f"the branches of `{frame.function.name}` form too long a chain")
         for op in frame.function.get_operations(-1, 0, block):
             match op.name:
                 case "tt.return":
@@ -123,11 +123,11 @@ class Evaluation:
                     return
                 case _:
                     self._step(frame, op, active)
-        raise NotFollowedError(f"a block of `{frame.function.name}` ends in a way that is not known")
+        raise NotFollowedError(f"a block of `{frame.function.name}` ends with an unknown terminator")
 
     def _return(self, frame: _Frame, active: Mask, values: tuple[IndexValue, ...]) -> None:
         seen = [taken for taken, _ in frame.returned if (taken & active).any()]
-        if seen:  # the same programs came another way, by a branch that depends on data
+        if seen:  # the same programs also return on another path: a branch depends on data
             values = tuple(
                 forget(value, *(others[number] for _, others in frame.returned)) for number, value in enumerate(values)
             )
@@ -138,25 +138,25 @@ class Evaluation:
         names = frame.function.blocks
         expected = 1 if op.name == "cf.br" else 2
         if len(blocks) != expected or any(not 0 < block < len(names) for block in blocks):
-            raise NotFollowedError(f"the targets of a branch of `{frame.function.name}` could not be told")
+            raise NotFollowedError(f"the targets of a branch of `{frame.function.name}` are unknown")
         passed = op.operands[expected - 1 :]
         if len(passed) != sum(len(names[block].arguments) for block in blocks):
-            raise NotFollowedError(f"the targets of a branch of `{frame.function.name}` could not be told")
+            raise NotFollowedError(f"the targets of a branch of `{frame.function.name}` are unknown")
         if expected == 1:
             frame.put(names[blocks[0]].arguments, frame.take(passed))
             self._run_from(frame, blocks[0], active, length + 1)
             return
         size = len(names[blocks[0]].arguments)
-        handed = frame.take(passed[:size]), frame.take(passed[size:])
+        passed_on = frame.take(passed[:size]), frame.take(passed[size:])
 
         def follow(way: int, taken: Mask) -> None:
-            frame.put(names[blocks[way]].arguments, handed[way])
+            frame.put(names[blocks[way]].arguments, passed_on[way])
             self._run_from(frame, blocks[way], taken, length + 1)
 
         self._split(frame.get(op.operands[0]), active, follow)
 
     def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
-        """Follows branch 0 where the condition holds and branch 1 elsewhere; returns which programs took 0, None if
+        """Follows branch 0 where the condition holds and branch 1 elsewhere; returns the programs that took 0, None if
         unknown.
         """
         if isinstance(condition, MaskBox) and not condition.shape:
@@ -198,7 +198,7 @@ class Evaluation:
             case name if name in MIXERS:
                 self._mix(frame, op)
             case name if op.regions:
-                raise NotFollowedError(f"`{name}` in `{frame.function.name}` has regions that are not followed")
+                raise NotFollowedError(f"`{name}` in `{frame.function.name}` has regions whose control flow is unknown")
             case _:
                 values = frame.take(op.operands)
                 self._place.active = active
@@ -263,15 +263,15 @@ class Evaluation:
         results: tuple[IndexValue, ...] = ()
         while running.any():
             frame.put(before, carried)
-            condition, *handed = self._run_block(frame, op, 0, running) or (UNKNOWN,)
+            condition, *passed_on = self._run_block(frame, op, 0, running) or (UNKNOWN,)
             if not isinstance(condition, MaskBox) or condition.shape:
                 self._run_unknown_loop(frame, op, running, carried)
                 return
             going = running & np.broadcast_to(condition.gate, active.shape)
-            results = tuple(self._join(running, a, b) for a, b in zip(handed, results or handed, strict=True))
+            results = tuple(self._join(running, a, b) for a, b in zip(passed_on, results or passed_on, strict=True))
             if not going.any():
                 break
-            frame.put(after, handed)
+            frame.put(after, passed_on)
             carried = self._run_block(frame, op, 1, going)
             running = going
         frame.put(op.results, results)
@@ -281,21 +281,21 @@ class Evaluation:
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first
         roots = [get_roots(value) for value in carried]
-        handed: tuple[IndexValue, ...] = ()
+        passed_on: tuple[IndexValue, ...] = ()
         while True:
             frame.put(first, [UNKNOWN] * len(first))
             frame.put(iterated, [Unknown(roots=found) for found in roots])
             with self._trace.maybe():
                 new = self._run_block(frame, op, 0, active)
-                if rest:  # the first region's terminator is a condition, and what it hands to the second
-                    handed = tuple(forget(value) for value in new[1:])
-                    frame.put(rest[0], handed)
+                if rest:  # the first region ends with a condition and the values that it passes to the second
+                    passed_on = tuple(forget(value) for value in new[1:])
+                    frame.put(rest[0], passed_on)
                     new = self._run_block(frame, op, 1, active)
             grown = [old | get_roots(value) for old, value in zip(roots, new, strict=True)]
             if grown == roots:
                 break
             roots = grown
-        frame.put(op.results, handed if rest else [Unknown(roots=found) for found in roots])
+        frame.put(op.results, passed_on if rest else [Unknown(roots=found) for found in roots])
 
     def _run_call(self, frame: _Frame, op: Operation, active: Mask) -> None:
         callee = self._module.functions.get(op.callee)
@@ -308,9 +308,11 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _mix(self, frame: _Frame, op: Operation) -> None:
-        """Handles reductions, scans and maps: their results are Unknown, and their regions access no memory."""
+        """Handles reductions, scans and maps: their results are Unknown; raises NotFollowedError if their regions may
+        access memory.
+        """
         if not self._demand.is_silent_inside(frame.function, op.index):
-            raise NotFollowedError(f"`{op.name}` in `{frame.function.name}` reaches memory")
+            raise NotFollowedError(f"`{op.name}` in `{frame.function.name}` accesses memory")
         found = forget(*frame.take(op.operands))
         frame.put(op.results, [found] * len(op.results))
 
@@ -348,7 +350,7 @@ class Evaluation:
             self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas", is_update=is_update)
 
     def _only_exchanges(self, function: Function, op: Operation) -> bool:
-        """Whether nobody uses what an atomic operation found in memory, and what it leaves there does not depend on it."""
+        """Returns whether an atomic operation's result is unused, and the new content does not depend on the old."""
         if op.name != "tt.atomic_rmw" or parse_word(op.text, op.name) != "exch":
             return False
         if function.name not in self._used:

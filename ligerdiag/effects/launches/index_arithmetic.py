@@ -1,8 +1,7 @@
 """Computes integer arithmetic of Triton IR on index values, and the bytes of the arguments' buffers that memory
-operations reach.
+operations access.
 
-Results are Unknown where an operation is not followed, or would be undefined in some program, such as a division by
-zero.
+A result is Unknown if the operation is unknown, or undefined in some program, such as a division by zero.
 
 Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero); Triton 3.6's
 TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors (always checked) and
@@ -156,7 +155,7 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 
 
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
-    """`arith.extsi`, `extui`, `trunci`, `index_cast`: between integers of these widths."""
+    """Evaluates `arith.extsi`, `extui`, `trunci`, `index_cast`: between integers of these widths."""
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, MaskBox | Dense):
             return value if target_bits == 1 else UNKNOWN
@@ -196,7 +195,7 @@ def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | No
 
 
 def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, budget: Budget) -> IndexValue:
-    """`tt.addptr`: the offset counts elements of `width` bytes."""
+    """Evaluates `tt.addptr`: the offset counts elements of `width` bytes."""
     scaled = scale(offset, width, budget) if width is not None else None
     if not isinstance(pointer, Pointer) or scaled is None:
         return forget(pointer)
@@ -205,7 +204,7 @@ def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, b
 
 
 def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) -> IndexValue:
-    """`tt.advance` of a block pointer."""
+    """Evaluates `tt.advance` of a block pointer."""
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.offsets):
         return forget(pointer)
     moved = [compute_binary("arith.addi", a, b, 64, budget) for a, b in zip(pointer.offsets, offsets, strict=True)]
@@ -224,7 +223,9 @@ def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) 
 def make_block_pointer(
     base: IndexValue, numbers: Sequence[IndexValue], block: tuple[int, ...], groups: int
 ) -> IndexValue:
-    """`tt.make_tensor_descriptor` (groups 2: sizes, strides) and `tt.make_tensor_ptr` (groups 3: offsets too)."""
+    """Evaluates `tt.make_tensor_descriptor` (groups 2: sizes, strides) and `tt.make_tensor_ptr` (groups 3: offsets
+    too).
+    """
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
     if not isinstance(base, Pointer) or len(scalars) != groups * rank or len(numbers) != len(scalars):

@@ -87,7 +87,7 @@ def _intersect(one: MaskBox, other: MaskBox) -> MaskBox:
 
 
 def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """`arith.cmpi` of integers."""
+    """Evaluates `arith.cmpi` of integers."""
     if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
         return UNKNOWN
     if predicate not in COMPARISONS:
@@ -120,7 +120,7 @@ def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget)
 
 
 def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
-    """Returns where the difference compares so with zero; None if that is no box."""
+    """Returns where the difference satisfies the comparison with zero; None if these positions form no box."""
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
     everywhere: list[tuple[IndexArray, IndexArray] | None] = [None] * len(shape)
@@ -138,7 +138,7 @@ def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
     if len(moving) > 1 or step is None or predicate in ("eq", "ne") or not ((step > 0).all() or (step < 0).all()):
         return None
     size = shape[moving[0]]
-    # step * i + base < 0, with the sign of everything turned where the comparison is the other way round.
+    # step * i + base < 0; for the opposite comparison both are negated.
     if predicate in ("sgt", "sge"):
         base, step = -base, -step
     bound = -base + (1 if predicate in ("sle", "sge") else 0)
@@ -152,7 +152,7 @@ def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
 
 
 def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budget) -> IndexValue:
-    """`arith.select` of numbers; Unknown for others."""
+    """Evaluates `arith.select` of numbers; Unknown for others."""
     if not isinstance(condition, MaskBox | Dense):
         return UNKNOWN
     if not isinstance(yes, Linear | MaskBox | Dense) or not isinstance(no, Linear | MaskBox | Dense):

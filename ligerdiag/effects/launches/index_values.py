@@ -150,7 +150,7 @@ def make_truth(value: bool, shape: Shape) -> MaskBox:
 
 
 def make_range(start: int, end: int) -> Linear:
-    """`tt.make_range`."""
+    """Evaluates `tt.make_range`."""
     size = max(end - start, 0)
     step = np.array([1], np.int64) if size > 1 else None
     return Linear(base=np.array([start], np.int64), steps=(step,), shape=(size,))
@@ -225,7 +225,7 @@ def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | U
 
 
 def choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> IndexValue:
-    """Returns, for each program, `new` where taken, `old` elsewhere; taken: [programs]."""
+    """Returns `new` for the programs in `taken` and `old` for the others; taken: [programs]."""
     if new is old or taken.all():
         return new
     if not taken.any():
@@ -282,7 +282,7 @@ def _choose_blocks(
 
 
 def get_roots(value: IndexValue) -> frozenset[int]:
-    """Returns the arguments to which it may point."""
+    """Returns the arguments into whose buffers the value may point."""
     match value:
         case Pointer():
             return frozenset((value.root,))

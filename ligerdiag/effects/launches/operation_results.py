@@ -63,7 +63,7 @@ _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 
 
 class LaunchSite:
-    """The programs of a launch that are followed."""
+    """The programs of a launch that the evaluation follows."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
         """ends_only: follow only the first and the last program."""
@@ -98,7 +98,7 @@ class LaunchSite:
                 if parse_element(text) == "i32" and (text == "i32" or op.name.endswith(("gather", "scatter")))
             ][:rank]
             if op.name.endswith(("gather", "scatter")):
-                shape = _get_gathered_shape(op, types)
+                shape = _get_gathered_shape(types)
                 found = None if shape is None else _reach_rows(values[0], numbers, shape, width, budget)
             else:
                 found = reach_block(values[0], numbers, range(rank), width, budget)
@@ -120,8 +120,8 @@ class LaunchSite:
         return pointer, mask if isinstance(mask, MaskBox | Dense) else UNKNOWN, width
 
 
-def _get_gathered_shape(op: Operation, types: Sequence[str]) -> tuple[int, ...] | None:
-    """Rows and columns of a gather or scatter; its descriptor's block is one row."""
+def _get_gathered_shape(types: Sequence[str]) -> tuple[int, ...] | None:
+    """Returns rows and columns of a gather or scatter; its descriptor's block is one row."""
     block = parse_shape(types[0])
     rows = parse_shape(types[1])
     return (rows[0], block[1]) if len(block) == 2 and len(rows) == 1 else None
@@ -153,8 +153,8 @@ def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN
     roots = frozenset[int]().union(*(get_roots(value) for value in values))
-    given = [operand in function.pointers for operand in op.operands]
-    known = any(given) and all(get_roots(v) for v, is_given in zip(values, given, strict=True) if is_given)
+    pointers = [operand in function.pointers for operand in op.operands]
+    known = any(pointers) and all(get_roots(v) for v, is_pointer in zip(values, pointers, strict=True) if is_pointer)
     return Unknown(roots=roots if known else roots | {ELSEWHERE})
 
 

@@ -144,7 +144,7 @@ def _collect_sources(function: Function) -> dict[int, list[int]]:
                 for argument in later:
                     sources.setdefault(argument, []).extend(op.operands)
             case name if name == "scf.if" or name in FIRST_OPERAND_ACCESS or name in MIXERS:
-                pass  # of what comes from memory, or out of a reduction, nothing is known anyway
+                pass  # values from memory or from a reduction are Unknown anyway
             case _:
                 for result in op.results:
                     sources.setdefault(result, []).extend(op.operands)
@@ -152,7 +152,7 @@ def _collect_sources(function: Function) -> dict[int, list[int]]:
 
 
 _MOST_OLD_READS = 64
-"""Reads of one buffer that are kept; the first ones are enough."""
+"""Limit on the reads recorded for one buffer; the first ones are enough."""
 
 FAR = 2**40
 """Bytes; used as the size of a buffer whose size is unknown."""
@@ -179,7 +179,6 @@ class BufferTrace:
     """Some program surely reads bytes that it has not written before."""
     may_read_old: bool = False
     """Some read is uncovered."""
-    is_read: bool = False
     plain_read: list[tuple[int, ByteRuns, SourceLine | None]] = field(
         default_factory=list[tuple[int, ByteRuns, SourceLine | None]]
     )
@@ -216,12 +215,11 @@ class Trace:
     def read(
         self, root: int, runs: ByteRuns | None, *, sure: bool, plain: bool, place: SourceLine | None = None
     ) -> None:
-        """Records bytes that are read, anywhere in the buffer for None. plain: by no atomic operation."""
+        """Records a read of these bytes, or of any bytes of the buffer for None. plain: by no atomic operation."""
         buffer = self.buffers.get(root)
         self._time += 1
         if buffer is None:
             return
-        buffer.is_read = True
         sure = sure and not self._depth
         if buffer.watches_old:
             self._watch_read(buffer, runs if sure else None, OldRead(is_atomic=not plain, line=place))
@@ -278,7 +276,7 @@ class Trace:
         return None
 
     def write(self, root: int, runs: ByteRuns | None, *, sure: bool, is_update: bool = False) -> None:
-        """Records bytes that are written, anywhere in the buffer for None. is_update: by an operation that reads them
+        """Records a write of these bytes, or of any bytes of the buffer for None. is_update: the operation reads them
         first.
         """
         buffer = self.buffers.get(root)
@@ -352,7 +350,7 @@ class Trace:
                     buffer.merged = None
 
     def write_in_both(self, one: Written, other: Written) -> None:
-        """Records the writes of both ways of a branch."""
+        """Records what both ways of a branch surely write."""
         for root in one.keys() & other.keys():
             budget = self._budget
             both = intersect(merge(concatenate(one[root]), budget), merge(concatenate(other[root]), budget), budget)

@@ -1,10 +1,10 @@
-"""Determines how one launch uses the buffers of a kernel's arguments, also if two of them are the same bytes.
+"""Determines how one launch uses the buffers of a kernel's arguments, also if two of them have the same bytes.
 
-For a pair of buffers in the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
+For a pair of buffers with the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
 operation, and if the program itself has not written the bytes before: it would then read its own write. A kernel in
 which one program may wait for another (an atomic with a used result, a loop around loads that ends depending on memory)
 may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of different or unknown
-sizes are not paired; nor are buffers that the launcher zeroes, except each with itself.
+sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,12 +69,12 @@ class Argument:
     is_descriptor: bool = False
     """A descriptor that the launcher makes, of unknown shape."""
     is_output: bool = False
-    """The buffer is an output of the call, and shares no operand's bytes as far as the launch goes."""
+    """The buffer is an output of the call that, as far as the launch shows, shares no operand's bytes."""
 
     def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
-        """Returns what follows from the access alone, of a buffer."""
-        holds_anything = self.is_output and not self.zeroed
-        return compute_plain_use(access, reason, zeroed=bool(self.zeroed), holds_anything=holds_anything)
+        """Returns the use of a buffer that follows from its access alone."""
+        is_uninitialised = self.is_output and not self.zeroed
+        return compute_plain_use(access, reason, zeroed=bool(self.zeroed), is_uninitialised=is_uninitialised)
 
 
 def compute_launch_uses(
@@ -98,13 +98,13 @@ def compute_launch_uses(
     }
     followed = {number for number in buffers if accesses[number] is not Access.UNKNOWN}
     if not followed:
-        return _explain(arguments, accesses, "what is done to it could not be told")
+        return _explain(arguments, accesses, "the accesses to it are unknown")
     if min(grid) < 0:
-        return _explain(arguments, accesses, "the size of the grid is not known")
+        return _explain(arguments, accesses, "the size of the grid is unknown")
     if min(grid) == 0 and not any(argument.zeroed for argument in arguments):  # no program runs
         return tuple([UNUSED] * len(arguments))
     if not module.has_lines:
-        return _explain(arguments, accesses, "the text of the kernel's IR could not be followed")
+        return _explain(arguments, accesses, "the printed IR of the kernel does not match its operations")
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
     written = frozenset(number for number in followed if accesses[number].writes)
     trace = Trace({number: buffers[number] for number in followed}, written, budget)
@@ -124,10 +124,10 @@ def compute_launch_uses(
                 may_read = buffers[number].watches_old and use.reads_before_write is not ReadsBeforeWrite.NO
                 uses.append(replace(use, old_read=old_read, may_read_old=may_read and old_read is None))
             else:
-                reason = "what is done to it could not be told"
+                reason = "the accesses to it are unknown"
                 uses.append(OperandUse(reason=reason) if number in buffers else UNUSED)
     except TooLargeError:
-        return _explain(arguments, accesses, "the launch is too large to be followed")
+        return _explain(arguments, accesses, "the launch is too large to follow")
     except NotFollowedError as error:
         return _explain(arguments, accesses, str(error))
     return tuple(uses)
@@ -165,7 +165,7 @@ def _find_sure_reads(  # noqa: PLR0917
         return
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS // 4, array=ARRAY)
     trace = Trace(pending, frozenset(), budget)
-    # What was seen before the budget was spent, or the control flow lost, was seen.
+    # Reads that were found before such an error remain valid.
     with suppress(TooLargeError, NotFollowedError):
         Evaluation(module, LaunchSite(grid, budget, ends_only=True), trace, budget, None).run(entry, values)
     for number, buffer in pending.items():
@@ -173,7 +173,7 @@ def _find_sure_reads(  # noqa: PLR0917
 
 
 def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: str) -> tuple[OperandUse, ...]:
-    """Returns a use that is UNKNOWN beyond the accesses."""
+    """Returns uses that follow from the accesses alone; everything else is UNKNOWN for this reason."""
     return tuple(
         argument.compute_plain_use(access, reason) if argument.is_buffer else UNUSED
         for argument, access in zip(arguments, accesses, strict=True)
@@ -203,8 +203,8 @@ def _judge(buffer: BufferTrace, access: Access, programs: int, budget: Budget) -
     neighbours = Neighbours.DISJOINT if alone else _judge_neighbours(buffer, budget)
     reasons = {
         why: coverage is WriteCoverage.UNKNOWN,
-        "which elements are read depends on data": reads is ReadsBeforeWrite.UNKNOWN,
-        "which elements a program reaches depends on data": neighbours is Neighbours.UNKNOWN,
+        "the elements that it reads depend on data": reads is ReadsBeforeWrite.UNKNOWN,
+        "the elements that a program accesses depend on data": neighbours is Neighbours.UNKNOWN,
     }
     return OperandUse(
         reads_before_write=reads,
@@ -234,7 +234,7 @@ def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[WriteCoverage,
         return WriteCoverage.NONE, ""
     size = buffer.size
     if size is None:
-        return WriteCoverage.UNKNOWN, "the size of the buffer is not known"
+        return WriteCoverage.UNKNOWN, "the size of the buffer is unknown"
     sure = merge(concatenate([*buffer.sure_write, *_make_zeroed(buffer)]), budget, by_program=False)
     if covers(sure, size):
         return WriteCoverage.COMPLETE, ""
@@ -242,7 +242,7 @@ def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[WriteCoverage,
         may = merge(concatenate([*buffer.may_write, *_make_zeroed(buffer)]), budget, by_program=False)
         if not covers(may, size):
             return WriteCoverage.PARTIAL, ""
-    return WriteCoverage.UNKNOWN, "which elements are written depends on data"
+    return WriteCoverage.UNKNOWN, "the elements that it writes depend on data"
 
 
 def _make_zeroed(buffer: BufferTrace) -> list[ByteRuns]:
@@ -266,12 +266,12 @@ def _judge_neighbours(buffer: BufferTrace, budget: Budget) -> Neighbours:
 
 
 type Pair = tuple[int, int]
-"""Numbers of the arguments through which is read and written."""
+"""Numbers of the argument through which the kernel reads and of the one through which it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Properties of two buffers in the same bytes: see `access.InPlace`."""
+    """Properties of two buffers with the same bytes: see `access.InPlace`."""
 
     neighbours: Neighbours
     is_update: bool = False
@@ -286,7 +286,7 @@ def compute_in_place(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> dict[Pair, PairMeeting]:
-    """Returns for pairs of buffers of one size whether programs would meet in them; omits UNKNOWN ones."""
+    """Returns for pairs of buffers of one size whether programs would access the same elements; omits UNKNOWN ones."""
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:
         return {}
@@ -296,7 +296,7 @@ def compute_in_place(
         return {}
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS, array=ARRAY)
     kept = frozenset(number for pair in pairs for number in pair)
-    # Whether old content is read does not matter here, and computing it costs time: it counts as known.
+    # Reads of old content do not matter here and cost time to find: `reads_old` is set from the start.
     trace = Trace({number: BufferTrace(size=arguments[number].size, reads_old=True) for number in kept}, kept, budget)
     values = [
         make_value(number, argument, module.functions[entry].types.get(value, ""))
@@ -311,12 +311,12 @@ def compute_in_place(
             if meeting.neighbours is not Neighbours.UNKNOWN:
                 found[pair] = meeting
     except (TooLargeError, NotFollowedError):
-        pass  # Pairs that were judged before that keep their result.
+        pass  # pairs that were judged before the error keep their result
     return found
 
 
 def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> list[Pair]:
-    """Lists the pairs of buffers that could be the same bytes."""
+    """Returns the pairs of buffers that could have the same bytes."""
     buffers = [
         number
         for number, argument in enumerate(arguments)
@@ -337,7 +337,7 @@ def _may_wait(function: Function) -> bool:
     """Returns whether one program of the kernel may wait for another one."""
     used = {operand for op in function.operations for operand in op.operands}
     inside: set[int] = set()
-    for op in reversed(function.operations):  # what holds an operation comes after it
+    for op in reversed(function.operations):  # an operation comes before the one that contains it
         if op.name == "scf.while" or op.parent in inside:
             inside.add(op.index)
             if op.name == "tt.call" or (op.name in FIRST_OPERAND_ACCESS and FIRST_OPERAND_ACCESS[op.name].reads):

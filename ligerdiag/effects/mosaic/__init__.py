@@ -1,1 +1,1 @@
-"""Mosaic GPU kernels: what their payload reads and writes."""
+"""Computes the effects of Mosaic GPU kernels on the buffers of their calls."""

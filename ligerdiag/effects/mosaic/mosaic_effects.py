@@ -69,13 +69,13 @@ def follow_function(entry: Any, count: int) -> PlaceFacts:
         flow.walk(entry)
         if not facts.changed:
             return facts
-    facts.lose_all("its loops reach no fixpoint")
+    facts.mark_all_unknown("the analysis of its loops reaches no fixpoint")
     return facts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flow:
-    """Processes the operations in their order and adds to the facts."""
+    """Adds the facts of each operation, in program order."""
 
     facts: PlaceFacts
 
@@ -93,7 +93,7 @@ class _Flow:
         places = NOWHERE.union(*(self.facts.get(value) for value in operands))
         if name in READS:
             if operation.results and not any(list(result.uses) for result in operation.results):
-                return  # Pallas loads what it is about to overwrite, and drops it.
+                return  # Pallas loads the bytes that it is about to overwrite, and drops them.
             self._access(operands[READS[name] : READS[name] + 1], Access.READ, name)
         elif name in UPDATES:
             self._access(operands[UPDATES[name] : UPDATES[name] + 1], Access.READ_WRITE, name)
@@ -126,24 +126,24 @@ class _Flow:
             if ARGUMENT in operation.attributes:
                 self._check_argument(operation, places)
         elif not is_harmless(name):
-            self.facts.lose_operands(operands, places, f"`{name}` is not known to leave its operands alone")
+            self.facts.mark_operands_unknown(operands, places, f"`{name}` may write its operands")
 
     def _access(self, addresses: list[Any], access: Access, name: str) -> None:
         if not addresses:
-            self.facts.lose_all(f"`{name}` has no address")
+            self.facts.mark_all_unknown(f"`{name}` has no address")
         for address in addresses:
             places = self.facts.get(address)
-            if self.facts.is_strange(address):
-                self.facts.lose_all(f"`{name}` uses an address that was not followed")
+            if self.facts.has_unknown_origin(address):
+                self.facts.mark_all_unknown(f"`{name}` uses an address of unknown origin")
             for place in places:
                 match place:
                     case InBuffer(number):
                         self.facts.record(number, access)
                     case Foreign():
-                        self.facts.lose_all(f"`{name}` uses an address that was not followed")
+                        self.facts.mark_all_unknown(f"`{name}` uses an address of unknown origin")
                     case Table():
                         if access.writes:
-                            self.facts.lose_all(f"`{name}` writes the table of buffers")
+                            self.facts.mark_all_unknown(f"`{name}` writes the table of buffers")
                     case _:
                         pass
 
@@ -158,7 +158,7 @@ class _Flow:
         into = self.facts.get(operands[address])
         slots = [place for place in into if isinstance(place, Slot)]
         if not slots or len(slots) != len(into):
-            self.facts.lose(self.facts.find_buffers(stored), f"`{name}` puts an address into memory")
+            self.facts.mark_unknown(self.facts.find_buffers(stored), f"`{name}` stores an address in memory")
             return
         for slot in slots:
             self.facts.put(slot, stored)
@@ -171,7 +171,9 @@ class _Flow:
                 case Table(int(entry)) if entry < self.facts.count:
                     self.facts.add(result, frozenset({InBuffer(entry)}))
                 case Table():
-                    self.facts.lose_all("an address of no buffer of the call is loaded: memory of a peer, perhaps")
+                    self.facts.mark_all_unknown(
+                        "it loads an address outside the call's buffers, perhaps memory of a peer"
+                    )
                 case Slot() if str(result.type).startswith(("!llvm.array", "!llvm.struct")):
                     self.facts.add(result, frozenset({place}))
                 case Slot():
@@ -201,21 +203,21 @@ class _Flow:
     def _check_argument(self, operation: Any, places: Places) -> None:
         """Checks that Mosaic's argument number matches the loaded entry."""
         if places != frozenset({InBuffer(int(operation.attributes[ARGUMENT].value))}):
-            self.facts.lose_all("the numbers of the kernel's arguments contradict the table of buffers")
+            self.facts.mark_all_unknown("the kernel's argument numbers contradict the table of buffers")
 
     def _call(self, operation: Any, operands: list[Any], places: Places) -> None:
         callee = str(operation.attributes["callee"]).lstrip("@").strip('"')
         if callee != INITIALISER or len(operands) < 2:
-            what = f"`{callee}` is a function that is not followed"
+            what = f"`{callee}` is an unknown function"
             if "nvshmem" in callee or "multimem" in callee:
-                self.facts.lose_all(f"{what}: it reaches memory of other devices")
-            self.facts.lose_operands(operands, places, what)
+                self.facts.mark_all_unknown(f"{what}: it accesses memory of other devices")
+            self.facts.mark_operands_unknown(operands, places, what)
             return
         described = self.facts.get(operands[1])
         slots = self.facts.get(operands[0])
         if not described or not slots or not all(isinstance(slot, Slot) for slot in slots):
             if described or slots:
-                self.facts.lose_all("a TMA descriptor is made of an address, or at a place, that was not followed")
+                self.facts.mark_all_unknown("a TMA descriptor has an address or a place of unknown origin")
             return
         for slot in slots:
             if isinstance(slot, Slot):
@@ -229,49 +231,51 @@ class _Flow:
             or any(not self.facts.load(slot) for slot in slots)
             or not all(isinstance(p, InBuffer) for p in found)
         ):
-            self.facts.lose_all(f"`{name}` uses a TMA descriptor that was not followed")
+            self.facts.mark_all_unknown(f"`{name}` uses a TMA descriptor of unknown origin")
         access = Access.READ if name in DESCRIPTOR_READS else Access.WRITE
         access = Access.READ_WRITE if name in DESCRIPTOR_UPDATES else access
         for number in self.facts.find_buffers(frozenset(slots)):
             self.facts.record(number, access)
         direct = {place.number for place in places if isinstance(place, InBuffer)}
         if direct:
-            self.facts.lose(direct, f"`{name}` takes an address beside its TMA descriptor")
+            self.facts.mark_unknown(direct, f"`{name}` takes an address besides its TMA descriptor")
 
     def _assemble(self, operation: Any, operands: list[Any], places: Places) -> None:
         text = str(operation.attributes["asm_string"].value)
         kind = classify_inline_assembly(text)
         shown = " ".join(text.split())[:60]
         if "multimem" in text:
-            self.facts.lose_all(f"inline assembly `{shown}` reaches memory of other devices")
-        if kind is AsmKind.UNKNOWN and self._may_use_strange_address(operands, text):
-            self.facts.lose_all(f"inline assembly `{shown}` is not followed, and may use an address that was not")
+            self.facts.mark_all_unknown(f"inline assembly `{shown}` accesses memory of other devices")
+        if kind is AsmKind.UNKNOWN and self._may_use_unknown_address(operands, text):
+            self.facts.mark_all_unknown(
+                f"inline assembly `{shown}` has unknown effects, and may use an address of unknown origin"
+            )
         elif kind is AsmKind.UNKNOWN:
-            self.facts.lose_operands(operands, places, f"inline assembly `{shown}` is not followed")
+            self.facts.mark_operands_unknown(operands, places, f"inline assembly `{shown}` has unknown effects")
         elif kind is not AsmKind.NOTHING:
             access = _ACCESS[kind]
             reached = self.facts.find_buffers(places)
             if (
-                any(self.facts.is_strange(value) for value in self.facts.find_addresses(operands))
+                any(self.facts.has_unknown_origin(value) for value in self.facts.find_addresses(operands))
                 or not places
                 or any(isinstance(place, Slot) and not self.facts.load(place) for place in places)
             ):
-                self.facts.lose_all(f"inline assembly `{shown}` uses an address that was not followed")
+                self.facts.mark_all_unknown(f"inline assembly `{shown}` uses an address of unknown origin")
             elif len(reached) == 1:
                 self.facts.record(next(iter(reached)), access)
             else:
-                self.facts.lose(reached, f"inline assembly `{shown}` takes addresses of several buffers")
+                self.facts.mark_unknown(reached, f"inline assembly `{shown}` takes addresses of several buffers")
         for result in operation.results:
             self.facts.add(result, places)
 
-    def _may_use_strange_address(self, operands: list[Any], text: str) -> bool:
-        """Returns whether PTX that contains an address may have it from a place that was not followed."""
+    def _may_use_unknown_address(self, operands: list[Any], text: str) -> bool:
+        """Returns whether PTX that contains an address may use one of unknown origin."""
         numbers = self.facts.find_addresses(operands)
-        return "[" in text and (not numbers or any(self.facts.is_strange(value) for value in numbers))
+        return "[" in text and (not numbers or any(self.facts.has_unknown_origin(value) for value in numbers))
 
 
 _SUFFIX = "_mosaic_gpu"
-_STRANGE_IR = (
+_MALFORMED_IR_ERRORS = (
     ArithmeticError,
     AttributeError,
     IndexError,
@@ -282,8 +286,8 @@ _STRANGE_IR = (
     TypeError,
     ValueError,
 )
-"""Errors of bindings and of this code on IR that JAX does not make, in an arbitrary payload."""
-_MAY = "a Mosaic GPU kernel: which elements it writes is not followed, so it may write all or a part"
+"""Errors that the bindings and this code raise on IR that JAX does not make, but a payload may contain."""
+_MAY = "it is unknown which elements a Mosaic GPU kernel writes: perhaps all, perhaps some"
 _REMEDY = "say what it writes under [tool.ligerdiag.effects]"
 _PEERS = re.compile(rb"uses_xla_collective_metadata\s*=\s*true", re.ASCII)
 
@@ -293,12 +297,12 @@ _UNNAMED = "anonymous"
 
 
 def make_unique_name(name: str, backend_config: bytes) -> str:
-    """Returns the kernel's name, or a unique one if it has none: a declaration for one must not hold for all."""
+    """Returns the kernel's name, or a unique one if it has none: a declaration for one must not apply to all."""
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
 
 def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of the call on its buffers; UNKNOWN, with a reason, where not followed."""
+    """Returns the effects of the call on its buffers; UNKNOWN, with a reason, if they cannot be determined."""
     try:
         attributes = parse_string_attributes(backend_config)
         if "module" not in attributes:
@@ -307,11 +311,11 @@ def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int,
         kernel = make_unique_name(name, backend_config)
     except ArtifactError as error:
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=f"{error}; {_REMEDY}")
-    except _STRANGE_IR as error:
+    except _MALFORMED_IR_ERRORS as error:
         reason = f"the Mosaic GPU module could not be read ({type(error).__name__}); {_REMEDY}"
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=reason)
     if _PEERS.search(backend_config) or "xla_replica_ids" in attributes:
-        reason = "a Mosaic GPU kernel that reaches memory of other devices, which is not followed"
+        reason = "the Mosaic GPU kernel accesses memory of other devices, which is not modelled"
         return create_unknown_effects(kernel=kernel, operands=operands, outputs=outputs, reason=reason)
     uses = tuple(_describe(access, facts.reasons) for access in facts.accesses)
     return CallEffects(
@@ -335,7 +339,9 @@ def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts]:
         dialect: Any = importlib.import_module("jax._src.lib").mosaic_gpu_dialect
         mlir: Any = importlib.import_module("jax._src.interpreters.mlir")
     except (ImportError, AttributeError) as error:
-        raise ArtifactError("the installed JAX has no Mosaic GPU dialect to read the kernel with") from error
+        raise ArtifactError(
+            "the installed JAX lacks the Mosaic GPU dialect, which is needed to read the kernel"
+        ) from error
     context: Any = mlir.make_ir_context()
     dialect.register_dialect(context)
     context.allow_unregistered_dialects = True
@@ -344,7 +350,7 @@ def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts]:
         try:
             module: Any = ir.Module.parse(source)
             passmanager.PassManager.parse("builtin.module(mosaic_gpu-serde{serialize=false})").run(module.operation)
-        except (ir.MLIRError, *_STRANGE_IR) as error:
+        except (ir.MLIRError, *_MALFORMED_IR_ERRORS) as error:
             raise ArtifactError("jaxlib does not parse the Mosaic GPU module") from error
         return _follow_module(module.operation, count)
 
@@ -354,12 +360,12 @@ def _follow_module(module: Any, count: int) -> tuple[str, PlaceFacts]:
     named = {str(one.attributes["sym_name"].value): one for one in functions}
     entries = [name for name, one in named.items() if list(one.regions[0].blocks)]
     if len(entries) != 1 or not entries[0].endswith(_SUFFIX):
-        raise ArtifactError("the Mosaic GPU module has not one host function")
+        raise ArtifactError("expected one host function in the Mosaic GPU module")
     _require_arguments(named[entries[0]])
     facts = follow_function(named[entries[0]], count)
     for name in named:
         if "nvshmem" in name:
-            reason = f"the Mosaic GPU kernel uses `{name}`, which reaches memory of other devices"
+            reason = f"the Mosaic GPU kernel uses `{name}`, which accesses memory of other devices"
             facts.accesses = [Access.UNKNOWN] * count
             facts.reasons.append(reason)
     return entries[0].removesuffix(_SUFFIX), facts

@@ -63,13 +63,13 @@ class PlaceFacts:
     _slots: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def start_round(self) -> None:
-        """Forgets the accesses: results of a round with half of the places are not final."""
+        """Forgets the accesses: a round that still found new places has seen only some of them."""
         self.changed = False
         self.accesses = [Access.NONE] * self.count
         self.reasons.clear()
 
     def number_slot(self, value: Any) -> Slot:
-        """Returns the number of the bytes of the stack frame that the value's operation allocates."""
+        """Returns the bytes of the stack frame that the value's operation allocates."""
         return Slot(self._slots.setdefault(value, len(self._slots)), 0)
 
     def get(self, value: Any) -> Places:
@@ -83,19 +83,19 @@ class PlaceFacts:
 
     def record(self, number: int, access: Access) -> None:
         if not 0 <= number < self.count:
-            self.lose(range(self.count), "an address of no buffer of the call is used")
+            self.mark_unknown(range(self.count), "it uses an address outside the call's buffers")
         else:
             self.accesses[number] = self.accesses[number].cover(access)
 
-    def lose(self, numbers: Any, reason: str) -> None:
+    def mark_unknown(self, numbers: Any, reason: str) -> None:
         for number in numbers:
             if 0 <= number < self.count:
                 self.accesses[number] = Access.UNKNOWN
         if reason not in self.reasons:
             self.reasons.append(reason)
 
-    def lose_all(self, reason: str) -> None:
-        self.lose(range(self.count), reason)
+    def mark_all_unknown(self, reason: str) -> None:
+        self.mark_unknown(range(self.count), reason)
 
     def find_buffers(self, places: Places) -> frozenset[int]:
         """Returns the buffers that are reachable from the places: directly, through descriptors and the table."""
@@ -124,20 +124,20 @@ class PlaceFacts:
             self._contents[slot] = known | places
             self.changed = True
 
-    def is_strange(self, value: Any) -> bool:
+    def has_unknown_origin(self, value: Any) -> bool:
         """Returns whether the value is memory that may be a buffer's, and comes from no place that was followed."""
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
-        """Those that are addresses, or numbers as wide as one."""
+        """Returns the values that are addresses, or integers as wide as one."""
         return [value for value in values if _ADDRESS.search(str(value.type))]
 
-    def lose_operands(self, operands: list[Any], places: Places, reason: str) -> None:
+    def mark_operands_unknown(self, operands: list[Any], places: Places, reason: str) -> None:
         if reached := self.find_buffers(places):
-            self.lose(reached, reason)
+            self.mark_unknown(reached, reason)
         for value in operands:
-            if self.is_strange(value) and _POINTER.search(str(value.type)):
-                self.lose_all(reason)
+            if self.has_unknown_origin(value) and _POINTER.search(str(value.type)):
+                self.mark_all_unknown(reason)
 
 
 def make_foreign(value: Any) -> Places:

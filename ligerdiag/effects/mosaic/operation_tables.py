@@ -39,7 +39,7 @@ DESCRIPTOR_UPDATES = frozenset({"nvvm.cp.async.bulk.tensor.reduce"})
 """TMA copies and reductions, through the descriptor whose address is one of the operands."""
 
 INITIALISER = "mosaic_gpu_init_tma_desc"
-"""The host's function that makes a TMA descriptor: its place, then the described address."""
+"""The host's function that makes a TMA descriptor; its operands are the descriptor's place and the described address."""
 
 _DERIVES = re.compile(
     r"(?:builtin\.unrealized_conversion_cast"

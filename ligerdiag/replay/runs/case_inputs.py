@@ -24,15 +24,24 @@ def compute_case_inputs(case: Case) -> CaseInputs:
     """Returns the case's arguments and reference. Raises LigerdiagError if they cannot be computed."""
     arguments = draw_arguments(case)
     return CaseInputs(
-        arguments=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments)),
+        arguments=_flatten(arguments),
         find_reference=remember(lambda: None if case.reference is None else _run_reference(case, arguments)),
     )
+
+
+def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
+    """Returns the leaves of the case's arguments, for that draw."""
+    return _flatten(draw_arguments(case, draw))
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
     """Returns the outputs of the case's reference by name, for that draw of the arguments, with products in full
     precision."""
     return _run_reference(case, draw_arguments(case, draw))
+
+
+def _flatten(arguments: tuple[Any, ...]) -> tuple[Array, ...]:
+    return tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments))
 
 
 def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array]:

@@ -75,17 +75,17 @@ def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedL
     return tuple(found)
 
 
-def cut_loops(program: HloModule, loops: Iterable[SharedLoop], first: int = KEPT_ITERATIONS) -> Cuts:
-    """Returns the cuts that leave the `first` iterations of each of these loops."""
-    cut = [loop for loop in loops if loop.iterations > first]
+def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
+    """Returns the cuts that leave the first iterations of each of these loops."""
+    cut = [loop for loop in loops if loop.iterations > KEPT_ITERATIONS]
     return Cuts(
-        program={one.loop.id: first for one in cut},
-        optimized={scheduled.id: first for one in cut for scheduled in one.scheduled},
+        program={one.loop.id: KEPT_ITERATIONS for one in cut},
+        optimized={scheduled.id: KEPT_ITERATIONS for one in cut for scheduled in one.scheduled},
         loops=tuple([
             CutLoop(
                 instruction=one.loop.name,
                 line=find_user_line(program, one.loop),
-                ran=first,
+                ran=KEPT_ITERATIONS,
                 iterations=one.iterations,
             )
             for one in cut

@@ -83,7 +83,7 @@ class Library:
         if name not in self._codes:
             function = self.functions.get(name)
             if function is None or not function.blocks:
-                raise NotCoveredError(f"a call of `{name}`, which the module does not hold")
+                raise NotCoveredError(f"a call of `{name}`, which the module does not define")
             if not self._has_lines:
                 raise NotCoveredError("a module whose printed form could not be matched with its operations")
             self._codes[name] = _make_code(function)

@@ -104,8 +104,6 @@ class _Observations:
     outside: dict[tuple[int, str, int | None], OutOfBounds] = field(
         default_factory=dict[tuple[int, str, int | None], OutOfBounds]
     )
-    printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     used_atomics: bool = False
     waited: bool = False
     sequential: int = 0
@@ -188,8 +186,6 @@ class _Launch:
         if self._written is not None:
             self._written.commit()
         seen.used_atomics |= journal.used_atomics
-        seen.printed += journal.printed
-        seen.failed += journal.failed
         for one in journal.outside:
             key = (one.place.line if one.place is not None else 0, one.kind, one.argument)
             old = seen.outside.get(key)
@@ -219,8 +215,6 @@ class _Launch:
             unwritten_reads=self._written.list_unwritten_reads() if self._written is not None else (),
             meetings_known=seen.known and self._options.records_meetings,
             out_of_bounds=tuple(seen.outside.values()),
-            printed=tuple(line for _, line in sorted(seen.printed, key=lambda pair: pair[0])),
-            failed_asserts=tuple(line for _, line in sorted(seen.failed, key=lambda pair: pair[0])),
             sequential_programs=seen.sequential,
         )
 
@@ -253,7 +247,6 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
             shape=sizes[0],
             strides=sizes[1],
             offsets=(np.zeros(1, np.int32),) * len(argument.shape),
-            pads_nan=argument.padding_nan,
         )
     if kind.pointee:
         if not kind.is_pointer or kind.shape:

@@ -165,8 +165,6 @@ class Journal:
         default_factory=list[tuple[Array, Array | None, Array]]
     )
     """(view, places in it or None for all, old content)."""
-    printed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    failed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     used_atomics: bool = False
 
     def undo(self) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from ligerdiag.effects.libtriton import parse_integers, parse_width, parse_word
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
-from ligerdiag.replay.triton_ir.code import Activation, Instruction, render_place
+from ligerdiag.replay.triton_ir.code import Activation, Instruction
 from ligerdiag.replay.triton_ir.launch_memory import AccessSite, Memory
 from ligerdiag.replay.triton_ir.operations.floats import narrow, widen
 from ligerdiag.replay.triton_ir.operations.integers import view_unsigned
@@ -153,7 +153,7 @@ def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[
     return result
 
 
-def make_pointer(op: Operation, function: Function, values: Sequence[Value]) -> BlockPointer:
+def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
     """Evaluates `tt.make_tensor_ptr` and `tt.make_tensor_descriptor`."""
     arrays = [to_array(value) for value in values]
     is_descriptor = op.name == "tt.make_tensor_descriptor"
@@ -301,9 +301,6 @@ def _take_source(op: Operation, function: Function, rest: Sequence[Array]) -> Ar
     return rest[op.operands[1:].index(_find_source(op, function))]
 
 
-MOST_PRINTED = 1000
-
-
 def evaluate_memory_operation(
     frame: Activation, instruction: Instruction, numbers: Array, grid: tuple[int, int, int], active: Active
 ) -> list[Value]:
@@ -322,7 +319,7 @@ def evaluate_memory_operation(
                 raise NotCoveredError("tt.addptr of a type of unknown size")
             return [add_address(values[0], values[1], width)]
         case "tt.make_tensor_ptr" | "tt.make_tensor_descriptor":
-            return [make_pointer(op, function, values)]
+            return [make_pointer(op, values)]
         case "tt.advance":
             return [advance(values[0], values[1:])]
         case _:
@@ -379,30 +376,9 @@ def _access(
             found = access_descriptor(memory, op, function, values, active)
             return [] if found is None else [found]
         case "tt.print" | "tt.assert", _:
-            _print_or_assert(memory, op, function, values, active)
-            return []
+            return []  # no report shows them
         case name, _:
             raise NotCoveredError(name)
-
-
-def _print_or_assert(memory: Memory, op: Operation, function: Function, values: list[Value], active: Active) -> None:
-    """Evaluates `tt.print` and `tt.assert`, program by program."""
-    match = re.search(r'"((?:[^"\\]|\\.)*)"', op.text)
-    text = match[1] if match else ""
-    programs = range(memory.numbers.size) if active is None else np.flatnonzero(active)
-    arrays = [
-        np.broadcast_to(array, (memory.numbers.size, *parse_type(function.types[operand]).shape))
-        for array, operand in zip((to_array(value) for value in values), op.operands, strict=True)
-    ]
-    journal = memory.journal
-    for program in programs:
-        number = int(memory.numbers[int(program)])
-        if op.name == "tt.assert":
-            if not bool(arrays[0][program].all()):
-                journal.failed.append((number, f"program {number}: {text}{render_place(op)}"))
-        elif len(journal.printed) < MOST_PRINTED:
-            parts = [np.array2string(np.asarray(array[program]), threshold=64) for array in arrays]
-            journal.printed.append((number, f"program {number}:{text}{' '.join(parts)}"))
 
 
 def _make_target(op: Operation, address: Value, mask: Array | None, active: Active) -> AccessSite:

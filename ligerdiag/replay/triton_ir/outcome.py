@@ -18,7 +18,6 @@ class Descriptor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements."""
-    padding_nan: bool = False
 
 
 type Scalar = int | float | bool | np.generic[Any]
@@ -120,7 +119,5 @@ class GridOutcome:
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     waited: bool = False
     """Whether a program seemed to wait for another one of its batch, as at a lock."""
-    printed: tuple[str, ...] = ()
-    failed_asserts: tuple[str, ...] = ()
     sequential_programs: int = 0
     """Number of programs that ran one by one because they met."""

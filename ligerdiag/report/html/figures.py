@@ -149,7 +149,7 @@ def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleS
 LEAST, MOST = -9, 2
 """Decades of the axis; it is longer to the right for larger errors."""
 MAX_DECADE = 12
-WIDTH, HEIGHT = 420, 30
+WIDTH = 420
 PADDING = 18
 
 

@@ -77,7 +77,6 @@ def render_matrix_html(
     *,
     notes: Sequence[str] = (),
     counts: Mapping[str, int] | None = None,
-    version: str = "",
 ) -> str:
     """Returns a whole HTML document; rows with a changed verdict come first.
 
@@ -93,5 +92,5 @@ def render_matrix_html(
         kinds=KINDS,
         notes=notes,
         counts=dict(counts or {}),
-        version=version or compute_version(),
+        version=compute_version(),
     )

@@ -16,6 +16,7 @@ from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_gra
 from ligerdiag.report.html.environment import INDEX, SIGNS, Sign, compute_file_names, compute_packed, render, sign_of
 from ligerdiag.report.html.figures import compute_errors_plot, compute_timeline
 from ligerdiag.report.html.headline import Headline, compute_headline
+from ligerdiag.report.html.memory_section import compute_memory_section
 from ligerdiag.report.html.prose import (
     SIGN_ORDER,
     Chip,
@@ -50,6 +51,8 @@ MAX_FACTS = 6
 """Unfolded pieces of evidence of a finding."""
 MAX_MISSING = 3
 """Unfolded missing edges of a way."""
+MAX_MEMORY_ROWS = 20
+"""Rows of a table about memory."""
 MAX_ROWS = 24
 """Instructions up to which schedule and HLO are unfolded."""
 PAGE_WIDTH = 1120
@@ -72,8 +75,8 @@ class BufferPicture:
     narrow: NarrowBand
 
 
-def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX, version: str = "") -> str:
-    """Returns a whole HTML document. index: address of the index. version: of ligerdiag."""
+def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX) -> str:
+    """Returns a whole HTML document. index: address of the index."""
     view = case.view
     steps = compute_step_ids(view)
     subject = find_subject(case)
@@ -88,7 +91,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         case=case,
         report=report,
         index=index,
-        version=version or compute_version(),
+        version=compute_version(),
         noun=report.noun.value,
         has_expectation=report.noun is Noun.CASE,
         headline=headline,
@@ -106,6 +109,8 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         max_facts=MAX_FACTS,
         max_missing=MAX_MISSING,
         max_rows=MAX_ROWS,
+        max_memory_rows=MAX_MEMORY_ROWS,
+        memory=compute_memory_section(case, steps),
         signs_of={chip.name: chip.sign for chip in chips},
         folded_chips=_count_words(chips[FEW_CHIPS:]),
         page_width=PAGE_WIDTH,
@@ -213,7 +218,7 @@ class IndexRow:
     device: str
 
 
-def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version: str = "") -> str:
+def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
     """Returns a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
@@ -224,7 +229,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = (), version
         "report.css",
         "index.js",
         report=report,
-        version=version or compute_version(),
+        version=compute_version(),
         rows=rows,
         noun=report.noun.value,
         ended=describe_end(report),

@@ -13,6 +13,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader
 from ligerdiag.report.comparisons import Bisection, BisectionRow, Difference, DifferenceReport
+from ligerdiag.report.memory_words import MemoryFigure, render_bytes, render_change
 from ligerdiag.report.terminal.case_table import render_outputs
 from ligerdiag.report.terminal.diagnostics import render_verdict
 from ligerdiag.report.terminal.spans import (
@@ -177,6 +178,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
                 lines += compute_wrapped(fact, width, 6)
     if not difference.writes:
         lines.append((Span("on neither side does a kernel overwrite an operand behind XLA's back", Style.FAINT),))
+    lines += _render_memory(difference, labels, width, verbose=verbose)
     missed = dict.fromkeys(difference.unsettled)
     for side in difference.sides:
         missed |= {f"{side.label}: {line}": None for line in side.report.coverage.not_covered}
@@ -186,6 +188,25 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
         artifacts = [(side.label, side.report.artifact) for side in difference.sides]
         lines += [(Span(f"artifact of {label}: ", Style.NOTE), Span(path)) for label, path in artifacts if path]
     return lines
+
+
+def _render_memory(difference: Difference, labels: tuple[str, str], width: int | None, *, verbose: bool) -> list[Line]:
+    """Returns the memory of both sides, if it differs or with `verbose`."""
+    if not difference.memory or not (difference.differs_in_memory or verbose):
+        return []
+    return [BLANK, *_render_rows("memory", labels, [_memory_row(one) for one in difference.memory], width)]
+
+
+def _memory_row(figure: MemoryFigure) -> _Row:
+    first, second = (_ABSENT if size is None else (Span(render_bytes(size)),) for size in (figure.first, figure.second))
+    if figure.change:
+        assert figure.first is not None
+        assert figure.second is not None
+        second = (*second, Span(f" ({render_change(figure.first, figure.second)})"))
+    return _Row((Span(_FIGURES.get(figure.name, figure.name)),), first, second, bool(figure.change))
+
+
+_FIGURES = {"copied": "copied a call"}
 
 
 def _describe_sides(difference: Difference) -> str:
@@ -283,6 +304,7 @@ def _render_difference_total(report: DifferenceReport, width: int | None) -> tup
     failed = sum(bool(one.error) for one in report.differences)
     compared = len(report.differences) - failed
     differing = sum(one.differs for one in report.differences)
+    memory = sum(one.differs_in_memory for one in report.differences)
     spans = [
         Span(f"compared {compared} in {report.seconds:.1f} s", Style.STRONG),
         Span(": "),
@@ -290,6 +312,8 @@ def _render_difference_total(report: DifferenceReport, width: int | None) -> tup
         Span(", "),
         Span(f"{compared - differing} without a difference that matters", Style.GOOD),
     ]
+    if memory:
+        spans += [Span(", "), Span(f"{memory} with other memory", Style.FAINT)]
     if failed:
         spans += [Span(", "), Span(f"{failed} could not be analysed", Style.BAD)]
     if report.interrupted:

@@ -15,6 +15,7 @@ from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import render_table
 from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
 from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused
+from ligerdiag.report.terminal.memory_text import render_memories
 from ligerdiag.report.terminal.report_comparison_table import render_report_comparison
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.terminal.summary import (
@@ -53,7 +54,7 @@ _LOOKS: Mapping[Style, str] = {
 def render_terminal(
     report: CheckReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns table, findings, troubles, coverage, replay and totals, with a final newline.
+    """Returns table, findings, troubles, memory, coverage, replay and totals, with a final newline.
 
     width: columns of the terminal; None for a file or pipe, where no line is wrapped. colour: whether to use ANSI
     colours. verbose: adds the numbers of every output, and shows the findings of every case by themselves, also of
@@ -80,6 +81,7 @@ def render_terminal(
     lines.extend(render_allowed(report, width=width, verbose=verbose))
     lines.extend(render_unused(report, width))
     if report.cases:
+        lines.extend(render_memories(report, width=width, verbose=verbose))
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
         lines.extend(render_devices(report, width=width, verbose=verbose))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ligerdiag.analysis.context import Context
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import carries_kernel, find_aliased
-from ligerdiag.effects.declared import NOT_BELIEVED
+from ligerdiag.effects.declared import NOT_TRUSTED
 from ligerdiag.effects.libtriton import NOT_UNDERSTOOD
 from ligerdiag.hlo.dataflow import is_custom_partitioning
 from ligerdiag.hlo.module import HloInstruction, find_user_line
@@ -59,12 +59,12 @@ def _name_operands(numbers: Sequence[int]) -> str:
 
 
 def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
-    if carries_kernel(call.proto.custom_call_target) and not any(NOT_BELIEVED in one for one in effects.reasons):
+    if carries_kernel(call.proto.custom_call_target) and not any(NOT_TRUSTED in one for one in effects.reasons):
         is_read = not any(NOT_UNDERSTOOD in reason for reason in effects.reasons)
         return IN_THE_KERNEL if is_read else BY_DECLARATION.format(effects.kernel) + OR_ELSEWHERE
     if is_custom_partitioning(call):
         return IN_THE_SHARDS
-    if any(reason.startswith(NOT_BELIEVED) for reason in effects.reasons):
+    if any(reason.startswith(NOT_TRUSTED) for reason in effects.reasons):
         return BY_NUMBER.format(effects.kernel, sorted(call.operand_output_aliases))
     return BY_DECLARATION.format(effects.kernel) + (OR_TRUSTED if is_trusted else "")
 

@@ -1,4 +1,4 @@
-"""Programs with a kernel in a branch, in an inner jit, under autodiff."""
+"""Programs with a kernel in a branch, in an inner jit or under autodiff."""
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ def inner_jit_twice(x, y, w):
 def residual(x, w, v):
     def loss(v):
         h = x @ w
-        y = (h * v).sum()  # its derivative by v is h, as it was here
+        y = (h * v).sum()  # its derivative by v is h, from here
         return y, double(h)
 
     (y, sums), gradient = jax.value_and_grad(loss, has_aux=True)(v)
@@ -63,7 +63,7 @@ def residual_inner_jit(x, w, v):
 
 
 def with_own_rule(rule):
-    """The kernel's sums, with a backward rule that is meant to read what the kernel leaves in h."""
+    """Returns the kernel's sums, with a backward rule that is meant to read what the kernel leaves in h."""
 
     @jax.custom_vjp
     def head(h):
@@ -104,7 +104,7 @@ def derivative_behind_the_kernel(x, w, v):
         h = x @ w
         sums = double(h)
         with jax.named_scope("behind"):
-            product = h * v  # its derivative by v is h, as it is here
+            product = h * v  # its derivative by v is h, as the kernel left it
         return product.sum(), sums
 
     (y, sums), gradient = jax.value_and_grad(loss, has_aux=True)(v)

@@ -1,6 +1,6 @@
-"""Calls of one kernel that share a line, or a function: JAX drops some of them, and only those are missing.
+"""Calls of one kernel that share a line or a function: JAX drops some of them, and only those are missing.
 
-`double` returns the row's sums and doubles the row. The references compute what the authors mean, in plain jnp.
+`double` returns the sums of the rows and doubles the rows. The references compute the authors' intent in plain jnp.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A kernel on a value that no iteration changes, in a scan that is differentiated: JAX calls it once, ahead of the loop."""
+"""A kernel on a loop-invariant value, in a scan that is differentiated: JAX hoists the call out of the loop."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""`jax.checkpoint` around a kernel of two operands, of which it overwrites the first: scale_rows(x, s) leaves s · x in x.
+"""`jax.checkpoint` around a kernel that overwrites the first of its two operands: scale_rows(x, s) leaves s · x in x.
 
-JAX drops the kernel where it computes the forward pass again, since its outputs are not used there. The reference computes
-what the backward rule means to keep, in plain jnp.
+JAX drops the kernel from the recomputed forward pass, which does not use its outputs. The reference computes in plain
+jnp the values that the backward rule intends to keep.
 """
 
 from collections.abc import Callable

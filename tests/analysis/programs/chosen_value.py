@@ -1,4 +1,4 @@
-"""A value that the schedule gets wrong, and that a `where` does not choose with the arguments that are drawn."""
+"""The schedule gets a value wrong, but with the random arguments a `where` does not choose it."""
 
 import jax.numpy as jnp
 from doubling_kernel import double
@@ -10,7 +10,7 @@ POSITIVE = Draw(kind="uniform", low=0.1, high=1.0)
 
 def chosen_value(x, w):
     h = x @ w
-    before = h + 1  # XLA computes it behind the kernel, together with the choice
+    before = h + 1  # XLA computes it after the kernel, together with the choice
     sums = double(h)
     return {"chosen": jnp.where(sums.sum() > 0, h, before)}
 

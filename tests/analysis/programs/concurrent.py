@@ -1,4 +1,4 @@
-"""Readers beside a kernel: on a stream of their own, and in one command buffer with it."""
+"""Readers beside a kernel: on their own stream, and in one command buffer with it."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ def stacked(chunks, w):
     def body(total, x):
         h = x @ w
         sums = double(h)
-        return total + sums.sum(), h  # h is meant to be doubled by now
+        return total + sums.sum(), h  # the author intends the doubled h
 
     total, kept = jax.lax.scan(body, 0.0, chunks)
     return {"total": total, "kept": kept}

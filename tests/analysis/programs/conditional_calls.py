@@ -1,4 +1,4 @@
-"""Programs with conditionals and loops of their own around a kernel, which XLA leaves, or turns into other ones."""
+"""Programs with their own conditionals and loops around a kernel, which XLA leaves or transforms."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Copies that the author asks for, of an array that a kernel overwrites: JAX makes the array itself of them."""
+"""Copies that the author makes of an array that a kernel overwrites; JAX replaces them by the array itself."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def step_kernel(p_ptr, gradient_ptr, norm_ptr, COLUMNS: tl.constexpr):
 
 
 def step(p, gradient):
-    """The squared norms of the gradient's rows; p is overwritten by its next value, and XLA is not told."""
+    """Returns the squared norms of the gradient's rows; a hidden write replaces p by its next value."""
     rows, columns = p.shape
     out = jax.ShapeDtypeStruct((rows,), "float32")
     return jax_triton.triton_call(p, gradient, kernel=step_kernel, out_shape=out, grid=(rows,), COLUMNS=columns)
@@ -73,7 +73,7 @@ def step_in_full(p, x):
 
 @CASES.add(Arg(shape=(16, 32), donate=True), X, reference=step_in_full)
 def cast_before_and_after_a_step(p, x):
-    """XLA makes one cast of both, behind the step: what is cast first goes into the other one by way of the kernel."""
+    """XLA makes one cast of both, after the step, although the second cast depends on the first through the kernel."""
     cast = p.astype(jnp.bfloat16)
     norm = step(p, compute_gradient(cast, x))
     return {"new": p, "norm": norm, "cast": cast, "new_cast": p.astype(jnp.bfloat16)}

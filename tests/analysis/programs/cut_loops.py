@@ -1,4 +1,4 @@
-"""Loops of six iterations, in the forms in which strangers write them, to be replayed whole and cut short."""
+"""Loops of six iterations, as strangers write them, which tests replay whole and cut short."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def counted(x, w):
 def of_the_iteration_before(x, w):
     def body(carry, step):
         total, before = carry
-        total = total + miss(before, w)  # what the kernel left there in the iteration before
+        total = total + miss(before, w)  # as the kernel left it in the previous iteration
         h = logits(x * step, w)
         sums = double(h)
         return (total, h), see(h, sums).sum(1)

@@ -1,7 +1,8 @@
-"""Programs that differentiate through a kernel which overwrites its operand, in the forms in which people write them.
+"""Programs that differentiate through a kernel that overwrites its operand, in the forms in which people write them.
 
-`cubes_kernel` overwrites each row x with 3 x², its gradient, and returns the row's loss, the sum of x³. The gradient wants
-what the kernel left there, except what JAX's own rules saved before. The reference is the same program with x³ in plain jnp.
+`cubes_kernel` overwrites each row x with 3 x², its gradient, and returns the row's loss, the sum of x³. The gradient
+needs what the kernel left there, except for residuals that JAX's own rules saved before. The reference is the same
+program with x³ in plain jnp.
 """
 
 import functools
@@ -39,14 +40,14 @@ def halve_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
 
 
 def launch(kernel: Any, x: Any) -> Any:
-    """The sums of the rows; x is overwritten."""
+    """Returns the sums of the rows; a hidden write overwrites x."""
     rows, columns = x.shape
     out = jax.ShapeDtypeStruct((rows,), "float32")
     return jax_triton.triton_call(x, kernel=kernel, out_shape=out, grid=(rows,), COLUMNS=columns)
 
 
 def make_loss(keep: Callable[[Any], Any], give: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """A loss whose forward rule keeps `keep(x)` after the kernel, and whose backward rule returns `give(kept, g)`."""
+    """Returns a loss that keeps `keep(x)` after the kernel and whose backward rule returns `give(kept, g)`."""
 
     @jax.custom_vjp
     def loss(x: Any) -> Any:
@@ -68,7 +69,7 @@ def same(x: Any) -> Any:
 
 
 def plain(x: Any) -> Any:
-    """The loss, as JAX differentiates it."""
+    """Returns the loss in a form that JAX differentiates itself."""
     return (x.astype("float32") ** 3).sum()
 
 
@@ -154,7 +155,7 @@ def checkpointed(policy: Any) -> Any:
 
 
 def in_scanned_layers(loss: Any, x: Any, w: Any) -> Any:
-    """The kernel runs in each layer, forward; its result is added to the loss."""
+    """The kernel runs in the forward pass of each layer; its result is added to the loss."""
 
     def objective(w: Any) -> Any:
         def layer(h: Any, part: Any) -> Any:
@@ -169,7 +170,7 @@ def in_scanned_layers(loss: Any, x: Any, w: Any) -> Any:
 
 
 def looked_at_after(loss: Any, x: Any, w: Any) -> Any:
-    """The author reads the overwritten logits: what stands there then."""
+    """The author reads the overwritten logits as the kernel left them."""
 
     def objective(w: Any) -> Any:
         z = x @ w
@@ -239,7 +240,7 @@ halved_backward.defvjp(_halved_forward, _halved_backward)
 
 
 def squared(x: Any) -> Any:
-    """What `halved_residual` computes the gradient of."""
+    """The function that `halved_residual` differentiates."""
     return 0.25 * x * x + 0.5 * x
 
 
@@ -309,7 +310,7 @@ def multiplied(loss: Any, x: Any, w: Any) -> Any:
 
 
 def sharded(loss: Any, x: Any, w: Any) -> Any:
-    """Data parallel under shard_map."""
+    """A data-parallel step under shard_map."""
 
     def local(x: Any, w: Any) -> Any:
         value, dw = jax.value_and_grad(lambda w: loss(x @ w))(w)
@@ -360,7 +361,7 @@ PROGRAMS: dict[str, tuple[Any, Any, Any]] = {
     "twice": (twice, direct, plain),
     "multiplied": (multiplied, direct, plain),
 }
-"""Name to the program, the loss by the kernel, and the loss in plain jnp where the program computes its gradient."""
+"""By name: the program, the loss by the kernel, and the loss in plain jnp whose gradient the program computes."""
 
 LOSSES = {"direct": direct, "scaled": scaled, "negated": negated, "custom_jvp": cubed}
 ARGS = (Arg(shape=(ROWS, WIDTH), draw=Draw(seed=0)), Arg(shape=(WIDTH, COLUMNS), draw=Draw(seed=1, scale=0.3)))

@@ -1,7 +1,8 @@
 """Train steps that differentiate through a fused loss in the forms of real code bases, each hidden and declared.
 
-`cubes_kernel` overwrites each row x with 3 x², its gradient, and returns the row's sum of x³. Hidden, the call returns its
-operand, whatever stands there; declared, it returns what `call_in_place` does. The reference is the step in plain jnp.
+`cubes_kernel` overwrites each row x with 3 x², its gradient, and returns the row's sum of x³. Hidden, the call returns
+its operand, which the kernel has overwritten or not; declared, it returns the outputs of `call_in_place`. The reference
+is the step in plain jnp.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from ligerdiag.in_place import call_in_place
 ROWS, WIDTH, COLUMNS = 8, 16, 32
 
 type Fused = Callable[[Any], tuple[Any, Any]]
-"""From the logits to (loss of each row, the memory of the logits afterwards)."""
+"""Maps the logits to (loss of each row, the memory of the logits afterwards)."""
 type Loss = Callable[..., Any]
 
 
@@ -63,7 +64,7 @@ def plain(z: Any) -> Any:
 
 
 def make_loss(fused: Fused | None, **how: Any) -> Loss:
-    """The loss as it is usually written; in plain jnp where there is no kernel."""
+    """Returns the loss in its usual form; in plain jnp if there is no kernel."""
     if fused is None:
         return plain
     loss = jax.custom_vjp(lambda z: fused(z)[0].sum())
@@ -72,7 +73,7 @@ def make_loss(fused: Fused | None, **how: Any) -> Loss:
 
 
 def keep_gradient(fused: Fused, sign: float = 1.0) -> Callable[[Any], tuple[Any, Any]]:
-    """The forward rule: the loss, and what the kernel left in the logits."""
+    """Returns the forward rule: the loss, and what the kernel left in the logits."""
 
     def forward(z: Any) -> tuple[Any, Any]:
         losses, dz = fused(z)
@@ -91,7 +92,7 @@ def with_optimized_remat(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def two_results(fused: Fused | None, x: Any, w: Any) -> Any:
-    """The loss hands out the sums of all rows, too, of which the step only shows the largest."""
+    """The loss also returns the sums of all rows, of which the step uses only the largest."""
 
     def rows(z: Any) -> Any:
         return (z**3).sum(1) if fused is None else fused(z)[0]
@@ -136,7 +137,7 @@ def fused_linear(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def padded(fused: Fused | None, x: Any, w: Any) -> Any:
-    """The kernel wants a power of two: the logits are padded, the residual is cut back."""
+    """The kernel needs a power of two: the step pads the logits and slices the residual."""
     w = w[:, : COLUMNS - 5]
     if fused is None:
         return descend(plain, x, w)
@@ -151,7 +152,7 @@ def padded(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def widened(fused: Fused | None, x: Any, w: Any) -> Any:
-    """Trains in bfloat16, the loss in float32: what the kernel overwrites is the wide copy."""
+    """The step trains in bfloat16 with a loss in float32: the kernel overwrites the wide copy."""
     x, w = x.astype(jnp.bfloat16), w.astype(jnp.bfloat16)
     loss = make_loss(fused)
     value, dw = jax.value_and_grad(lambda w: loss((x @ w).astype(jnp.float32)))(w)
@@ -159,7 +160,7 @@ def widened(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def negative(fused: Fused | None, x: Any, w: Any) -> Any:
-    """Ascends: minus the loss, whose backward rule returns minus the residual and leaves g out."""
+    """The step ascends: minus the loss, whose backward rule returns minus the residual and ignores g."""
     if fused is None:
         return descend(lambda z: -plain(z), x, w)
     loss = jax.custom_vjp(lambda z: -fused(z)[0].sum())
@@ -170,7 +171,7 @@ def negative(fused: Fused | None, x: Any, w: Any) -> Any:
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["w", "b"], meta_fields=["activate"])
 @dataclasses.dataclass(frozen=True)
 class Linear:
-    """A layer of a module system without a module system."""
+    """A layer as in a module system."""
 
     w: Any
     b: Any
@@ -182,7 +183,7 @@ class Linear:
 
 
 def modules(fused: Fused | None, x: Any, w: Any) -> Any:
-    """Two layers and Adam behind a clipped norm, with a rate given by keyword."""
+    """Two layers, and Adam after clipping by the norm, with a learning rate given by keyword."""
     loss = make_loss(fused)
     layers = [Linear(0.3 * w @ w.T, jnp.zeros(WIDTH), True), Linear(w, jnp.zeros(COLUMNS), False)]
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
@@ -213,7 +214,7 @@ def training_loop(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def around_shards(fused: Fused | None, x: Any, w: Any) -> Any:
-    """The gradient is taken outside of shard_map, which is transposed."""
+    """The gradient is taken outside of shard_map, which JAX transposes."""
     loss = make_loss(fused)
     if fused is None:
         return descend(plain, x, w)
@@ -227,7 +228,7 @@ def around_shards(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def over_a_batch(fused: Fused | None, x: Any, w: Any) -> Any:
-    """vmap of the whole loss over groups; the kernel's own rule runs them one after the other."""
+    """A vmap of the whole loss over groups; the kernel's batching rule runs them one after the other."""
     loss = plain
     if fused is not None:
         launch = jax.custom_batching.sequential_vmap(fused)
@@ -237,7 +238,7 @@ def over_a_batch(fused: Fused | None, x: Any, w: Any) -> Any:
 
 
 def rematerialized_layers(fused: Fused | None, x: Any, w: Any) -> Any:
-    """scan over checkpointed layers, and the loss behind them."""
+    """A scan over checkpointed layers, followed by the loss."""
     loss = make_loss(fused)
     stack = jnp.stack([w, 0.5 * w])
 

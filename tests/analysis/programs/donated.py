@@ -1,6 +1,6 @@
-"""A donated state in whose place one value is returned, again and again, in the forms that an H200 ran (2026-11-23).
+"""Programs that donate a state and return one value several times instead of it, as an H200 ran them (2026-11-23).
 
-No kernel is in it. WRONG: where the numbers were other ones than without donation, to the outputs that were wrong.
+They call no kernel. WRONG gives the wrong outputs of those whose numbers differed from the numbers without donation.
 """
 
 from collections.abc import Callable

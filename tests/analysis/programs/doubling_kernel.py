@@ -61,22 +61,22 @@ def double_declared(x):
 
 
 def logits(x, w):
-    """f32 from bf16: XLA folds the cast away for whoever casts back, and so hands out the value from before."""
+    """Returns f32 logits made from bf16: if a reader casts back, XLA folds both casts and returns the old value."""
     return (x @ w).astype(jnp.float32)
 
 
 def miss(h, w):
-    """A read of `logits` that cannot see the kernel: it gets the bf16 value, which the kernel never touches."""
+    """Reads `logits` without seeing the kernel: it gets the bf16 value, which the kernel never touches."""
     return (h.astype(jnp.bfloat16) @ w.T).astype(jnp.float32)
 
 
 def see(h, sums):
-    """A read that must see the kernel: it needs what the kernel returns, and reads the bytes that it wrote."""
+    """Reads so that it sees the kernel: it needs what the kernel returns, and reads the bytes that the kernel wrote."""
     return h * sums[:, None]
 
 
 class Cases(list[Case]):
-    """`@cases.add(X, W)` makes a case of a function."""
+    """Collects cases: `@cases.add(X, W)` makes a case of a function."""
 
     def add(self, *args: Arg, **keywords: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
-"""Kernels that are called for what they overwrite: their results are used, but by nothing that the program returns.
+"""Kernels called for what they overwrite: the program uses their results, but returns nothing that depends on them.
 
-JAX or XLA drops the results, the kernels with them. The references compute what the authors mean, in plain jnp.
+JAX or XLA drops the results, and the kernels with them. The references compute the authors' intent in plain jnp.
 """
 
 from collections.abc import Callable

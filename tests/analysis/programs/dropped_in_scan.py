@@ -1,4 +1,4 @@
-"""Kernels that JAX drops while it differentiates a loop around them: the program as written lacks the call, too."""
+"""Kernels that JAX drops while it differentiates a loop around them: the program as written lacks the call as well."""
 
 import jax
 from doubling_kernel import Cases, double, double_declared
@@ -48,5 +48,5 @@ def dropped(layers, h):
 
 @CASES.add(LAYERS, H)
 def replaced(layers, h):
-    """Of the function itself, which is never to run, nothing is dropped."""
+    """Differentiation replaces the function by its rule, so dropping the function's own calls loses nothing."""
     return differentiate(twice_declared, layers, h)

@@ -1,5 +1,6 @@
-"""Kernels whose operands XLA computes together: by one product that it cuts apart, over one halo of two shards, by one
-gathering. Each operand is in bytes of its own when its kernel overwrites it.
+"""Kernels whose operands XLA computes together: as slices of one product, over one halo of two shards, by one gather.
+
+Each operand has its own bytes when its kernel overwrites it.
 """
 
 import jax
@@ -35,14 +36,14 @@ def swiglu_backward_kernel(dc_ptr, a_ptr, b_ptr, sum_ptr, COLUMNS: tl.constexpr)
 
 
 def launch(kernel, *operands, **constants):
-    """The sums of the rows; the kernel overwrites operands, and XLA is not told."""
+    """Returns the sums of the rows; hidden writes overwrite operands of the kernel."""
     rows, columns = operands[-1].shape
     out = jax.ShapeDtypeStruct((rows,), "float32")
     return jax_triton.triton_call(*operands, kernel=kernel, out_shape=out, grid=(rows,), COLUMNS=columns, **constants)
 
 
 def swiglu(x, w, dc):
-    """Two operands of one kernel."""
+    """One kernel overwrites two operands."""
     a, b = x @ w, x @ (w * 0.5)
     sums = launch(swiglu_backward_kernel, dc, a, b)
     return {"loss": sums.sum(), "a": a @ w.T, "b": b @ w.T}
@@ -56,14 +57,14 @@ def two_halves(x, w):
 
 
 def second_head(x, w):
-    """Another head on the same features."""
+    """A second head on the same features."""
     one, other = x @ w, x @ (2 * w)
     sums = launch(scale_kernel, one, FACTOR=2.0), launch(scale_kernel, other, FACTOR=2.0)
     return {"loss": sums[0].sum() + sums[1].sum(), "gradient": one @ w.T + other @ w.T}
 
 
 def one_norm(x, w):
-    """A number that is wrong as soon as one of the two is."""
+    """The norm is wrong as soon as one of the two gradients is."""
     one, other = x @ w, x @ (w + 1.0)
     sums = launch(scale_kernel, one, FACTOR=2.0), launch(scale_kernel, other, FACTOR=0.5)
     gradients = one @ w.T, other @ w.T

@@ -1,4 +1,4 @@
-"""Programs with a kernel in a loop, and kernels on what a loop returns."""
+"""Programs with a kernel in a loop, and kernels on the results of loops."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ def carried_hides_missing(x, w):
         with jax.named_scope("early"):
             early = jnp.tanh(h @ w.T).sum()
         sums = double(h)
-        late = jnp.tanh(h @ w.T).sum()  # merged with `early`, which sees the writes of earlier iterations only
+        late = jnp.tanh(h @ w.T).sum()  # merged with `early`, which sees only the writes of earlier iterations
         return h, (early, late, sums)
 
     _, (early, late, sums) = jax.lax.scan(body, x @ w, None, length=3)
@@ -81,7 +81,7 @@ def forced_in_body(x, w):
 @CASES.add(X, W)
 def single_iteration(x, w):
     def body(carry, _):
-        row_sums = carry.sum(1)  # of x @ w: there is no iteration before
+        row_sums = carry.sum(1)  # of x @ w: there is no previous iteration
         h = carry * 3 + 1
         sums = double(h)
         return see(h, sums), (row_sums, sums)

@@ -1,12 +1,13 @@
-"""A value that the author computes twice, that XLA computes once, and that a kernel overwrites in between; and readers of it
-that something forces to come first, or last.
+"""The author computes a value twice, XLA computes it once, and a kernel overwrites it in between.
 
-In `luck`, `other` means the value as it was. XLA hands it the bytes that the kernel overwrites, and no operand and no
-control edge says which comes first: it is right, if the schedule has it so, by luck. Where the schedule has it the other
-way round it is clobbered, or stale if it also means what the kernel left. Fresh it is never.
-In `forced`, `other` is fresh in every order: what it reads comes before the kernel because the kernel needs it, behind it
-because it needs what the kernel returns, in another branch or iteration, or from bytes of its own.
-Each program returns the kernel's own sums, too, which are fresh.
+In `luck`, `other` intends the old value. XLA gives it the bytes that the kernel overwrites, and no operand or control
+edge says which comes first: if the schedule reads first, it is right by luck. In the opposite order it is clobbered, or
+stale if it also intends what the kernel left. It is never fresh.
+
+In `forced`, `other` is fresh in every order: its read comes before the kernel because the kernel needs it, after it
+because it needs what the kernel returns, in another branch or iteration, or from other bytes.
+
+Each program also returns the kernel's sums, which are fresh.
 """
 
 import jax
@@ -55,7 +56,7 @@ def double_declared(x):
 
 @triton.jit
 def shift_kernel(x_ptr, y_ptr, sum_ptr, COLUMNS: tl.constexpr):
-    """Overwrites x; reads y[rows]."""
+    """Overwrites x and reads y[rows]."""
     row = tl.program_id(0)
     at = row * COLUMNS + tl.arange(0, COLUMNS)
     x = tl.load(x_ptr + at) + tl.load(y_ptr + row)
@@ -267,7 +268,7 @@ def another_branch(x, w):
 
 @add(X, W, expected=LUCK)
 def state_that_a_loop_hands_on(x, w):
-    """To XLA the loop gives what it was given, and who reads it behind the loop may as well do so before."""
+    """To XLA the loop returns its argument unchanged, so a reader after the loop might as well read before it."""
 
     def step(state, _):
         sums = double(state)

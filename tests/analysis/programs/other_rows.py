@@ -1,6 +1,6 @@
-"""A kernel overwrites some rows of an array, and others are read afterwards: all that these outputs need stands apart.
+"""A kernel overwrites some rows of an array, and the program then reads others, which the kernel does not write.
 
-Each output named `..._in` reads at least one of the rows that are overwritten.
+Each output named `..._in` reads at least one of the overwritten rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -74,14 +74,14 @@ def _make(made: str, name: str) -> Callable[[Any, Any], dict[str, Any]]:
 
 
 def write_transposed(x: Any, y: Any) -> dict[str, Any]:
-    """The rows that are overwritten are columns of the product, which has as many: in the schedule it is the same array."""
+    """The overwritten rows are columns of the product, which is square: the schedule has one array for both."""
     product = x @ y
     total = bend_rows(product.T).sum()
     return {"total": total, "read": product[12:] * 2}
 
 
 def write_in_branch(x: Any, y: Any) -> dict[str, Any]:
-    """Behind a branch rows are not told apart any more: `read` needs none that one overwrites, and its numbers are right."""
+    """After a branch, rows are no longer distinguished: `read` needs no overwritten row, and its numbers are right."""
     one, other = (lambda: bend_rows(x, 15, 1).sum()), (lambda: bend_rows(x, 2, 1).sum())
     total = jax.lax.cond(y[0, 0] > 0, one, other) + bend_rows(x, 9, 1).sum()
     joined = jnp.concatenate([x, y])[4:14] * 2

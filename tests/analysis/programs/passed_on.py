@@ -1,8 +1,8 @@
-"""Arrays that a loop is given and hands on, overwritten inside of it. The reference is the program in plain jnp.
+"""Arrays that a loop takes and passes on, overwritten inside of it. The reference is the program in plain jnp.
 
-What a body closes over, or carries without change, is one array before, in and behind the loop: all see what the kernel
-leaves. The slices that a scan takes are the body's own: what it returns or keeps of them is what the kernel left there, and
-the array that they are of stays as it was. What a differentiated scan calls is called in each step.
+An array that a body closes over or carries unchanged is one array before, in and after the loop: all readers see what
+the kernel leaves. The slices that a scan takes belong to the body: what it returns or keeps of them is what the kernel
+left there, and the whole array keeps its contents. A differentiated scan runs its calls in each step.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def three_times(x, w):
 
 @add(lambda x: {"total": 7 * (2 * x).sum(), "behind": 16 * x + 1}, LIGHT)
 def closed_over_and_made_anew(x):
-    h = 2 * x  # XLA may compute this once more for the last line
+    h = 2 * x  # XLA may recompute this for the last line
     total = lax.fori_loop(0, 3, lambda _, total: total + double(h).sum(), 0.0)
     return {"total": total, "behind": h + 1}
 
@@ -104,7 +104,7 @@ def copies_in_python(x, w):
 def copied_in_each_step(x, w):
     def body(state, _):
         count, x = state
-        h = x + 0.0  # a value of its own, which XLA takes for x
+        h = x + 0.0  # a separate value, which XLA merges with x
         count = count + double(h).sum()
         return (count, x + jnp.tanh(h @ w)), None
 
@@ -150,7 +150,7 @@ def slices_kept(x, w):
 def slices_saved_by_a_rule(z, v):
     def loss(v):
         def body(total, h):
-            total = total + (h * v).sum()  # its derivative by v is h, as it was here
+            total = total + (h * v).sum()  # its derivative by v is h, from here
             return total, (double(h), h)
 
         return lax.scan(body, 0.0, z)

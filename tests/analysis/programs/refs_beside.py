@@ -1,4 +1,4 @@
-"""Refs in differentiated loops beside Pallas calls with aliases, under derivatives other than `grad`, and outside loops."""
+"""Refs in differentiated loops beside Pallas calls with aliases, under derivatives besides `grad`, and outside loops."""
 
 import jax
 import jax.numpy as jnp

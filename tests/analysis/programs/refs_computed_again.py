@@ -1,7 +1,7 @@
-"""Kernels that overwrite a Ref (jax-triton 0.4 and later) in functions that `jax.checkpoint` computes again.
+"""Kernels that overwrite a Ref (jax-triton 0.4 and later) in functions that `jax.checkpoint` recomputes.
 
-`squares` is the sum of squares: its kernel leaves 2 x in a Ref of x, which is the gradient. JAX makes the Ref again in the
-backward pass, and drops the kernel there. The references do without a kernel.
+`squares` is the sum of squares: its kernel leaves 2 x in a Ref of x, which is the gradient. JAX makes the Ref again in
+the backward pass, but drops the kernel there. The references use no kernel.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Plain Refs beside kernels in branches, in loops and where something is computed again: JAX moves none, and all is right.
+"""Plain Refs beside kernels in branches, in loops and under recomputation: JAX moves none, and everything is right.
 
-The derivative of a conditional gets from every branch what another one needs, in one place. The references compute the
-same in plain jnp.
+In the derivative of a conditional, each branch returns the residuals of every other one, in one place. The references
+compute the same in plain jnp.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ VECTOR = Arg(shape=(32,))
 
 @triton.jit
 def cube_kernel(x_ptr, cube_ptr, spare_ptr, N: tl.constexpr):
-    """x becomes the derivative of its cube."""
+    """Overwrites x with the derivative of its cube."""
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at)
     tl.store(cube_ptr + at, x * x * x)
@@ -31,7 +31,7 @@ def cube_kernel(x_ptr, cube_ptr, spare_ptr, N: tl.constexpr):
 
 @triton.jit
 def circle_kernel(x_ptr, cosine_ptr, spare_ptr, N: tl.constexpr):
-    """x becomes its sine."""
+    """Overwrites x with its sine."""
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at)
     tl.store(cosine_ptr + at, tl.cos(x))
@@ -60,7 +60,7 @@ def make_kernels():
 
 
 def pull_later(function):
-    """A rule that keeps all that the function's own derivative needs."""
+    """Gives a function a rule whose residual is the pullback of the function itself."""
     ruled = jax.custom_vjp(function)
     ruled.defvjp(lambda x, w: jax.vjp(function, x, w), lambda pull, g: pull(g))
     return ruled
@@ -78,7 +78,7 @@ PLAIN = (lambda x: x * x * x, lambda x: jnp.sin(x) * 0.5 + jnp.cos(x) * 0.25, la
 
 
 def add(function: Callable[..., Any]) -> Callable[..., Any]:
-    """function: of two kernels, what a Ref does, and the two arguments; returns a vector."""
+    """Makes a case; `function` takes two kernels, an operation on a Ref and the two arguments, and returns a vector."""
 
     def make(parts):
         def step(x, w):

@@ -1,6 +1,6 @@
 """Kernels that write a Ref (jax-triton 0.4 and later) in loops that are differentiated: JAX moves some of the reads.
 
-Each form is sin, or a function of it, by a Ref that a kernel writes; the references compute the same without a Ref.
+Each form computes sin, or a function of it, through a Ref that a kernel writes; the references do without a Ref.
 """
 
 from collections.abc import Callable
@@ -224,7 +224,7 @@ def first(x):
 
 
 def share(form: Callable[..., Any]) -> Case:
-    """The read needs the iteration: JAX moves the Ref alone, and all iterations have it."""
+    """The read depends on the iteration: JAX moves only the Ref, and all iterations share it."""
     return Case(
         name=f"shared-{form.__name__}",
         function=lambda xs, w: value_alone(with_rule(form), scan, xs, w),

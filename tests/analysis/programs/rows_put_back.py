@@ -1,4 +1,4 @@
-"""A kernel overwrites some rows of an array, and these are put back: each call reads rows that no other has written."""
+"""A kernel overwrites some rows of an array, which are put back: each call reads rows that no other call has written."""
 
 import jax.numpy as jnp
 from doubling_kernel import W, X, double

@@ -1,6 +1,6 @@
-"""Kernels inside of a shard_map: on arrays from outside, whose pieces they get, and on values that all devices begin with.
+"""Kernels in a shard_map: on shards of arrays from outside, and on a value that starts out equal on all devices.
 
-`h` outside and its pieces inside are one array. The references are the programs without shards, in plain jnp.
+`h` outside and its shards inside are one array. The references are the programs without shards, in plain jnp.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Refs of plain JAX in loops that are differentiated: JAX takes some of them out of the loop, and reads them there.
+"""Refs of plain JAX in loops that are differentiated: JAX takes some of them out of the loop and reads them there.
 
-No kernel is called. Each function under `FORMS` is sin, or a part of it; the reference computes it without a Ref.
+No kernel is called. Each function in `FORMS` computes sin, or a part of it; the reference computes it without a Ref.
 """
 
 from collections.abc import Callable

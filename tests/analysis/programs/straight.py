@@ -151,7 +151,7 @@ def barrier(x, w):
 def recomputed(x, w):
     h = jnp.tanh(x @ w)
     sums = double(h)
-    again = jnp.tanh(x @ w)  # merged with h: the original is gone once the kernel has run
+    again = jnp.tanh(x @ w)  # merged with h, whose old contents are lost once the kernel has run
     return {"sums": sums, "again": again * sums[:, None]}
 
 
@@ -203,7 +203,7 @@ row_sums.defvjp(row_sums_forward, row_sums_backward)
 
 @CASES.add(H)
 def residual_beside_new(h):
-    # the derivative reads the doubled rows by row_sums' own rule, and the rows from before by that of exp
+    # the derivative reads the doubled rows by the rule of row_sums, and the old rows by that of exp
     loss, gradient = jax.value_and_grad(lambda h: (row_sums(jnp.exp(h)) ** 2).sum())(h)
     return {"loss": loss, "gradient": gradient}
 

@@ -1,4 +1,4 @@
-"""Programs that order a reader after the kernel by arithmetic, and some that only look so."""
+"""Programs that order a reader after the kernel by arithmetic, and some that only seem to."""
 
 import jax
 import jax.numpy as jnp

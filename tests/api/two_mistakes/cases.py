@@ -1,4 +1,4 @@
-"""A train step of a toy transformer with as many layers as LAYERS says, and two wrong kernel calls."""
+"""A train step of a toy transformer with LAYERS layers and two wrong kernel calls."""
 
 import os
 import sys

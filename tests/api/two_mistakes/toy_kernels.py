@@ -1,4 +1,6 @@
-"""RMSNorm and cross entropy in Liger's manner. Both overwrite an operand and tell XLA nothing: the two mistakes."""
+"""RMSNorm and cross entropy in Liger's style. Both overwrite an operand without telling XLA: these are the two
+mistakes.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Memory that the program allocates and nobody writes before it is read; and programs like these that are right."""
+"""Memory that the program allocates and reads before anything writes it; and similar programs that are right."""
 
 import inspect
 
@@ -58,7 +58,7 @@ def add(x, y, o, N: tl.constexpr):
 
 
 def onto(there, kernel, x, array, *more, programs=ROWS):
-    """What the kernel leaves in the array: by a Ref, or by an alias before jax-triton 0.4."""
+    """Returns the array after the kernel: through a Ref, or through an alias before jax-triton 0.4."""
     if not NEW:
         aliased = {"out_shape": S(array.shape, array.dtype), "input_output_aliases": {1: 0}}
         return jt.triton_call(x, array, *more, kernel=there, grid=(programs,), N=N, **aliased)

@@ -1,4 +1,4 @@
-"""Results that depend on the order of the programs of a grid, or on two of them running at once; and right ones."""
+"""Results that depend on the order of a grid's programs, or on two running at once; and similar ones that are right."""
 
 import inspect
 
@@ -37,7 +37,7 @@ def tile(x):
 
 
 def revisited_kernel(x_ref, o_ref):
-    """In the manner of a TPU, whose grid runs one program after the other."""
+    """Written as for a TPU, whose grid runs its programs one after another."""
 
     @pl.when(pl.program_id(0) == 0)
     def _():
@@ -119,7 +119,7 @@ def tickets(x):
 
 
 def tickets_sorted(x):
-    """The rows in whichever order, sorted: the same."""
+    """The rows in any order, then sorted: always the same."""
     count, rows = call_tickets(x)
     return {"rows": jnp.sort(rows.reshape(-1)), "count": count}
 

@@ -1,4 +1,4 @@
-"""Outputs that the program drops and that the kernel itself reads: scratch memory, counters; and programs that are right."""
+"""Outputs that the program drops but the kernel reads: scratch memory, counters; and similar programs that are right."""
 
 import inspect
 
@@ -84,7 +84,7 @@ def read_in_scan(x):
 
 
 def read_into_operands(keep, x):
-    """What is read leaves by the operand that the kernel overwrites, and by no result."""
+    """The values read reach the program through the operand that the kernel overwrites, and through no result."""
     y, z = jnp.sin(x), jnp.cos(x)
     ones = call(add_some_in_place, keep, y, first=S(x.shape, x.dtype))
     more = call(add_some_in_place, keep, z, first=S(x.shape, x.dtype))
@@ -106,7 +106,7 @@ def counted_from_zero(x):
 
 
 def counter_unused(x):
-    """Nothing comes of what the atomic additions read."""
+    """Nothing uses the values that the atomic additions return."""
     return {"y": call(count_beside, x, first=COUNTER)}
 
 

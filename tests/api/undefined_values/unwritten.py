@@ -1,4 +1,4 @@
-"""Outputs that nobody writes, or that are read before anybody has written them; and programs like these that are right."""
+"""Outputs that no kernel writes, or that are read before they are written; and similar programs that are right."""
 
 import inspect
 
@@ -31,7 +31,7 @@ def call_sum(x, **words):
 
 
 def total(x):
-    """What is computed from it is not fresh either; what is not, is."""
+    """An output computed from the unwritten value is not fresh either; any other output is."""
     s = call_sum(x)
     return {"total": s, "scaled": x / s, "other": x.sum()}
 
@@ -41,7 +41,7 @@ def total_zeroed(x):
 
 
 def total_through_kernel(x):
-    """A second kernel reads it."""
+    """A second kernel reads the unwritten value."""
     return {"twice": call_sum(call_sum(x) + jnp.zeros((ROWS, BLOCK)), zeroed_outputs=(0,))}
 
 
@@ -97,7 +97,7 @@ def add_kernel(x_ref, o_ref):
 
 
 def pallas_update(x):
-    """`+=` on an output."""
+    """Applies `+=` to an output."""
     return {"y": pl.pallas_call(add_kernel, out_shape=x, compiler_params=plt.CompilerParams())(x)}
 
 
@@ -132,7 +132,7 @@ def unused_statistics(x):
 
 
 def dead_statistics(x):
-    """Used, and what is computed from it is used by nobody."""
+    """The program uses the output, but nothing uses the results."""
     y, mean = call_norm(x, stats=False)
     jnp.exp(mean)
     return {"y": y}
@@ -183,7 +183,7 @@ def first_kernel(x, o, n: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def pad(x):
-    """Of 500 elements; the output has room for whole blocks."""
+    """Pads 500 elements; the output has room for whole blocks."""
     flat, room = x.reshape(-1)[:500], S((ROWS * BLOCK,), "float32")
     return jt.triton_call(flat, kernel=first_kernel, grid=(ROWS,), n=500, BLOCK=BLOCK, **{OUT: room})
 
@@ -202,7 +202,7 @@ def padding_read(x):
 
 @triton.jit
 def half_elements_kernel(x, o, BLOCK: tl.constexpr):
-    """Two bytes of each element of four."""
+    """Writes two bytes of each four-byte element."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o.to(tl.pointer_type(tl.int16)) + 2 * at, tl.load(x + at).to(tl.int16))
 

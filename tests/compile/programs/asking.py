@@ -1,4 +1,4 @@
-"""Programs that choose their kernel by what JAX says of the devices, in the forms in which public code asks."""
+"""Programs that choose their kernel by JAX's answers about the devices, in the ways public code asks."""
 
 from functools import partial
 from typing import Any

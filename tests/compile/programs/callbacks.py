@@ -1,4 +1,4 @@
-"""Calls into Python and into libraries: what a schedule says of them needs none of what they call."""
+"""Calls into Python and into libraries; judging their schedules needs none of the called code."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def shown_early(x: Any) -> Any:
 
 
 READ = (printed, pure, impure, ordered, eigenvalues, attention)
-"""Operands are copied for them, or only read: nothing is overwritten."""
+"""XLA copies their operands, or the call only reads them: nothing is overwritten."""
 UNKNOWN = (buffers, foreign)
 
 CASES = tuple(Case(name=function.__name__, function=function, args=ARGS) for function in (*READ, *UNKNOWN, shown_early))

@@ -1,4 +1,4 @@
-"""Compiles a program with and without tags; prints the kinds of its thunks in order, one line for each."""
+"""Compiles a program with and without tags; prints the kinds of its thunks in order, one line for each program."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Tiny programs around a kernel that doubles its operand in place and returns what it read."""
+"""Tiny programs around a kernel that doubles its operand in place and returns the old values."""
 
 import jax
 import jax.numpy as jnp

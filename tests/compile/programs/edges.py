@@ -1,4 +1,4 @@
-"""Programs at the edge: no operation left, no block launched, libraries' calls, and declarations under other names."""
+"""Unusual programs: no operation left, no block launched, library calls, and declarations under other names."""
 
 from dataclasses import replace
 from functools import partial
@@ -58,7 +58,7 @@ def libraries(x: Any) -> dict[str, Any]:
 
 
 NAMES = ("parts_by_tma", "mosaic_gpu_v2", "stable")
-"""The kernel's own, its target, and the namespace of Mosaic's operations, which is no name of a kernel."""
+"""The kernel's own name, its target, and the namespace of Mosaic's operations, which names no kernel."""
 IN_PLACE = next(case for case in mosaic_forms.CASES if case.name == "parts_by_tma")
 FOUR, SQUARE = (Arg(shape=(4,)),), (Arg(shape=(16, 16)),)
 GRIDS = (0, 3, 4)

@@ -1,4 +1,4 @@
-"""Kernels that are called in place, in the forms that people write; references derived by hand, in plain jnp."""
+"""Kernels called in place, in the forms that people write; references derived by hand, in plain jnp."""
 
 import functools
 
@@ -35,7 +35,7 @@ def momentum_kernel(p_ptr, m_ptr, g_ptr, spare_p_ptr, spare_m_ptr, BLOCK: tl.con
 
 @triton.jit
 def append_kernel(k_ptr, v_ptr, x_ptr, spare_k_ptr, spare_v_ptr, N: tl.constexpr):
-    """Adds to half of each cache, so that the other half is what it was."""
+    """Adds to half of each cache, so that the other half is unchanged."""
     at = tl.arange(0, N // 2)
     tl.store(k_ptr + at, tl.load(k_ptr + at) + tl.load(x_ptr + at))
     tl.store(v_ptr + N // 2 + at, tl.load(v_ptr + N // 2 + at) + 2 * tl.load(x_ptr + at))
@@ -99,7 +99,7 @@ def optimizer_plain(p, m, g):
 
 
 def tuned(kernel, p, m, g):
-    """The operands are needed afterwards, too."""
+    """The program reads the operands afterwards, too."""
     q, m = step(p * 1.5, m, g, kernel=kernel)
     return {"p": q + p, "m": m}
 
@@ -110,7 +110,7 @@ def tuned_plain(p, m, g):
 
 
 def caches(xs):
-    """Two equal zeros, one value to XLA, appended to in a scan that stacks."""
+    """Two equal arrays of zeros, one value to XLA, appended to in a scan that stacks them."""
 
     def body(state, x):
         k, v = append(*state, jnp.sin(x))
@@ -161,7 +161,7 @@ def read_and_written_plain(x):
 
 
 def kept(x):
-    """A parameter that is not donated, and is needed again by a second call."""
+    """A parameter that is not donated, and that a second call reads again."""
     total, doubled = square(x)
     return {"total": total, "doubled": doubled, "again": square(x + 0 * doubled)[1], "x": x * 1.5}
 
@@ -223,7 +223,7 @@ def differentiated_scan_plain(xs, w):
 
 
 def carried(x):
-    """Through a while loop and a branch, twice through one jitted function."""
+    """Through a while loop and a branch, twice through the same jitted function."""
     double = jax.jit(lambda x: square(x)[1])
 
     def body(state):

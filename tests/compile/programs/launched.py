@@ -1,4 +1,4 @@
-"""Kernels that are launched in every way that a launch record knows."""
+"""Kernels launched in every way that a launch record supports."""
 
 import jax
 import jax.numpy as jnp

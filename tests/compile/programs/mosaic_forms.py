@@ -1,7 +1,7 @@
 """Mosaic GPU kernels in the forms in which people write them; `FORMS` names the operands that each one writes.
 
-An H200 changed the bytes of these operands and of no others (docs/measurements/2026-11-23-h200.md). Every operand is read
-after the kernel.
+An H200 changed the bytes of these operands and of no others (docs/measurements/2026-11-23-h200.md). Every operand is
+read after the kernel.
 """
 
 from collections.abc import Callable
@@ -211,11 +211,11 @@ FORMS: dict[Callable[..., None], tuple[set[int], dict[str, Any]]] = {
     tile_by_tile: ({1}, GRID),
     behind_a_semaphore: ({1}, {"scratch_types": [plgpu.SemaphoreType.REGULAR]}),
 }
-"""The operands that it writes, and what else the launch is given."""
+"""The operands that each kernel writes, and further arguments of the launch."""
 ONE_OPERAND = (parts_by_tma, pipelined_onto_itself, pipelined)
 WARPGROUP = plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Warpgroup)
 LANE_ALONE = (by_atomics, by_hand)
-"""JAX lowers these in one semantics alone, or means another layout in the other."""
+"""JAX lowers these in lane semantics only, or uses another layout in warpgroup semantics."""
 
 
 def run(form: Callable[..., None], words: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:

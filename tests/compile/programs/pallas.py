@@ -1,4 +1,4 @@
-"""Pallas on Triton: kernels that store to the reference of an input, one of them without any output that is used."""
+"""Pallas on Triton: kernels that store to an input's reference, one of them without any used output."""
 
 import jax
 from jax.experimental import pallas as pl

@@ -1,5 +1,5 @@
-"""Runs a program on eight CPU devices, in an order of their own, whose output holds the partition id of whoever wrote
-it; prints what each placed shard holds.
+"""Runs a program on eight CPU devices in a custom order; each shard of its output holds the partition id that wrote it.
+Prints each shard.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tiny programs in which readers of what a kernel overwrites stand in all kinds of places."""
+"""Tiny programs that read an overwritten value in all kinds of places."""
 
 import doubling
 import jax

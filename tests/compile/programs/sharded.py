@@ -1,4 +1,4 @@
-"""A program over a mesh of two axes, its arrays split in several ways."""
+"""A program over a mesh of two axes, with arrays split in several ways."""
 
 from ligerdiag.model.case import Arg, Case
 

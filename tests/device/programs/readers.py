@@ -17,13 +17,13 @@ def compute(x: Any, w: Any) -> dict[str, Any]:
 
 
 def compute_reference(x: Any, w: Any) -> dict[str, Any]:
-    """In plain jnp."""
+    """Computes the outputs in plain jnp."""
     h = logits(x, w)
     return {"missed": miss(2 * h, w), "largest": h.max(), **_see(2 * h, h.sum(1)), "total": x.sum()}
 
 
 def compute_another(x: Any, w: Any) -> dict[str, Any]:
-    """A little off in `seen`, nearer to the stale result in `missed`, and another number for `total`."""
+    """Slightly off in `seen`, nearer to the stale result in `missed`, and another number for `total`."""
     right = compute_reference(x, w)
     return {**right, "seen": 1.03 * right["seen"], "missed": 0.9 * right["missed"], "total": 4 * right["total"]}
 

@@ -1,4 +1,4 @@
-"""An ordinary program: a step of training through a scan, no kernel anywhere."""
+"""An ordinary program without kernels: a training step through a scan."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ligerdiag.model.case import Arg, Case, Draw
 
 
 def train_step(x: Any, w: Any, v: Any) -> dict[str, Any]:
-    """One step on a recurrent network of f32[16, 32] states."""
+    """One training step of a recurrent network with f32[16, 32] states."""
     import jax
     import jax.numpy as jnp
 

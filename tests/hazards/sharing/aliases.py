@@ -1,4 +1,4 @@
-"""Two operands of a kernel declared to be one output, around which XLA puts one value over the other."""
+"""Two operands of a kernel declared as the same output, which makes XLA put one value over the other."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Refs of equal values, whose kernel XLA fuses with the slice that it is given: two results in one place."""
+"""Refs of equal values, whose kernel XLA fuses with the slice that it reads: two results in the same memory."""
 
 import jax
 import jax.numpy as jnp

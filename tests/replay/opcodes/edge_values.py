@@ -1,4 +1,4 @@
-"""Numbers at which opcodes go wrong, per dtype; no subnormals, which XLA:CPU flushes and XLA:GPU does not."""
+"""Numbers at which opcodes go wrong, by dtype; no subnormals, which XLA:CPU flushes and XLA:GPU does not."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _FLOATS = (0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 0.3, -0.7, 0.49999997
 
 
 def build_edge_values(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A vector of them."""
+    """Returns a vector of edge values."""
     if dtype == PRED:
         return np.array([False, True])
     if dtype.kind in "iu":
@@ -34,16 +34,18 @@ def build_edge_values(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def build_pairs(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Every pair of edge values, as two matrices."""
+    """Returns every pair of edge values, as two matrices."""
     values = build_edge_values(dtype)
     left, right = np.broadcast_arrays(values[:, None], values)
     return left.copy(), right.copy()
 
 
 def get_rtol(dtype: np.dtype[Any]) -> float:
-    """Relative error of a function: for wide floats eight units in the last place, two implementations of two each,
-    and what they are made of rounds too; for narrow floats one, where both round a slightly different f32; 0 for what is
-    exact."""
+    """Returns the largest relative error of a function.
+
+    Wide floats: eight units in the last place, since two implementations have two each and their operands are rounded
+    too. Narrow floats: one, since both round slightly different f32 values. Exact dtypes: 0.
+    """
     if dtype.kind in "biu":
         return 0.0
     if dtype.kind == "c":

@@ -1,4 +1,4 @@
-"""Bits against XLA:CPU, with shift amounts of every kind."""
+"""Compares bit operations with XLA:CPU, with shift amounts of every kind."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.replay.xla_cpu import compare_with_xla_cpu
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, PRED], ids=str)
 @pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
-def test_bits_combine_as_xla_combines_them(name: str, dtype: Any) -> None:
+def test_bitwise_operations_equal_xla_s(name: str, dtype: Any) -> None:
     compare_with_xla_cpu(getattr(lax, name), *build_pairs(dtype), x64=True)
 
 
@@ -29,7 +29,7 @@ def test_bits_are_counted(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", ["shift_left", "shift_right_logical", "shift_right_arithmetic"])
-def test_shifts_by_less_by_the_width_by_more_and_by_negative_amounts(name: str, dtype: Any) -> None:
+def test_shifts_by_any_amount_equal_xla_s(name: str, dtype: Any) -> None:
     width = 8 * dtype.itemsize
     values = build_edge_values(dtype)
     amounts = np.array([0, 1, width - 1, width, width + 1, 2 * width]).astype(dtype)

@@ -1,4 +1,4 @@
-"""Comparisons and choices against XLA:CPU."""
+"""Compares comparisons and choices with XLA:CPU."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ XLA_NAMES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, PRED], ids=str)
 @pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
-def test_numbers_compare_as_xla_compares_them(name: str, dtype: Any) -> None:
+def test_comparisons_of_numbers_equal_xla_s(name: str, dtype: Any) -> None:
     compare_with_xla_cpu(getattr(lax, name), *build_pairs(dtype), x64=True)
 
 
@@ -52,7 +52,7 @@ def test_the_total_order_places_nan_and_negative_zero(dtype: str, direction: str
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, PRED], ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
-def test_the_larger_and_the_smaller_of_two_numbers(name: str, dtype: Any) -> None:
+def test_the_larger_and_the_smaller_of_two_numbers_equal_xla_s(name: str, dtype: Any) -> None:
     left, right = build_pairs(dtype)
     if dtype.kind not in "biu":  # either of two zeros may come out
         left, right = left + dtype.type(0), right + dtype.type(0)
@@ -76,7 +76,7 @@ def test_clamp_to_nan_is_nan(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, PRED, COMPLEX], ids=str)
-def test_select_with_a_predicate_each_and_with_one_for_all(dtype: Any) -> None:
+def test_select_takes_a_predicate_for_each_element_or_one_for_all(dtype: Any) -> None:
     left, right = build_pairs(dtype)
     mask = np.arange(left.size).reshape(left.shape) % 3 == 0
     compare_with_xla_cpu(lax.select, mask, left, right, x64=True)

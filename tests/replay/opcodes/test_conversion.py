@@ -1,4 +1,4 @@
-"""Conversions against XLA:CPU, bit for bit."""
+"""Compares conversions with XLA:CPU, bit for bit."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ OTHER_F8 = [
 
 
 def _build_values(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Edge values, then bits from all over the dtype, without subnormals."""
+    """Returns edge values, then bits from the whole range of the dtype, without subnormals."""
     values = build_edge_values(dtype)
     if dtype == PRED or dtype.kind == "c":
         return values
@@ -42,7 +42,7 @@ def _build_values(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("target", ALL, ids=str)
 @pytest.mark.parametrize("source", ALL, ids=str)
-def test_a_conversion_is_xlas(source: Any, target: Any) -> None:
+def test_a_conversion_equals_xla_s(source: Any, target: Any) -> None:
     values = _build_values(source)
     if target.name in ("float32", "bfloat16"):  # subnormal results, which XLA:CPU flushes
         with np.errstate(all="ignore"):

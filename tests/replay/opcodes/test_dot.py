@@ -1,4 +1,4 @@
-"""Products against XLA:CPU.
+"""Compares products with XLA:CPU.
 
 Both sum `k` products in f32, in different orders: the error of an element is a few ulp times sqrt(k), relative to the
 largest element, because sums may cancel.
@@ -32,13 +32,13 @@ def draw_array(seed: int, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def tolerance(k: int, dtype: str) -> float:
-    """4 ulp times sqrt(k); for a narrow result one ulp of its own, since a sum near a tie may round either way."""
+    """Returns 4 ulp times sqrt(k); for a narrow result one ulp of its own, since a sum near a tie may round either way."""
     return {"bfloat16": 2**-7, "float16": 2**-10}.get(dtype, 4 * 2**-23 * math.sqrt(max(k, 1)))
 
 
 @st.composite
 def draw_products(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    """Two shapes and dimension numbers, batch and contracting dimensions anywhere."""
+    """Draws two shapes and dimension numbers with batch and contracting dimensions anywhere."""
     sizes = st.integers(0, 4)
     batch, contracted = draw(st.lists(sizes, max_size=2)), draw(st.lists(sizes, max_size=2))
     shapes: list[tuple[int, ...]] = []
@@ -62,7 +62,7 @@ def draw_products(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], An
 
 @settings(max_examples=40, deadline=None)
 @given(draw_products(), st.sampled_from(["float32", "bfloat16", "int8", "int32"]))
-def test_any_dimension_numbers_give_what_xla_computes(product: Any, dtype: str) -> None:
+def test_any_dimension_numbers_give_xla_s_result(product: Any, dtype: str) -> None:
     lhs, rhs, numbers = product
     k = math.prod(lhs[d] for d in numbers[0][0])
     compare_with_xla_cpu(

@@ -1,4 +1,4 @@
-"""Dynamic slices against XLA:CPU, start indices outside of the operand included."""
+"""Compares dynamic slices with XLA:CPU, including start indices outside the operand."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Arithmetic against XLA:CPU, edge values included."""
+"""Compares arithmetic with XLA:CPU, including edge values."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ COMPLEX_TOO = (
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", REAL)
-def test_a_function_of_floats_is_what_xla_computes(name: str, dtype: Any) -> None:
+def test_a_function_of_floats_equals_xla_s(name: str, dtype: Any) -> None:
     compare_with_xla_cpu(
         ROUNDINGS.get(name) or getattr(lax, name), build_edge_values(dtype), rtol=get_rtol(dtype), x64=True
     )
@@ -55,8 +55,10 @@ def test_a_function_of_floats_is_what_xla_computes(name: str, dtype: Any) -> Non
     "name",
     ["abs", "neg", "exp", "log", "sin", "cos", "tan", "tanh", "sqrt", "rsqrt", "sign", "logistic", "expm1", "log1p"],
 )
-def test_a_function_of_complex_numbers_is_what_xla_computes(name: str) -> None:
-    compare_with_xla_cpu(getattr(lax, name), build_edge_values(COMPLEX), rtol=2e-5)  # cancellation inside of XLA's own
+def test_a_function_of_complex_numbers_equals_xla_s(name: str) -> None:
+    compare_with_xla_cpu(
+        getattr(lax, name), build_edge_values(COMPLEX), rtol=2e-5
+    )  # cancellation inside XLA's own implementation
 
 
 def test_the_sign_of_a_complex_zero_is_zero() -> None:
@@ -65,24 +67,24 @@ def test_the_sign_of_a_complex_zero_is_zero() -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "rem", "pow", "atan2"])
-def test_arithmetic_of_floats_is_what_xla_computes(name: str, dtype: Any) -> None:
+def test_arithmetic_of_floats_equals_xla_s(name: str, dtype: Any) -> None:
     compare_with_xla_cpu(getattr(lax, name), *build_pairs(dtype), rtol=get_rtol(dtype), x64=True)
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
-def test_arithmetic_of_complex_numbers_is_what_xla_computes(name: str) -> None:
+def test_arithmetic_of_complex_numbers_equals_xla_s(name: str) -> None:
     compare_with_xla_cpu(getattr(lax, name), *build_pairs(COMPLEX), rtol=1e-6, by_norm=True)  # sums cancel
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "rem", "mulhi"])
-def test_integer_arithmetic_wraps_and_divides_as_xla_does(name: str, dtype: Any) -> None:
+def test_integer_arithmetic_wraps_and_divides_like_xla_s(name: str, dtype: Any) -> None:
     compare_with_xla_cpu(getattr(lax, name), *build_pairs(dtype), x64=True)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1)), min_size=4, max_size=4))
-def test_division_of_any_integers_is_what_xla_computes(pairs: list[tuple[int, int]]) -> None:
+def test_division_of_any_integers_equals_xla_s(pairs: list[tuple[int, int]]) -> None:
     left, right = np.array(pairs, np.int64).T
 
     def divide(a: Any, b: Any) -> Any:
@@ -152,7 +154,7 @@ UNARY_IN_HLO = ["acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh", "tan"
 
 
 @pytest.mark.parametrize("opcode", UNARY_IN_HLO)
-def test_functions_that_are_hlo_opcodes_equal_numpys(opcode: str) -> None:
+def test_functions_that_are_hlo_opcodes_equal_numpy_s(opcode: str) -> None:
     text = f"""HloModule m
     ENTRY e {{
       a = f64[5] parameter(0)

@@ -1,4 +1,4 @@
-"""Slices by index against XLA:CPU: bit for bit."""
+"""Compares slices by index with XLA:CPU, bit for bit."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu
 
 @settings(max_examples=60, deadline=None)
 @given(draw_numbers(), st.sampled_from(["int32", "uint8", "int8"]))
-def test_any_dimension_numbers_give_what_xla_computes(numbers: IndexNumbers, dtype: str) -> None:
+def test_any_dimension_numbers_give_xla_s_result(numbers: IndexNumbers, dtype: str) -> None:
     operand = np.arange(np.prod(numbers.operand), dtype=np.float32).reshape(numbers.operand)
     dimension_numbers = lax.GatherDimensionNumbers(
         offset_dims=numbers.window_dims,
@@ -75,7 +75,7 @@ ROOT r = f32[4,5] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start
     compare_text_with_xla_cpu(text, np.arange(30, dtype=np.float32).reshape(6, 5), np.array([3, 0, 9, -4], np.int32))
 
 
-def test_indexing_as_programs_write_it_gives_what_xla_computes() -> None:
+def test_usual_forms_of_indexing_give_xla_s_result() -> None:
     logits = np.random.default_rng(0).normal(size=(6, 11)).astype(np.float32)
     targets = np.array([0, 10, 3, 3, 7, 1], np.int32)
     compare_with_xla_cpu(lambda x, t: jnp.take_along_axis(x, t[:, None], axis=1), logits, targets)

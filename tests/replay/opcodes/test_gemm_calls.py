@@ -1,4 +1,4 @@
-"""Matrix products by cuBLAS: against the formula in f64, and with configurations that XLA wrote for real programs.
+"""Compares cuBLAS matrix products with the formula in f64, for configurations that XLA wrote for real programs.
 
 f32 sums k products: a few ulp times sqrt(k), relative to the largest element.
 """
@@ -31,7 +31,7 @@ def draw(*shape: int, seed: int = 0, dtype: str = "f32") -> Any:
 
 
 def call(operands: list[Any], result: str, target: str = "__cublas$lt$matmul", **changes: Any) -> Any:
-    """Evaluates one call with the configuration that XLA writes, changed."""
+    """Evaluates one call with a modified configuration of XLA's."""
     config = {
         "alpha_real": 1,
         "alpha_imag": 0,
@@ -57,7 +57,7 @@ ROOT r = {result} custom-call({used}), custom_call_target="{target}",
 
 
 def error(found: Any, expected: Any) -> float:
-    """Largest error relative to the largest element."""
+    """Returns the largest error relative to the largest element."""
     wide = np.asarray(expected, np.float64)
     return float(np.max(np.abs(np.asarray(found, np.float64) - wide)) / np.max(np.abs(wide)))
 
@@ -90,7 +90,7 @@ def test_an_epilogue_follows_the_scaled_sum(activation: str, bias: bool, beta: f
 
 
 @pytest.mark.parametrize("name", ["GELU_AUX", "BIAS_GELU_AUX"])
-def test_the_auxiliary_output_is_what_enters_the_activation(name: str) -> None:
+def test_the_auxiliary_output_is_the_input_of_the_activation(name: str) -> None:
     lhs, rhs, vector = draw(M, K), draw(K, N, seed=1), draw(N, seed=3)
     bias = name.startswith("BIAS")
     shape = f"f32[{M},{N}]"

@@ -41,7 +41,7 @@ def test_blocks_have_the_bits_of_the_whole(
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_blocks_cover_every_element_once_and_are_no_larger_than_the_limit(
+def test_blocks_cover_every_element_once_within_the_size_limit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dtypes, "_BLOCK", 60)

@@ -1,4 +1,4 @@
-"""Calls of libraries and annotations."""
+"""Library calls and annotations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Movement against XLA:CPU, bit for bit, subnormals and NaN included."""
+"""Compares data movement with XLA:CPU bit for bit, including subnormals and NaN."""
 
 from typing import Any
 
@@ -46,12 +46,12 @@ def test_iota_counts_along_one_dimension(dtype: Any, along: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "uint16"])
-def test_a_long_iota_rounds_and_wraps_as_xla_does(dtype: str) -> None:
+def test_a_long_iota_rounds_and_wraps_like_xla_s(dtype: str) -> None:
     compare_with_xla_cpu(lambda: lax.iota(getattr(jnp, dtype), 3000))
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_a_constant_is_what_was_traced(dtype: Any) -> None:
+def test_a_constant_has_its_traced_value(dtype: Any) -> None:
     values = np.random.default_rng(0).integers(0, 256, 24 * dtype.itemsize, np.uint8)
     constant = values.view(dtype).reshape(2, 3, 4) if dtype != PRED else (values % 2 == 1).reshape(2, 3, 4)
     compare_with_xla_cpu(lambda: (jnp.asarray(constant), jnp.asarray(constant[0, 0, 0])), x64=True)
@@ -71,7 +71,7 @@ def test_a_constant_is_read_in_the_order_of_its_layout() -> None:
         st.tuples(st.integers(1, 5), st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)), min_size=1, max_size=2
     )
 )
-def test_any_padding_is_what_xla_pads(edges: list[tuple[int, int, int, int]]) -> None:
+def test_any_padding_equals_xla_s(edges: list[tuple[int, int, int, int]]) -> None:
     shape = [extent for extent, _, _, _ in edges]
     config = [(low, high, interior) for _, low, high, interior in edges]
     extents = [n + (n - 1) * interior + low + high for n, low, high, interior in edges]
@@ -82,7 +82,7 @@ def test_any_padding_is_what_xla_pads(edges: list[tuple[int, int, int, int]]) ->
 
 @settings(max_examples=30, deadline=None)
 @given(st.permutations(range(4)), st.lists(st.integers(1, 3), min_size=4, max_size=4))
-def test_any_transposition_is_what_xla_transposes(order: list[int], shape: list[int]) -> None:
+def test_any_transposition_equals_xla_s(order: list[int], shape: list[int]) -> None:
     compare_with_xla_cpu(lambda x: lax.transpose(x, order), _count(*shape))
 
 

@@ -1,4 +1,4 @@
-"""Sorting against XLA:CPU: bit for bit, the order of equal elements included."""
+"""Compares sorting with XLA:CPU bit for bit, including the order of equal elements."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ EDGES = np.array([3, NAN, -0.0, 0.0, -INF, 1e-30, INF, -NAN, 0.0, -0.0, -2, 3], 
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
-    """Few distinct values, so that there are ties."""
+    """Returns few distinct values, so that there are ties."""
     values = np.random.default_rng(seed).integers(0 if dtype.startswith("u") else -5, 6, shape)
     return np.asarray(jnp.asarray(values).astype(dtype))
 
@@ -59,7 +59,7 @@ TOTAL_DESCENDING = "ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER
 
 @pytest.mark.parametrize("comparator", [BY_SECOND, BY_MAGNITUDE, NEVER, TOTAL, TOTAL_DESCENDING])
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 31, 100])
-def test_any_comparator_gives_the_order_that_xla_gives(comparator: str, n: int) -> None:
+def test_any_comparator_gives_xla_s_order(comparator: str, n: int) -> None:
     y = draw((2, n), "int32")
     x = draw((2, n), "float32", seed=1) if n != 12 else np.stack([EDGES, EDGES[::-1]])
     if n == 12 and comparator == BY_MAGNITUDE:
@@ -80,7 +80,7 @@ def test_the_common_orders_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort_order, "_merge_sort", None)
     test_several_keys_sort_by_the_first_that_differs(33)
     test_zeros_of_either_sign_are_equal_and_nan_comes_last()
-    test_any_comparator_gives_the_order_that_xla_gives(TOTAL_DESCENDING, 12)
+    test_any_comparator_gives_xla_s_order(TOTAL_DESCENDING, 12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])

@@ -1,4 +1,4 @@
-"""Folds against XLA:CPU."""
+"""Compares folds with XLA:CPU."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def draw(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (0, 1, 2), ()])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
-def test_sums_over_any_dimensions_give_what_xla_computes(axes: tuple[int, ...], dtype: str) -> None:
+def test_sums_over_any_dimensions_give_xla_s_result(axes: tuple[int, ...], dtype: str) -> None:
     # XLA:CPU adds up to 210 elements in f32, one after the other: some ulp of the largest partial sum
     x = draw((6, 5, 7), dtype)
     compare_with_xla_cpu(lambda x: lax.reduce(x, np.dtype(dtype).type(3), lax.add, axes), x, rtol=1e-5, by_norm=True)
@@ -81,7 +81,7 @@ def test_a_sum_of_bf16_is_rounded_once_whether_or_not_the_reducer_widens() -> No
     assert float(np.asarray(evaluate_module(module, (x,)))) == 1.5
 
 
-def test_a_reducer_that_rounds_to_less_than_its_operands_is_no_plain_sum() -> None:
+def test_a_reducer_that_rounds_below_its_operands_precision_is_not_a_plain_sum() -> None:
     def add_narrow(a: Any, b: Any) -> Any:
         return (a.astype(jnp.bfloat16) + b.astype(jnp.bfloat16)).astype(jnp.float32)
 
@@ -120,7 +120,7 @@ def test_several_sums_in_one_reduce_are_each_a_plain_sum(monkeypatch: pytest.Mon
     )
 
 
-def test_a_fold_of_nothing_is_the_initial_value() -> None:
+def test_a_fold_over_no_elements_is_the_initial_value() -> None:
     x = np.zeros((3, 0), np.float32)
     compare_with_xla_cpu(lambda x: (jnp.sum(x, axis=1), jnp.sum(x, axis=0)), x)
     text = """HloModule m

@@ -32,10 +32,10 @@ def test_equal_bits_are_multiplied_once_wherever_they_are_stored(remembered: Rem
     assert np.array_equal(first, x @ w)
 
 
-def test_an_operand_that_was_overwritten_is_another_one(remembered: RememberedProducts) -> None:
+def test_an_overwritten_operand_counts_as_another(remembered: RememberedProducts) -> None:
     x, w = draw(0, 1, 20, 30), draw(1, 1, 30, 40)
     remembered.multiply(x, w, F32)
-    w[0, 17, 3] += 1  # between the elements that are looked at first
+    w[0, 17, 3] += 1  # between the elements that are compared first
     assert np.array_equal(remembered.multiply(x, w, F32), x @ w)
     x[...] = 0
     assert not remembered.multiply(x, w, F32).any()

@@ -1,4 +1,4 @@
-"""Updates by index against XLA:CPU, which applies them in the order of the indices, as replay does."""
+"""Compares updates by index with XLA:CPU, which applies them in the order of the indices, as replay does."""
 
 from typing import Any
 
@@ -29,9 +29,7 @@ SCATTERS = {
     st.sampled_from(sorted(SCATTERS)),
     st.sampled_from(["int32", "uint8"]),
 )
-def test_any_dimension_numbers_and_combiner_give_what_xla_computes(
-    numbers: IndexNumbers, kind: str, dtype: str
-) -> None:
+def test_any_dimension_numbers_and_combiner_give_xla_s_result(numbers: IndexNumbers, kind: str, dtype: str) -> None:
     generator = np.random.default_rng(1)
     operand = generator.integers(-9, 9, numbers.operand).astype(np.int32)
     updates = generator.integers(-9, 9, numbers.result).astype(np.int32)
@@ -79,7 +77,7 @@ def test_updates_of_one_element_are_applied_in_order_by_any_combiner(combiner: s
     compare_text_with_xla_cpu(COMBINER.format(combiner=combiner, columns=columns), x, indices, updates)
 
 
-def test_an_update_that_reaches_over_the_edge_is_dropped_as_a_whole() -> None:
+def test_an_update_that_crosses_the_edge_is_dropped_completely() -> None:
     text = """HloModule m
 f { a = f32[] parameter(0)
 b = f32[] parameter(1)

@@ -1,4 +1,4 @@
-"""Folds over windows against XLA:CPU."""
+"""Compares folds over windows with XLA:CPU."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def draw_windows(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
 
 @settings(max_examples=40, deadline=None)
 @given(draw_windows(), st.sampled_from(["add", "max", "pair"]))
-def test_any_window_gives_what_xla_computes(case: Any, kind: str) -> None:
+def test_any_window_gives_xla_s_result(case: Any, kind: str) -> None:
     shape, window = case
     x = draw_array(shape)
     if kind == "pair":  # the larger one and its companion
@@ -81,7 +81,7 @@ def test_a_window_as_long_as_the_dimension_is_a_running_fold(pad: str, reducer: 
     compare_text_with_xla_cpu(RUNNING.format(pad=pad, reducer=reducer, init=init), x, rtol=1e-5)
 
 
-def test_a_running_fold_does_not_look_at_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_fold_does_not_visit_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "iterate_window", None)
     x = np.ones(13, np.float32)
     module = parse_text(RUNNING.format(pad="12_0", reducer=ADD, init=0))
@@ -121,7 +121,7 @@ def test_the_gradient_of_max_pooling_goes_to_the_first_largest_element(padding: 
     compare_with_xla_cpu(jax.grad(lambda x: jnp.sum(pool(x) * jnp.arange(pool(x).size).reshape(pool(x).shape))), x)
 
 
-def test_overlapping_windows_add_up_what_they_scatter() -> None:
+def test_overlapping_windows_accumulate_their_updates() -> None:
     text = """HloModule m
 g { a = f32[] parameter(0)
 b = f32[] parameter(1)

@@ -1,4 +1,4 @@
-"""Arguments of ordinary programs, and such a program as a case whose reference is its own function."""
+"""Arguments of ordinary programs, and a case made of such a program whose reference is its own function."""
 
 from collections.abc import Callable
 from typing import Any

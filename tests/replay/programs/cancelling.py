@@ -1,4 +1,4 @@
-"""Suffix sums as differences of large sums: XLA adds in another order and loses other digits than the program."""
+"""Suffix sums as differences of large sums: XLA adds in another order than the program and loses other digits."""
 
 from typing import Any
 

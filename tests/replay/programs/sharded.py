@@ -1,4 +1,6 @@
-"""Programs over a mesh, without kernels, in both of JAX's styles; the reference of each is the same program in plain jnp."""
+"""Programs over a mesh without kernels, in both of JAX's styles; the reference of each is the same program in plain
+jnp.
+"""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ class Configuration:
     """One loop over the layers, their parameters stacked."""
     remat: bool = False
     tied: bool = True
-    """The embedding is the output projection, too."""
+    """The embedding is also the output projection."""
 
 
 CONFIGURATIONS = {

@@ -131,7 +131,7 @@ def while_loops(x, o, N: tl.constexpr):
 
 @triton.jit
 def swapped(x, y, n):
-    """Pointers carried round a loop and exchanged."""
+    """Pointers carried through a loop and exchanged."""
     pid = tl.program_id(0)
     x += pid * 8
     y += pid * 8

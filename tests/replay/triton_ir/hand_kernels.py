@@ -161,7 +161,7 @@ def neighbour(x, o, ROWS: tl.constexpr, N: tl.constexpr):
 
 @triton.jit
 def columns(x, N: tl.constexpr, M: tl.constexpr):
-    """Each program its column: between each other's bytes, not in them."""
+    """One column for each program: between each other's bytes, not in them."""
     place = x + tl.program_id(0) + tl.arange(0, N) * M
     tl.store(place, tl.load(place) * 2)
 

@@ -1,6 +1,6 @@
 """Small kernels, each for one family of operations; pointers are called x, y, z, results o, p.
 
-`flow_kernels` has those about memory and control flow.
+`flow_kernels` has those for memory and control flow.
 """
 
 # ruff: noqa: F401

@@ -1,4 +1,4 @@
-"""Launches of `op_kernels`, each with numbers at its edges."""
+"""Launches of `op_kernels`, each with edge values."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def _extremes(dtype: Any, size: int) -> Any:
 
 
 def _whole(size: int, *, dtype: Any = np.float32) -> Any:
-    """Whole numbers whose sums of products are exact in f32: the order in which BLAS adds depends on the processor."""
+    """Integers whose sums of products are exact in f32: the order in which BLAS adds depends on the processor."""
     return _integers(-64, 65, size).astype(dtype)
 
 

@@ -3,7 +3,7 @@
     python -m tests.replay.triton_ir.oracle FILE LAUNCHES RESULTS
 
 LAUNCHES: a pickle of a list of (kernel, arguments by name, constants by name, grid); RESULTS: a pickle of the list of the
-arrays afterwards, or of what was raised, as text.
+arrays afterwards, or of the exceptions as text.
 """
 
 import importlib.util
@@ -98,7 +98,7 @@ def _run(file: Path, given: Path, result: Path) -> None:
     patch_tensor = interpreter._patch_lang_tensor
 
     def patch_tensor_too(tensor: Any, scope: Any) -> None:
-        # Triton 3.6 converts arrays of one element by int(), which NumPy takes no more since 2.5.
+        # Triton 3.6 converts arrays of one element by int(), which NumPy no longer accepts since 2.5.
         patch_tensor(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 

@@ -1,11 +1,11 @@
-"""Kernels drawn at random: a few arithmetic steps on blocks in f32 and integers, masks, loops, branches, reductions.
+"""Random kernels: a few arithmetic steps on blocks in f32 and integers, masks, loops, branches, reductions.
 
 `write_kernels` writes their source into one file; each is a function `kernel_N` with the same parameters:
 
     x, y: f32[rows * BLOCK]; k, l: i32[rows * BLOCK]; o: f32[2 * rows * BLOCK]; p: i32[rows * BLOCK]; n; BLOCK
 
-Every value is a block, or a scalar that depends on the program. Steps are such that Triton's own interpreter is right: no
-bf16 arithmetic, no division by zero, no shift by the width or more, no NaN where a minimum or a maximum is taken.
+Every value is a block, or a scalar that depends on the program. Triton's own interpreter is right on all steps: there
+is no bf16 arithmetic, no division by zero, no shift by the width or more, and no NaN in a minimum or maximum.
 """
 
 import random

@@ -50,7 +50,7 @@ def test_programs_with_disjoint_bytes_do_not_meet() -> None:
 
 @pytest.mark.parametrize("batch_bytes", [1, 70, 1 << 20])
 @pytest.mark.parametrize("order", ["grid", "reverse"])
-def test_a_kernel_that_reads_its_neighbours_row_in_place(batch_bytes: int, order: Any) -> None:
+def test_a_kernel_that_reads_its_neighbour_s_row_in_place_meets_its_write(batch_bytes: int, order: Any) -> None:
     x = np.arange(32, dtype=np.float32)
     rows = x.copy().reshape(4, 8)
     outcome = run_in_place("neighbour", x, (4, 1, 1), GridOptions(batch_bytes=batch_bytes, order=order), ROWS=4, N=8)
@@ -76,14 +76,14 @@ def test_programs_between_each_others_bytes_do_not_meet() -> None:
 
 
 @pytest.mark.parametrize(("order", "last"), [("grid", 6), ("reverse", 0)])
-def test_all_programs_store_to_one_place(order: Any, last: int) -> None:
+def test_programs_that_store_to_one_place_meet(order: Any, last: int) -> None:
     found, outcome = run("everybody", o=np.zeros(1, np.int32), grid=(7, 1, 1), options=GridOptions(order=order))
     assert found["o"][0] == last
     assert outcome.meeting is not None
     assert outcome.meeting[0].other_writes
 
 
-def test_some_programs_only() -> None:
+def test_a_subset_of_the_programs_can_run() -> None:
     found, _ = run("everybody", o=np.zeros(1, np.int32), grid=(7, 1, 1), options=GridOptions(programs=[2, 5, 4]))
     assert found["o"][0] == 4
 
@@ -99,7 +99,7 @@ def test_a_lock_is_taken_in_turn() -> None:
     assert outcome.sequential_programs == 3
 
 
-def test_a_program_that_waits_for_ever_is_not_covered() -> None:
+def test_a_program_that_waits_forever_is_not_covered() -> None:
     with pytest.raises(NotCoveredError, match="waits for another"):
         run("stuck", lock=np.ones(1, np.int32))
 
@@ -109,7 +109,7 @@ def test_a_loop_without_end_is_not_covered() -> None:
         run("endless", x=np.ones(1, np.int32), options=GridOptions(most_rounds=1000))
 
 
-def test_the_last_program_reads_what_all_have_stored() -> None:
+def test_the_last_program_reads_the_stores_of_all() -> None:
     _, outcome = run_launch(Path(op_kernels.__file__), LAUNCHES["last_program"])
     assert outcome.sequential_programs == 5
     assert outcome.meeting is not None
@@ -122,7 +122,7 @@ def test_atomics_alone_do_not_meet() -> None:
     assert not outcome.sequential_programs
 
 
-def test_accesses_past_the_end() -> None:
+def test_accesses_past_the_end_are_recorded() -> None:
     x, o = np.arange(10, dtype=np.float32), np.zeros(12, np.float32)
     found, outcome = run("past_the_end", x=x, o=o, n=13, grid=(4, 1, 1), constants={"N": 4})
     np.testing.assert_array_equal(found["o"], [*range(10), 0, 0])
@@ -134,20 +134,20 @@ def test_accesses_past_the_end() -> None:
     assert load.place.line < store.place.line
 
 
-def test_accesses_before_the_start() -> None:
+def test_accesses_before_the_start_are_recorded() -> None:
     found, outcome = run("before_the_start", o=np.full(8, -7, np.int32), grid=(2, 1, 1), constants={"N": 4})
     assert found["o"].tolist() == [0, 1, 2, 3, 4, -7, -7, -7]
     (one,) = outcome.out_of_bounds
     assert (one.argument, one.kind, one.first_byte, one.count, one.program) == (0, "store", -12, 3, 0)
 
 
-def test_unsigned_bounds_of_a_loop() -> None:
+def test_unsigned_bounds_of_a_loop_are_compared_unsigned() -> None:
     found, _ = run("unsigned_loop", o=np.zeros(1, np.int32), first=np.uint32(2**32 - 5), last=np.uint32(2**32 - 2))
     assert found["o"][0] == 3
 
 
 @pytest.mark.parametrize("grid", [(-1, 1, 1), (2**30, 2**10, 1)])
-def test_absurd_grids(grid: tuple[int, int, int]) -> None:
+def test_absurd_grids_are_refused(grid: tuple[int, int, int]) -> None:
     launch = Launch(kernel="everybody", arguments={"o": np.zeros(1, np.int32)})
     module, entry = build_launch(FILE, launch)
     with pytest.raises(NotCoveredError, match="grid"):
@@ -162,7 +162,7 @@ def test_an_empty_grid_runs_no_program() -> None:
     assert o[0] == 7
 
 
-def test_a_lock_is_taken_in_turn_where_meetings_are_not_looked_for() -> None:
+def test_a_lock_is_taken_in_turn_without_a_search_for_meetings() -> None:
     x, o = np.arange(24, dtype=np.float32), np.zeros(8, np.float32)
     options = GridOptions(records_meetings=False)
     found, outcome = run(
@@ -175,7 +175,7 @@ def test_a_lock_is_taken_in_turn_where_meetings_are_not_looked_for() -> None:
     assert not outcome.meetings_known
 
 
-def test_memory_that_two_arguments_share_in_part() -> None:
+def test_two_arguments_may_share_part_of_their_memory() -> None:
     """o begins one row after x."""
     memory = np.arange(40, dtype=np.float32)
     before = memory.copy()

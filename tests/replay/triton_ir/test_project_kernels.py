@@ -1,4 +1,4 @@
-"""The kernels of `kernels/`, in place, against Triton's own interpreter."""
+"""Compares the kernels of `kernels/`, in place, with Triton's own interpreter."""
 
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def test_a_kernel_of_this_project_equals_tritons_interpreter(folder: str, tmp_pa
         assert (outcome.meeting is not None) == (folder == "permute_rows")
 
 
-def test_an_address_that_went_through_an_integer() -> None:
+def test_an_address_may_pass_through_an_integer() -> None:
     values, factor = _floats(100), _floats(1)
     arguments = {"values_ptr": values, "factor_ptr": factor, "total_ptr": _floats(4)}
     constants = {"destination_ptr": None, "SIZE": 100, "BLOCK": 32}

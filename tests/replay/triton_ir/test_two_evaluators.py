@@ -31,7 +31,7 @@ def _is_buffer(value: Any) -> bool:
 
 
 def _run(launch: Launch, filled: str | None, fill: int) -> tuple[dict[str, Any], GridOutcome, tuple[OperandUse, ...]]:
-    """`filled` names a buffer whose bytes are all set to `fill` before."""
+    """`filled` names a buffer whose bytes are all set to `fill` first."""
     module, entry = build_launch(FILE, launch)
     given = launch.copy()
     if filled is not None:
@@ -75,14 +75,14 @@ def test_proven_facts_hold_for_the_numbers(name: str) -> None:
             assert ((one == FILLS[0]) & (other == FILLS[1])).any()
 
 
-def test_something_is_proven() -> None:
+def test_some_facts_are_proven() -> None:
     names = ("integers-int32", "tiles", "strided", "overlapping")
     uses = [use for name in names for use in _run(LAUNCHES[name], None, 0)[2]]
     assert {WriteCoverage.COMPLETE, WriteCoverage.PARTIAL, WriteCoverage.NONE} <= {use.coverage for use in uses}
     assert {Neighbours.DISJOINT, Neighbours.SHARED} <= {use.neighbours for use in uses}
 
 
-def test_a_loop_with_unsigned_bounds_is_not_taken_for_an_empty_one() -> None:
+def test_a_loop_with_unsigned_bounds_is_not_taken_for_empty() -> None:
     text = b"""
     tt.func public @k(%o: !tt.ptr<i32>, %last: i32) {
       %first = arith.constant 0 : i32

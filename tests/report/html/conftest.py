@@ -1,4 +1,4 @@
-"""The browser that looks at the pages."""
+"""The browser that opens the pages."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -32,7 +32,7 @@ def test_contents_change_where_the_kernel_writes() -> None:
     assert band.segments[2].start == write.x
 
 
-def test_a_buffer_that_nobody_computes_holds_old_contents_from_the_start() -> None:
+def test_a_buffer_that_nothing_computes_has_old_contents_from_the_start() -> None:
     columns = compute_columns(make_view(accesses=make_accesses((6, 7))), 0)
     assert [column.before for column in columns] == [Contents.OLD, Contents.OLD]
 
@@ -76,7 +76,7 @@ def test_a_copy_that_is_read_before_the_value_is_computed_has_its_line_too() -> 
     assert lane.joint is None
 
 
-def test_many_right_reads_are_one_mark_and_say_so() -> None:
+def test_many_right_reads_are_one_mark_with_their_number() -> None:
     columns = compute_columns(make_long(40, ReadKind.FRESH), 0)
     assert [column.heading for column in columns] == ["overwritten", "40 fresh reads"]
     assert count_hidden(columns) == 40
@@ -125,7 +125,7 @@ def test_an_access_of_a_step_that_is_not_shown_is_left_out() -> None:
     assert compute_band((), "k").marks == ()
 
 
-def test_the_narrow_band_has_rows_that_do_not_meet() -> None:
+def test_the_narrow_band_has_rows_that_do_not_overlap() -> None:
     band = compute_narrow_band(compute_columns(make_view(), 0))
     assert [row.column.step for row in band.rows] == [3, 4, 6, 7, 8, 9, 10, 11, 12, 14]
     for one, other in pairwise(band.rows):
@@ -135,6 +135,6 @@ def test_the_narrow_band_has_rows_that_do_not_meet() -> None:
             assert band.label_x + len(line.text) * CODE_WIDTH <= WIDTH + 1
 
 
-def test_both_bands_say_the_same() -> None:
+def test_both_bands_have_the_same_content() -> None:
     columns = compute_columns(make_view(), 0)
     assert [m.column for m in compute_band(columns, "k").marks] == [r.column for r in compute_narrow_band(columns).rows]

@@ -21,10 +21,21 @@ from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, 
 from ligerdiag.report.html import render_case_html
 from tests.report.html.pages import compute_text, read
 from tests.report.html.view_samples import make_accesses, make_buffer, make_step, make_view
-from tests.report.samples import make_case, make_device, make_finding, make_refused, make_replay, make_report
+from tests.report.samples import (
+    make_case,
+    make_device,
+    make_finding,
+    make_hostile_memory,
+    make_memory,
+    make_refused,
+    make_replay,
+    make_report,
+)
 
 EVIL = "<script>alert(1)</script>\"'&{{ 7 * 7 }}\x1b[31m\u202e"
-WHOLE = make_case(view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device())
+WHOLE = make_case(
+    view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device(), memory=make_memory()
+)
 ALLOWED = make_finding(suppressed=Suppression(kind=SuppressionKind.CONFIG, reason="known", where="pyproject.toml 1"))
 CASES: dict[str, CaseReport] = {
     "whole": WHOLE,
@@ -58,7 +69,7 @@ CASES: dict[str, CaseReport] = {
 
 
 def render(case: CaseReport) -> str:
-    return render_case_html(case, make_report(case), version="1.0")
+    return render_case_html(case, make_report(case))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,7 +81,7 @@ def test_every_page_is_well_formed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_link_leads_to_something_in_the_page_or_to_the_index(name: str) -> None:
+def test_every_link_has_a_target_in_the_page_or_is_the_index(name: str) -> None:
     reader = read(render(CASES[name]))
     inner = {link.removeprefix("#") for link in reader.links if link.startswith("#")}
     assert inner <= set(reader.ids)
@@ -117,6 +128,7 @@ def test_names_that_are_markup_are_text() -> None:
             text=(EVIL,),
             notes=(EVIL,),
         ),
+        memory=make_hostile_memory(EVIL),
     )
     clean = read(render(WHOLE))
     page = render(hostile)
@@ -154,7 +166,7 @@ def test_a_person_reads_the_rule_the_place_and_the_remedy() -> None:
     assert "ligerdiag explain LD002" in text
 
 
-def test_a_page_quotes_the_users_line_if_the_file_is_here(tmp_path: Path) -> None:
+def test_a_page_quotes_the_user_s_line_if_the_file_is_here(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("\n" * 40 + "    loss = flce(x, w) if x < y else 0\n", encoding="utf-8")
     finding = make_finding(source=SourceLine(file=str(file), line=41))
@@ -178,7 +190,7 @@ def test_an_inconclusive_case_with_fresh_outputs_is_not_green() -> None:
     assert '<section class="story v-unknown"' in page
 
 
-def test_the_first_screen_shows_what_is_not_covered() -> None:
+def test_the_first_screen_shows_the_gaps_in_coverage() -> None:
     page = render(make_case(status=Status.INCONCLUSIVE, coverage=Coverage(not_covered=("an infeed",))))
     assert page.index("an infeed") < page.index('id="findings"')
 

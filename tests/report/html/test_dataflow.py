@@ -28,7 +28,7 @@ def test_the_reader_gets_the_old_contents_instead() -> None:
     assert (("step", "3"), ("step", "9")) in [(edge.source, edge.target) for edge in old]
 
 
-def test_every_output_with_a_way_is_an_end() -> None:
+def test_every_output_with_a_path_is_an_end() -> None:
     graph = compute_graph(make_view())
     assert {node.title for node in graph.nodes if node.style == "output"} == {"loss", "input", "weight", "bias"}
 
@@ -44,7 +44,7 @@ def test_nodes_do_not_overlap_and_flow_leads_to_the_right() -> None:
     assert all(0 <= placed.y <= flow.height - NODE_HEIGHT for placed in flow.nodes)
 
 
-def test_a_long_way_is_one_node_that_names_its_steps() -> None:
+def test_a_long_path_is_one_node_that_names_its_steps() -> None:
     steps = (*make_view().steps, *(make_step(number) for number in range(100, 120)))
     output = OutputView(name="loss", verdict=Verdict.FRESH, path=(7, *range(100, 120)))
     graph = compute_graph(make_view(steps=steps, outputs=(output,)))
@@ -53,7 +53,7 @@ def test_a_long_way_is_one_node_that_names_its_steps() -> None:
     assert chain.steps[0] == "%fusion.100"
 
 
-def test_a_way_around_a_loop_is_drawn_in_bounded_time() -> None:
+def test_a_path_around_a_loop_is_drawn_in_bounded_time() -> None:
     output = OutputView(name="loss", verdict=Verdict.FRESH, path=(7, 8, 7, 10))
     flow = compute_dataflow(compute_graph(make_view(outputs=(output,))))
     assert len(flow.edges) >= 4
@@ -66,13 +66,13 @@ def test_an_edge_that_leads_back_goes_over_the_nodes() -> None:
     assert 0 <= back.label[1] < min(placed.y for placed in flow.nodes)
 
 
-def test_steps_that_are_not_shown_are_left_out_of_a_way() -> None:
+def test_hidden_steps_are_left_out_of_a_path() -> None:
     output = OutputView(name="loss", verdict=Verdict.FRESH, path=(7, 999, 10))
     graph = compute_graph(make_view(outputs=(output,)))
     assert {node.step for node in graph.nodes} == {3, 7, 10, None}
 
 
-def test_of_many_outputs_the_wrong_ones_are_drawn() -> None:
+def test_among_many_outputs_the_wrong_ones_are_drawn() -> None:
     fresh = [OutputView(name=f"f{n}", verdict=Verdict.FRESH, path=(7, 10)) for n in range(MAX_OUTPUTS + 3)]
     wrong = replace(fresh[0], name="wrong", verdict=Verdict.STALE)
     graph = compute_graph(make_view(outputs=(*fresh, wrong)))

@@ -1,4 +1,4 @@
-"""The headline: never green above a finding or a wrong number, and about one kernel."""
+"""The headline is never green above a finding or a wrong number, and concerns one kernel."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -108,15 +108,15 @@ def test_a_headline_about_wrong_numbers_claims_only_known_facts_about_the_schedu
     assert compute_headline(make_case(outputs={**FRESH, "a": other}, replay=OFF)).plain.startswith(start)
 
 
-def test_an_output_with_a_wrong_number_is_no_green_end_of_the_dataflow() -> None:
+def test_an_output_with_a_wrong_number_is_not_a_green_end_of_the_dataflow() -> None:
     replay = make_replay({}, reference={"loss": 3.0}, reference_tolerance={"loss": 1e-4})
     case = make_case(view=make_view(), replay=replay)
-    page = render_case_html(case, make_report(case), version="1.0")
+    page = render_case_html(case, make_report(case))
     assert "node n-output v-error" in page
     assert "node n-output v-fresh" not in page
 
 
-def test_a_fresh_output_with_a_wrong_number_is_no_green_chip_and_comes_first() -> None:
+def test_a_fresh_output_with_a_wrong_number_is_not_a_green_chip_and_comes_first() -> None:
     outputs = {"loss": Verdict.FRESH, "bias": Verdict.FRESH}
     chips = list_chips(make_case(outputs=outputs, replay=OFF))
     assert [(chip.name, chip.sign, chip.word) for chip in chips] == [
@@ -132,7 +132,7 @@ def test_an_output_that_a_workaround_rounds_is_inexact_and_not_wrong() -> None:
 
 
 def make_two_kernels() -> ScheduleView:
-    """`early` is the first buffer; `late` is the one that the worst finding is about."""
+    """`early` is the first buffer; `late` is the subject of the worst finding."""
     buffers = (
         make_buffer(kernel="early", value="%early.1"),
         make_buffer(kernel="late", value="%late.1"),
@@ -144,7 +144,7 @@ def make_two_kernels() -> ScheduleView:
     return make_view(buffers=buffers, steps=steps, accesses=(*make_accesses((3, 6, 7, 9)), *late), outputs=outputs)
 
 
-def test_headline_sentence_and_first_band_are_about_the_kernel_of_the_worst_finding() -> None:
+def test_headline_sentence_and_first_band_concern_the_kernel_of_the_worst_finding() -> None:
     outputs = {"input": Verdict.STALE, "bias": Verdict.STALE, "weight": Verdict.STALE}
     findings = (
         make_finding(kernel="early", outputs=("input",), instructions=("triton_kernel_call_ld53.1",)),
@@ -158,11 +158,11 @@ def test_headline_sentence_and_first_band_are_about_the_kernel_of_the_worst_find
     assert headline.detail == "`bias` misses %late.1 of `late`"
     assert case.view is not None
     assert [picture.buffer.kernel for picture in compute_pictures(case.view, subject)] == ["late", "early"]
-    text = compute_text(render_case_html(case, make_report(case), version="1.0"))
+    text = compute_text(render_case_html(case, make_report(case)))
     assert text.index("late", text.index("Findings")) < text.index("early", text.index("Findings"))
 
 
-def test_an_allowed_finding_is_the_subject_of_no_page_that_has_a_wrong_output_of_another() -> None:
+def test_an_allowed_finding_is_not_the_subject_of_a_page_with_another_wrong_output() -> None:
     findings = (
         make_finding(kernel="early", outputs=("input", "bias"), suppressed=ALLOWED),
         make_finding(kernel="late", outputs=("bias",)),
@@ -180,7 +180,6 @@ def test_the_head_shows_the_line_of_the_call(tmp_path: Path) -> None:
     page = render_case_html(
         case := make_case(findings=(make_finding(outputs=("input",)), call), source_roots=(str(tmp_path),)),
         make_report(case),
-        version="1.0",
     )
     head = page[page.index('id="headline"') : page.index('id="findings"')]
     assert f"{file}:3" in head

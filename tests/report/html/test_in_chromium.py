@@ -10,7 +10,7 @@ from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
 from ligerdiag.report.html import compute_file_names, render_case_html, render_index_html
 from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.view_samples import make_accesses, make_view
-from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
+from tests.report.samples import make_case, make_device, make_finding, make_memory, make_replay, make_report
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = NEEDS_CHROMIUM
@@ -19,7 +19,12 @@ MAX_NODES = 2_000
 """Elements that the viewer of a module of any size may hold."""
 
 WHOLE = make_case(
-    "whole[a-1]", view=make_view(), findings=(make_finding(),), replay=make_replay(), device=make_device()
+    "whole[a-1]",
+    view=make_view(),
+    findings=(make_finding(),),
+    replay=make_replay(),
+    device=make_device(),
+    memory=make_memory(),
 )
 CASES = (
     WHOLE,
@@ -47,7 +52,7 @@ def find_file(pages: Path, case: CaseReport = WHOLE) -> str:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_no_page_complains_asks_for_anything_or_scrolls_sideways(
+def test_no_page_logs_errors_makes_requests_or_scrolls_sideways(
     browser: "playwright_api.Browser", pages: Path, scheme: str, width: int
 ) -> None:
     for file in sorted(pages.glob("*.html")):
@@ -110,7 +115,7 @@ def test_the_essentials_can_be_read_without_script(browser: "playwright_api.Brow
         assert not visit.page.locator("#filter").is_visible()
 
 
-def test_the_schemes_differ_and_can_be_chosen_by_hand(browser: "playwright_api.Browser", pages: Path) -> None:
+def test_the_schemes_differ_and_can_be_chosen_manually(browser: "playwright_api.Browser", pages: Path) -> None:
     def find_paper(visit: Visit) -> str:
         return visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
 
@@ -160,7 +165,7 @@ _CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
-def test_text_has_the_contrast_that_wcag_aa_asks_for(
+def test_text_has_the_contrast_that_wcag_aa_requires(
     browser: "playwright_api.Browser", pages: Path, scheme: str
 ) -> None:
     for file in (find_file(pages), (pages / "index.html").as_uri()):
@@ -243,7 +248,7 @@ def test_pictures_controls_and_regions_have_names(browser: "playwright_api.Brows
         assert 'heading "1 of 4 outputs is wrong (stale): input; 1 is wrong (clobbered)"' in snapshot
 
 
-def test_labels_of_the_band_do_not_meet(browser: "playwright_api.Browser", pages: Path) -> None:
+def test_labels_of_the_band_do_not_overlap(browser: "playwright_api.Browser", pages: Path) -> None:
     for width in (1280, 390):
         with Visit(browser, viewport={"width": width, "height": 800}) as visit:
             visit.page.goto(find_file(pages))

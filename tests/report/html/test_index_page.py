@@ -38,7 +38,7 @@ def test_the_index_shows_notes_and_unused_suppressions() -> None:
     assert "LD001 at pyproject.toml 1: nothing to allow (its reason: once)" in text
 
 
-def test_an_interrupted_run_says_so() -> None:
+def test_an_interrupted_run_is_reported_as_such() -> None:
     assert "interrupted: not every case was done" in render_index_html(make_report(*CASES, interrupted=True))
 
 

@@ -50,7 +50,7 @@ def long_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(("width", "most"), [(1280, 5_500), (390, 8_000)])
-def test_a_long_page_is_folded_and_holds_everything_all_the_same(
+def test_a_long_page_is_folded_and_still_complete(
     browser: "playwright_api.Browser", long_page: str, width: int, most: int
 ) -> None:
     with Visit(browser, viewport={"width": width, "height": 800}) as visit:
@@ -92,7 +92,7 @@ def test_links_land_below_the_sticky_heading_and_unfold_their_target(
         assert heading["y"] + heading["height"] <= top + 1 < heading["y"] + heading["height"] + 40
 
 
-def test_a_wide_dataflow_scrolls_in_its_own_box_and_says_so(browser: "playwright_api.Browser", long_page: str) -> None:
+def test_a_wide_dataflow_scrolls_in_its_own_box_with_a_hint(browser: "playwright_api.Browser", long_page: str) -> None:
     with Visit(browser) as visit:
         visit.page.goto(long_page)
         box = visit.page.get_by_role("region", name="Dataflow, scrolls sideways")

@@ -15,7 +15,7 @@ from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_numbers, make_replay
 
 
-def test_file_names_are_safe_and_say_which_case() -> None:
+def test_file_names_are_safe_and_identify_the_case() -> None:
     (name,) = compute_file_names([make_case("seed_flce[False-float32/../x]")])
     assert name.startswith("seed_flce-False-float32-x.h100.")
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
@@ -46,7 +46,7 @@ def test_names_of_steps_become_links_and_backticks_become_code() -> None:
     )
 
 
-def test_a_full_stop_is_no_part_of_a_name() -> None:
+def test_a_full_stop_is_not_part_of_a_name() -> None:
     assert compute_parts("see %fusion.1.", {"%fusion.1": 7}) == (
         Part("see "),
         Part("%fusion.1", is_code=True, step=7),
@@ -105,7 +105,7 @@ def test_there_is_no_plot_without_numbers() -> None:
     assert compute_errors_plot(make_case()) is None
 
 
-def test_packed_text_is_the_text_again() -> None:
+def test_packed_text_unpacks_to_the_same_text() -> None:
     lines = ("HloModule m", "  %a = f32[] add()", "", "ü\ud800\x1b[31m")
     text = gzip.decompress(b64decode(compute_packed(lines))).decode("utf-8")
     assert text.split("\n") == ["HloModule m", "  %a = f32[] add()", "", "ü"]
@@ -133,7 +133,7 @@ def test_the_headline_counts_the_worst(outputs: dict[str, Verdict], count: str) 
     assert compute_headline(make_case(outputs=outputs)).count == count
 
 
-def test_the_headline_of_a_read_of_a_copy_says_so() -> None:
+def test_the_headline_mentions_a_read_of_a_copy() -> None:
     view = make_view()
     accesses = tuple(access for access in view.accesses if access.step != 6)
     headline = compute_headline(make_case(view=make_view(accesses=accesses)))

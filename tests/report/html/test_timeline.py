@@ -49,7 +49,7 @@ def test_an_asynchronous_operation_is_a_bar_until_it_is_done() -> None:
     assert list_states(timeline.rows, Lane.COMPUTE) == [("",), ("dot",), ("dot",), ("dot",)]
 
 
-def test_operations_in_flight_together_stand_side_by_side() -> None:
+def test_operations_in_flight_together_are_side_by_side() -> None:
     steps = tuple(make_step(20 + n, start=n, end=20, lane=Lane.COPY, loops=()) for n in range(1, 7))
     timeline = compute_timeline(make_view(steps=steps, accesses=()), ())
     assert dict(timeline.slots) == {Lane.COPY: MAX_SLOTS}

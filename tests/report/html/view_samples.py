@@ -1,4 +1,4 @@
-"""Views made by hand: a kernel in a loop, read in every way that there is."""
+"""Hand-made views: a kernel in a loop, read in every possible way."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""A sandboxed process that is still importing when its parent ends, and follows nobody of its own accord."""
+"""A child process that is still importing when its parent ends, and that would not end by itself."""
 
 import os
 import sys

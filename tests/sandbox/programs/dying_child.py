@@ -1,4 +1,4 @@
-"""The sandboxed process, with a bug for every way to die: the name of a module says which."""
+"""The sandboxed process with a bug for every way to die; the module's name selects it."""
 
 import os
 import re
@@ -19,7 +19,7 @@ child.SANDBOX_SPARE_SECONDS = 0.0  # type: ignore[misc]
 
 
 def damage(victim: Path) -> str:
-    """What came of it, as a stranger's code would try it."""
+    """Tries to write to the victim's file, as hostile code would, and returns the outcome."""
     try:
         victim.write_text("forged")
     except OSError as error:
@@ -39,7 +39,7 @@ def inspect_module(self: ModuleInspector, files: ModuleFiles) -> ModuleOutcome:
         case "raise":
             raise AssertionError("a bug of ours")
         case "spin":
-            re.fullmatch(r"(a+)+b", "a" * 64)  # in C, where no handler of Python's runs
+            re.fullmatch(r"(a+)+b", "a" * 64)  # loops in C, where Python runs no signal handler
         case "sleep":
             time.sleep(3600)
         case "delegate":

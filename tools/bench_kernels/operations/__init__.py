@@ -1,1 +1,1 @@
-"""One file an operation, each with a tuple BENCHMARKS. A file is found by being here."""
+"""Has one file for each operation, with a tuple BENCHMARKS; any file here is found."""

@@ -1,4 +1,4 @@
-"""Cross entropy of bf16 logits, as large as a language model's."""
+"""Benchmarks the cross entropy of bf16 logits, at the sizes of language models."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def _make_loss(_: Size) -> Any:
 
 
 def _compute_as_written(logits: Any, targets: Any) -> Any:
-    """As a user of JAX writes it."""
+    """Computes it as a user of JAX writes it."""
     import jax
     import jax.numpy as jnp
 

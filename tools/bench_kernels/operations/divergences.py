@@ -1,4 +1,7 @@
-"""KL and Jensen-Shannon divergence of bf16 logits, and behind the layers of Llama 3.2 1B taught by Llama 3.1 8B."""
+"""Benchmarks KL and Jensen-Shannon divergence of bf16 logits, alone and after the output layers of two models.
+
+The student is Llama 3.2 1B, the teacher Llama 3.1 8B.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -55,12 +58,12 @@ def _make_linear(way: str, _: Size) -> Callable[..., Any]:
 
 
 def _compute_as_written(student: Any, student_weight: Any, teacher: Any, teacher_weight: Any) -> Any:
-    """As a user of JAX writes it: products in bf16, the divergence in f32."""
+    """Computes it as a user of JAX writes it: products in bf16, the divergence in f32."""
     return _find("jsd", "reference")(student @ student_weight, teacher @ teacher_weight)
 
 
 def _compute_products(student: Any, student_weight: Any, teacher: Any, teacher_weight: Any, gradient: Any) -> Any:
-    """The products that every implementation needs, on a given gradient of the logits."""
+    """Computes the products that every implementation needs, on a given gradient of the logits."""
     import jax.numpy as jnp
 
     return (
@@ -76,7 +79,9 @@ def _move(times: int, size: Size) -> Cost:
 
 
 def _multiply(times: int, size: Size) -> Cost:
-    """Three products with the student's weight, half as high as the teacher's, and one with that; and traffic of logits."""
+    """Returns the cost of three products with the student's weight, half as high as the teacher's, and one with the
+    teacher's; and the traffic of logits.
+    """
     return Cost(5 * size.tokens * size.width * size.embedding, _move(times, size).bytes)
 
 

@@ -1,4 +1,4 @@
-"""Linear layer and cross entropy at the head of a language model, bf16: Llama 3's and Gemma 2's sizes."""
+"""Benchmarks linear layer and cross entropy at the head of a language model, bf16: the sizes of Llama 3 and Gemma 2."""
 
 from functools import partial
 from typing import Any
@@ -19,14 +19,14 @@ def _draw(size: Size) -> tuple[Any, ...]:
 
 
 def _compute_products(x: Any, weight: Any, _: Any, gradient: Any) -> Any:
-    """The products that every implementation needs, on a given gradient of the logits."""
+    """Computes the products that every implementation needs, on a given gradient of the logits."""
     import jax.numpy as jnp
 
     return x @ weight, jnp.einsum("tv,hv->th", gradient, weight), jnp.einsum("th,tv->hv", x, gradient)
 
 
 def _compute_as_written(x: Any, weight: Any, targets: Any, *_: Any) -> Any:
-    """As a user of JAX writes it."""
+    """Computes it as a user of JAX writes it."""
     import jax
     import jax.numpy as jnp
 

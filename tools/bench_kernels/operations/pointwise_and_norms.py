@@ -1,7 +1,8 @@
-"""Norms, gated units and the rotary embedding of bf16 rows: forward, and forward and backward, beside what XLA makes of jnp.
+"""Benchmarks norms, gated units and the rotary embedding of bf16 rows, forward, and forward and backward, against XLA's
+code for jnp.
 
-The modes are `out_of_place`: the arguments of a program are the caller's, and a declared write would be preceded by a copy.
-The bytes are those of the large arrays, each read or written once by each pass.
+The modes are `out_of_place`: the arguments of a program belong to the caller, and XLA would copy them before a declared
+write. The bytes are those of the large arrays; each pass reads or writes each of them once.
 """
 
 import importlib
@@ -17,7 +18,11 @@ _REPEATS = 4
 
 
 class _Operation(NamedTuple):
-    """draws: one for each argument; differentiated: how many of them; forward, backward: large arrays moved."""
+    """One operation.
+
+    draws: a letter for each argument. differentiated: the number of differentiated arguments. forward, backward: large
+    arrays moved.
+    """
 
     draws: str
     differentiated: int
@@ -32,7 +37,7 @@ _OPERATIONS = {
     "geglu": _Operation("xx", 2, 3, 5),
     "rope": _Operation("hhcs", 2, 4, 4),
 }
-"""x: rows; w: a number for each column; h: rows as heads; c, s: cosines and sines of their angles."""
+"""x: rows; w: one number per column; h: rows as heads; c, s: cosines and sines of their angles."""
 
 
 def _find(name: str, way: str) -> Callable[..., Any]:
@@ -75,7 +80,9 @@ def _make(name: str, way: str, _: Size) -> Callable[..., Any]:
 
 
 def _make_both(name: str, way: str, _: Size, *, apart: bool = False) -> Callable[..., Any]:
-    """apart: the cotangent comes after the outputs, as in a model, where something stands between."""
+    """Returns forward and backward pass. apart: the cotangent comes after the outputs, as in a model with other layers
+    between.
+    """
     import jax
 
     function, count = _find(name, way), _OPERATIONS[name].differentiated

@@ -1,4 +1,4 @@
-"""A test as a user writes it."""
+"""A test as a user would write it."""
 
 from functools import partial
 

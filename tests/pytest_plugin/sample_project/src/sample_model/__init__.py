@@ -1,1 +1,1 @@
-"""A small model with an in-place kernel, as a user of ligerdiag has it."""
+"""A small model with an in-place kernel, as a user of ligerdiag would write it."""

@@ -1,4 +1,4 @@
-"""Clips activations in their own memory, and says how many were clipped."""
+"""Clips activations in place, and counts the clipped ones."""
 
 import jax
 import jax_triton
@@ -17,7 +17,7 @@ def clip_kernel(x_ptr, count_ptr, new_x_ptr, COLUMNS: tl.constexpr):
 
 
 def clip_in_place(x, mode):
-    """mode: `aliased` tells XLA what the kernel overwrites, `hidden` does not."""
+    """mode: `aliased` declares the write to XLA, `hidden` does not."""
     rows, columns = x.shape
     count = jax.ShapeDtypeStruct((rows,), x.dtype)
     call = {"kernel": clip_kernel, "grid": (rows,), "COLUMNS": columns}

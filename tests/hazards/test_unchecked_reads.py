@@ -1,4 +1,6 @@
-"""Reads of a kernel's own outputs at places that depend on data: without a replay nobody has looked, and none is fresh."""
+"""Reads of a kernel's own outputs at data-dependent places: without a replay nobody has checked them, and no output is
+fresh.
+"""
 
 import json
 import os
@@ -132,7 +134,7 @@ def check(path: Path, cache: Path, *, replay: bool) -> Mapping[str, CaseReport]:
     return {case.id: case for case in report.cases}
 
 
-def test_without_a_replay_such_an_output_is_unknown_and_the_report_says_why(path: Path, shared_cache: Path) -> None:
+def test_without_a_replay_such_an_output_is_unknown_with_a_reason(path: Path, shared_cache: Path) -> None:
     cases = check(path, shared_cache, replay=False)
     assert cases.keys() == UNKNOWN | FRESH
     for name, case in cases.items():
@@ -159,7 +161,7 @@ def test_with_a_replay_the_numbers_decide(path: Path, shared_cache: Path) -> Non
         assert name not in FRESH or case.outputs["out"].value == "fresh", (name, case.findings)
 
 
-def test_the_newest_generation_says_the_same(plain_python: Path, tmp_path: Path) -> None:
+def test_the_newest_generation_gives_the_same_verdicts(plain_python: Path, tmp_path: Path) -> None:
     path = tmp_path / "reads.py"
     path.write_text(PROGRAM.format(shape="out_type", more=""))
     done = subprocess.run(

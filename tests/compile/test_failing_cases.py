@@ -1,4 +1,4 @@
-"""A case that fails costs only itself, and reports the reason in one line."""
+"""A failing case affects no other case, and reports the reason in one line."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_the_case_without_trouble_is_compiled(results: dict[str, CompileResult])
     assert results["keep"].artifact is not None
 
 
-def test_an_abort_is_told_with_the_tail_of_the_log(results: dict[str, CompileResult]) -> None:
+def test_an_abort_is_reported_with_the_tail_of_the_log(results: dict[str, CompileResult]) -> None:
     error = error_of(results, "abort")
     assert isinstance(error, CompileError)
     assert str(error) == "the worker for case `abort` was aborted by signal 6 (SIGABRT)"
@@ -58,21 +58,21 @@ def test_a_hanging_case_is_ended(results: dict[str, CompileResult]) -> None:
     assert results["hang"].seconds >= TIMEOUT
 
 
-def test_an_exception_is_told_with_the_users_line(results: dict[str, CompileResult]) -> None:
+def test_an_exception_is_reported_with_the_user_s_line(results: dict[str, CompileResult]) -> None:
     error = error_of(results, "fail")
     line = (PROGRAMS / "troubles.py").read_text().splitlines().index('    return {}["missing"]') + 1
     assert isinstance(error, CaseError)
     assert str(error) == (f"the function of case `fail` raises: {PROGRAMS / 'troubles.py'}:{line}: KeyError: 'missing'")
 
 
-def test_a_group_of_exceptions_is_told_with_its_parts(results: dict[str, CompileResult]) -> None:
+def test_an_exception_group_is_reported_with_its_parts(results: dict[str, CompileResult]) -> None:
     said = str(error_of(results, "fail_twice"))
     assert said.endswith(
         "ExceptionGroup: two things (2 sub-exceptions): ValueError: the first · KeyError: 'the second'"
     )
 
 
-def test_memory_that_is_not_there_costs_the_case_alone(results: dict[str, CompileResult]) -> None:
+def test_running_out_of_memory_fails_only_its_case(results: dict[str, CompileResult]) -> None:
     assert "MemoryError" in str(error_of(results, "run_out_of_memory"))
 
 
@@ -91,7 +91,9 @@ def test_memory_that_is_not_there_costs_the_case_alone(results: dict[str, Compil
         ),
     ],
 )
-def test_what_does_not_fit_is_an_input_error(results: dict[str, CompileResult], case_id: str, message: str) -> None:
+def test_arguments_that_do_not_fit_are_an_input_error(
+    results: dict[str, CompileResult], case_id: str, message: str
+) -> None:
     error = error_of(results, case_id)
     assert isinstance(error, InputError)
     assert str(error) == message
@@ -119,7 +121,7 @@ def test_nothing_half_written_stays_in_the_cache(results: dict[str, CompileResul
         ("import os\nos.abort()\n", CompileError, r"the worker for .*mine.py` was aborted by signal 6"),
     ],
 )
-def test_a_file_that_defines_no_case_says_why(
+def test_a_file_without_a_case_is_an_error_with_the_reason(
     pool: Pool, tmp_path: Path, text: str, kind: type[LigerdiagError], message: str
 ) -> None:
     (tmp_path / "mine.py").write_text(text)
@@ -128,19 +130,19 @@ def test_a_file_that_defines_no_case_says_why(
     assert "\n" not in str(caught.value)
 
 
-def test_two_cases_of_one_id_are_an_input_error(pool: Pool, tmp_path: Path) -> None:
+def test_two_cases_with_the_same_id_are_an_input_error(pool: Pool, tmp_path: Path) -> None:
     text = "from ligerdiag import Case\nCASES = tuple(Case(name='a', function=abs, args=()) for _ in range(2))\n"
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(InputError, match="defines the case `a` twice"):
         discover_cases(["mine.py"], pool=pool, directory=tmp_path)
 
 
-def test_a_module_that_is_not_there_is_an_input_error(pool: Pool, tmp_path: Path) -> None:
+def test_a_missing_module_is_an_input_error(pool: Pool, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no module `nowhere\.cases` to be found"):
         discover_cases(["nowhere.cases:CASES"], pool=pool, directory=tmp_path)
 
 
-def test_why_xla_ends_the_process_is_not_behind_its_stack_trace() -> None:
+def test_the_log_tail_shows_why_xla_ended_the_process_without_its_stack_trace() -> None:
     stack = [f"    @     0x7faf5ed{number:05x}  xla::Compile()" for number in range(40)]
     fatal = "F1124 15:38:20.229211   14452 triton_tiling_propagation.cc:698] Check failed: it != end() "
     log = ["W1124 of before", fatal, "*** Check failure stack trace: ***", *stack, "Fatal Python error: Aborted"]

@@ -1,44 +1,46 @@
-"""Which tests run by night only, beside those that bear the marker `nightly` themselves: what costs more than it finds.
+"""The tests that run only in the nightly run because they cost more than they find, besides those that have the
+`nightly` marker.
 
-CI has two cores and ten minutes. Each entry has a test beside it that runs by day and asks the same of a smaller program, of
-another type, or of the room below; docs/measurements/2026-11-24-tests.md says what the tests of the day notice of mutations.
+CI has two cores and ten minutes. For each entry a test nearby runs every day and checks the same on a smaller program,
+for another type, or one layer below. docs/measurements/2026-11-24-tests.md lists the mutations that the daily tests
+notice.
 """
 
 import re
 from fnmatch import translate
 
 PATTERNS = (
-    # pages whose commands other pages have, too
+    # pages whose commands also occur on other pages
     "tests/docs/test_commands.py::*[[]tutorial.md]",
     "tests/docs/test_commands.py::*[[]pytest-plugin.md]",
     "tests/docs/test_commands.py::*[[]formats.md]",
     "tests/docs/test_commands.py::*[[]html-report.md]",
     "tests/docs/test_commands.py::*[[]how-to-inspect-a-dump.md]",
     "tests/docs/test_workflow.py::test_the_check_of_the_workflow_*",
-    "tests/docs/test_plain_install.py::test_a_package_of_ones_own_*",
-    "tests/docs/test_plain_install.py::test_the_plugins_page_*",
+    "tests/docs/test_plain_install.py::test_following_the_page_alone_*",
+    "tests/docs/test_plain_install.py::test_on_the_plugin_s_page_*",
     "tests/docs/test_plain_install.py::*tutorial.md*",
-    "tests/docs/test_plain_install.py::test_what_init_writes_*",
-    # each way of dumping, and of an end, in one of several programs
-    "tests/dumps/test_replay.py::test_an_endless_loop_costs_the_numbers_alone",
+    "tests/docs/test_plain_install.py::test_the_files_of_init_*",
+    # each way to dump, and each way to end, runs daily in one of several programs
+    "tests/dumps/test_replay.py::test_an_endless_loop_costs_only_the_numbers",
     "tests/dumps/test_replay.py::test_a_payload_that_unpacks_without_end_is_not_replayed",
-    "tests/dumps/test_replay.py::test_bounds_and_seed",
-    "tests/dumps/test_replay.py::test_an_artifact_is_replayed_also_of_several_devices",
+    "tests/dumps/test_replay.py::test_bounds_and_seed_are_respected",
+    "tests/dumps/test_replay.py::test_an_artifact_of_several_devices_is_replayed_too",
     "tests/dumps/test_replay.py::*[[]--xla_dump_hlo_snapshots*",
     "tests/dumps/test_replay.py::*[[]--xla_dump_hlo_unoptimized_snapshots --xla*",
     "tests/dumps/test_replay.py::test_modules_of_two_programs_disagree",
-    "tests/dumps/test_replay.py::test_a_report_shows_the_numbers_as_check_does",
-    "tests/dumps/test_inspect.py::test_every_way_of_dumping_gives_the_same",
+    "tests/dumps/test_replay.py::test_a_report_shows_the_numbers_like_check",
+    "tests/dumps/test_inspect.py::test_every_way_of_dumping_gives_the_same_verdicts",
     "tests/dumps/test_inspect.py::test_ordinary_programs_have_nothing_to_check",
     "tests/dumps/test_inspect.py::test_a_module_is_chosen_by_its_name",
-    "tests/dumps/test_inspect.py::test_a_report_goes_to_a_file_and_the_table_stays",
+    "tests/dumps/test_inspect.py::test_a_report_goes_to_a_file_and_the_table_is_still_shown",
     "tests/dumps/test_text.py::*[[]flce]",
     "tests/dumps/test_text.py::*[[]losses]",
     "tests/dumps/test_budget.py::test_messages_that_take_forty_times_their_bytes_*",
     "tests/tools/test_claims.py::*[[]text]",
     "tests/tools/test_claims.py::*[[]caches]",
     "tests/tools/test_claims.py::*[[]artifacts]",
-    # pages in a browser: one width and one scheme by day
+    # pages in a browser: one width and one colour scheme run daily
     "tests/report/html/test_in_chromium.py::*[[]dark-390]",
     "tests/report/html/test_in_chromium.py::*[[]390*",
     "tests/report/html/test_in_chromium.py::test_text_has_the_contrast_*",
@@ -48,19 +50,19 @@ PATTERNS = (
     "tests/report/html/test_in_chromium.py::test_a_band_with_many_wrong_reads_*",
     "tests/report/html/test_in_chromium.py::test_the_keys_j_and_k_*",
     "tests/report/html/test_in_chromium.py::test_pictures_controls_*",
-    # with one generation of jax-triton
+    # one generation of jax-triton runs daily
     "tests/newcomer/test_newcomer.py::test_a_program_gets_the_answer_*[[]pinned-*",
-    "tests/newcomer/test_newcomer.py::test_the_cured_step_*[[]pinned]",
-    "tests/newcomer/test_newcomer.py::test_what_cannot_be_meant_*[[]pinned]",
-    "tests/newcomer/test_newcomer.py::test_what_has_no_batching_rule_*[[]plain]",
-    # kernels: one type and one size by day
+    "tests/newcomer/test_newcomer.py::test_the_fixed_step_*[[]pinned]",
+    "tests/newcomer/test_newcomer.py::test_an_invalid_file_*[[]pinned]",
+    "tests/newcomer/test_newcomer.py::test_a_kernel_without_a_batching_rule_*[[]plain]",
+    # kernels: one type and one size run daily
     "tests/kernels/*[[]*bfloat16*",
     "tests/kernels/*[[]*float16*",
     "tests/kernels/*[[]bf16*",
     "tests/kernels/*[[]f16*",
     "tests/kernels/test_gradients.py::test_chunks_of_two_tokens_*",
     "tests/kernels/test_gradients.py::test_a_row_in_two_blocks_*",
-    "tests/kernels/test_gradients.py::test_a_layer_norm_of_a_row_in_two_blocks*",
+    "tests/kernels/test_gradients.py::test_a_layer_norm_of_a_row_in_two_blocks_agrees*",
     "tests/kernels/test_gradients.py::test_the_weight_s_gradient_*",
     "tests/kernels/test_cross_entropy.py::test_small_gradients_in_f16_*",
     "tests/kernels/test_cross_entropy.py::test_any_index_can_be_ignored_*",
@@ -71,7 +73,7 @@ PATTERNS = (
     "tests/kernels/test_seed_flce.py::test_a_last_chunk_of_any_size_*",
     "tests/kernels/test_small_kernels.py::test_the_pallas_twin_*",
     "tests/kernels/test_llama.py::*",
-    # opcodes of numbers in some types
+    # opcodes for some of the numeric types
     *(
         f"tests/replay/opcodes/*[[]*{name}*"
         for name in ("int16", "int64", "uint32", "int8", "float64", "float16", "float8", "u8", "f64")
@@ -84,11 +86,11 @@ PATTERNS = (
         for name in ("int16", "int64", "uint8", "uint32", "float16", "float64")
     ),
     "tests/replay/triton_ir/test_random_kernels.py::*[[]40]",
-    "tests/replay/triton_ir/test_programs.py::test_a_program_that_waits_for_ever_*",
+    "tests/replay/triton_ir/test_programs.py::test_a_program_that_waits_forever_*",
     "tests/replay/triton_ir/test_project_kernels.py::*[[]seed_flce]",
-    # ends of processes: the room below has each by itself
-    "tests/sandbox/test_bounds.py::test_what_is_beside_them_is_judged",
-    "tests/sandbox/test_bounds.py::test_what_the_tests_hold_*",
+    # processes that die: a test of the lower layer has each alone
+    "tests/sandbox/test_bounds.py::test_a_good_module_beside_hostile_ones_is_judged",
+    "tests/sandbox/test_bounds.py::test_memory_of_the_test_process_*",
     "tests/sandbox/test_bounds.py::*[[]members]",
     "tests/sandbox/test_bounds.py::*[[]zeros]",
     "tests/sandbox/test_bounds.py::*[[]hole in*",
@@ -96,51 +98,51 @@ PATTERNS = (
     "tests/sandbox/test_inspector.py::*_costs_one_module[[]raise*",
     "tests/sandbox/test_inspector.py::*_costs_one_module[[]leave*",
     "tests/sandbox/test_inspector.py::*_costs_one_module[[]pickle*",
-    "tests/sandbox/test_inspector.py::test_what_the_process_starts_*",
+    "tests/sandbox/test_inspector.py::test_child_processes_have_*",
     "tests/sandbox/test_landlock.py::*[[]m*",
-    "tests/tools/test_kill_runs.py::test_a_disk_that_is_really_full",
+    "tests/tools/test_kill_runs.py::test_a_real_full_disk_does_no_harm",
     "tests/tools/test_kill_runs.py::*[[]parent*",
     "tests/tools/test_shuffle_orders.py::test_any_order_gives_the_same_bytes",
-    "tests/compile/test_forks_elsewhere.py::test_forked_workers_*[[]0.9]",
-    "tests/compile/test_forks_elsewhere.py::test_forked_workers_*[[]0.12]",
+    "tests/compile/test_other_toolchain_forks.py::test_forked_workers_*[[]0.9]",
+    "tests/compile/test_other_toolchain_forks.py::test_forked_workers_*[[]0.12]",
     "tests/compile/test_cache.py::test_ctrl_c_*",
     "tests/compile/test_cache.py::test_a_worker_ends_with_its_parent",
-    "tests/replay/test_replay_service.py::test_a_worker_and_what_it_started_*",
-    "tests/effects/test_isolated.py::test_a_kernel_that_kills_its_reader_*",
+    "tests/replay/test_replay_service.py::test_a_worker_and_its_child_processes_*",
+    "tests/effects/test_isolated.py::test_a_kernel_that_crashes_its_reader_*",
     "tests/cli/test_streams.py::*[[]2>*",
     "tests/cli/test_streams.py::*[[]toolchains]",
     "tests/cli/test_streams.py::*[[]targets]",
     "tests/sweep/test_sweep.py::*",
-    "tests/sweep/test_bucket.py::test_a_bucket_gives_the_table_*",
+    "tests/sweep/test_bucket.py::test_a_bucket_gives_the_same_table_*",
     "tests/sweep/test_case_pages.py::test_each_cell_*",
     "tests/sweep/test_case_pages.py::test_a_click_*",
     "tests/sweep/test_case_pages.py::test_a_grid_without_pages_*",
     "tests/sweep/test_sizes.py::test_each_size_is_compiled_*",
     "tests/examples/test_model_examples.py::*",
-    # the plugin, suppressions, bisection: the smaller program of each by day
+    # the plugin, suppressions, bisection: the smaller program of each runs daily
     "tests/pytest_plugin/test_installed.py::test_two_processes_*",
     "tests/pytest_plugin/test_fixture.py::test_a_marker_makes_one_test_*",
     "tests/api/test_function.py::test_functions_of_a_script_*",
     "tests/fuzz/test_campaign.py::test_a_campaign_judges_each_program_once",
-    "tests/api/test_suppressions.py::test_inspect_allows_as_check_does",
+    "tests/api/test_suppressions.py::test_inspect_honours_suppressions_like_check",
     "tests/bisect/test_passes.py::*",
     "tests/bisect/test_flags.py::test_each_value_has_a_row_*",
     "tests/bisect/test_targets.py::test_each_gpu_has_a_row_*",
     "tests/bisect/test_toolchains.py::test_the_step_at_which_*",
     "tests/compile/test_ties.py::test_the_toolchain_of_2024_*",
     "tests/compile/test_ties.py::test_tying_all_readers_*[[]float32-False-*",
-    "tests/compile/test_ties.py::test_a_tie_stands_on_the_line_*",
+    "tests/compile/test_ties.py::test_a_tie_has_the_line_*",
     "tests/security/test_foreign_folder.py::*[[]report]",
     "tests/security/test_foreign_folder.py::*[[]diff]",
     "tests/security/test_foreign_folder.py::*[[]inspect --html]",
     "tests/security/test_foreign_folder.py::*[[]bisect]",
 )
-"""Of node ids, as fnmatch has them."""
+"""fnmatch patterns of node ids."""
 
 
 _ANY = re.compile("|".join(map(translate, PATTERNS)))
 
 
-def is_by_night(nodeid: str) -> bool:
-    """Whether a pattern means the test."""
+def is_nightly(nodeid: str) -> bool:
+    """Returns whether a pattern matches the test."""
     return _ANY.match(nodeid) is not None

@@ -1,4 +1,4 @@
-"""Workers of other toolchains are forked too, and the effects of a file on one reach no other file.
+"""Workers of other toolchains are forked too, and the effects of one file reach no other file.
 
 The environments are large, so a test runs only if its environment exists already, see `test_other_toolchains`.
 """
@@ -45,7 +45,7 @@ def forks(pool: Pool) -> bool:
 
 @pytest.mark.usefixtures("own_templates")
 @pytest.mark.parametrize("name", NAMES)
-def test_forked_workers_keep_files_apart_and_compile_what_a_process_of_their_own_does(
+def test_forked_workers_separate_files_and_compile_like_a_fresh_process(
     name: str, tmp_path: Path, h100: Target
 ) -> None:
     toolchain = find_toolchain(name)

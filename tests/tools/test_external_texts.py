@@ -1,4 +1,4 @@
-"""What the tools say of texts that nobody here wrote."""
+"""Results of the tools on HLO texts from outside of this repository."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tools.parameter_reads import Reads, ReadsFinder
 IDLE = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 
 
-def test_each_text_is_counted_by_how_it_ended(tmp_path: Path) -> None:
+def test_texts_are_counted_by_outcome(tmp_path: Path) -> None:
     texts = {"idle": IDLE, "two": IDLE + IDLE, "other": "int main() {\n  return 0;\n}\n" * 9}
     for name, text in texts.items():
         (tmp_path / f"{name}.hlo").write_text(text, encoding="utf-8")
@@ -27,7 +27,9 @@ def test_each_text_is_counted_by_how_it_ended(tmp_path: Path) -> None:
 
 
 def write_three(opcode: str) -> HloModuleProto:
-    """Returns a module with a result of each of x and y, and x: the kernel overwrites x."""
+    """Returns a module with three outputs: the results of `opcode` on x and on y, and x itself, which the kernel
+    overwrites.
+    """
     builder = Builder()
     entry = builder.computation("entry")
     given = [builder.add(entry, "parameter", parameter_number=number) for number in (0, 1)]
@@ -36,7 +38,7 @@ def write_three(opcode: str) -> HloModuleProto:
     return builder.proto.hlo_module
 
 
-def test_a_kernel_in_a_text_has_the_verdicts_that_its_places_give(tmp_path: Path) -> None:
+def test_the_places_of_a_kernel_in_a_text_decide_the_verdicts(tmp_path: Path) -> None:
     answers = list(judge(write_three("exponential"), tmp_path))
     assert not any(answer.is_wrong() for answer in answers)
     found = {(one.program, one.schedule): one.verdict for one in answers if one.reads.readers}
@@ -50,11 +52,11 @@ def test_a_kernel_in_a_text_has_the_verdicts_that_its_places_give(tmp_path: Path
 
 
 @pytest.mark.parametrize("opcode", ["bitcast", "all-reduce-start"])
-def test_no_kernel_overwrites_what_another_value_may_share(tmp_path: Path, opcode: str) -> None:
+def test_no_kernel_is_added_where_another_value_may_share_the_buffer(tmp_path: Path, opcode: str) -> None:
     assert list(judge(write_three(opcode), tmp_path)) == []
 
 
-def test_a_result_of_a_fusion_depends_on_what_it_is_made_of() -> None:
+def test_a_result_of_a_fusion_depends_only_on_the_operands_it_uses() -> None:
     builder = Builder()
     fused = builder.computation("fused")
     given = [builder.add(fused, "parameter", parameter_number=number) for number in (0, 1)]
@@ -92,7 +94,9 @@ POSSIBLY = Reads(readers=frozenset({1}), certain=False)
         (2, 0, Reads(), BUG.strip(": ")),
     ],
 )
-def test_a_verdict_that_the_places_rule_out_is_wrong(program: int, schedule: int, reads: Reads, verdict: str) -> None:
+def test_a_verdict_that_contradicts_the_places_is_wrong(
+    program: int, schedule: int, reads: Reads, verdict: str
+) -> None:
     assert Answer(program, schedule, reads, verdict).is_wrong()
 
 

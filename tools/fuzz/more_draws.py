@@ -1,6 +1,6 @@
 """Replays several draws of a case's arguments, because the numbers of one draw may hide that an output is wrong.
 
-`python -m ligerdiag.replay.more_draws` is the worker. In each draw an output's ratio is its error over the largest of a
+`python -m tools.fuzz.more_draws` is the worker. In each draw an output's ratio is its error over the largest of a
 few samples of program order in which every rounding moves at random (see `runs.rounding`), and at least over the
 rounding of one f32. Two samples may both happen to be close to a value; where that leaves the answer open, there are
 more samples. Then an output is
@@ -21,14 +21,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
-from typing import Any
 
 from ligerdiag.codec import Json, decode_record, encode_record, read_record
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
 from ligerdiag.workers.loop import Answerer, serve
 
-DRAWS_WORKER = "ligerdiag.replay.more_draws"
+DRAWS_WORKER = "tools.fuzz.more_draws"
 LEAST, MOST = 2, 20
 """Numbers of draws; the first is that of every replay."""
 RIGHT, WRONG, FAR_OFF = 2.0, 8.0, 1000.0
@@ -104,19 +103,16 @@ def compute_ratio(error: float, noise: Sequence[float], *, is_finite: bool) -> f
 
 def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
     """Replays the artifact on draw after draw."""
-    import jax
     import numpy as np
 
     from ligerdiag.artifacts.artifact import load_artifact
-    from ligerdiag.compile.cases.arguments import draw_arguments
     from ligerdiag.replay.ops.scope import Array, NotCoveredError
     from ligerdiag.replay.runs.attribution import compute_error, rank_error
-    from ligerdiag.replay.runs.case_inputs import compute_reference
+    from ligerdiag.replay.runs.case_inputs import compute_reference, draw_arrays
     from ligerdiag.replay.runs.case_run import load_programs, replay_programs
     from ligerdiag.replay.runs.kernels import KernelRunner
     from ligerdiag.replay.runs.rounding import measure_noise
 
-    library: Any = jax
     ratios: dict[str, list[float]] = {}
     least: dict[str, float] = {}
     runner, draw = KernelRunner(check_seconds=0.0), 0
@@ -126,7 +122,7 @@ def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
             while draw < LEAST or (
                 draw < MOST and any(judge_ratios(ratios[name]) is not Word.WRONG for name in request.doubted)
             ):
-                arguments = [np.asarray(leaf) for leaf in library.tree.leaves(draw_arguments(case, draw))]
+                arguments = draw_arrays(case, draw)
                 runs = replay_programs(programs, arguments, runner)
                 errors = {
                     name: max((compute_error(copy, runs.intended[name]) for copy in copies), key=rank_error)
@@ -175,7 +171,7 @@ def prepare() -> Answerer:
     """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
-    from ligerdiag.replay.more_draws import draw_more
+    from tools.fuzz.more_draws import draw_more
 
     import_kernel_libraries()
     loader = CaseLoader(once=True)

@@ -1,4 +1,4 @@
-"""Tags, aliases, opcodes and places of values come from a file, and are checked before they are believed."""
+"""Tags, aliases, opcodes and storage come from a file, and are checked before they are trusted."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.hlo.building import Builder, array, tuple_of
 
 
 def write_call(*output: int, operand: int = 0) -> Builder:
-    """A call of one operand, f32[4], with the result (f32[4], f32[2]) and one declared alias."""
+    """Builds a call of one operand, f32[4], with the result (f32[4], f32[2]) and one declared alias."""
     builder = Builder()
     entry = builder.computation("main")
     call = builder.add(entry, "custom-call", [builder.add(entry, "parameter")], tuple_of(array(4), array(2)))
@@ -18,13 +18,13 @@ def write_call(*output: int, operand: int = 0) -> Builder:
 
 
 @pytest.mark.parametrize(("output", "operand"), [((1,), 0), ((5,), 0), ((), 0), ((0, 0), 0), ((-1,), 0), ((0,), 7)])
-def test_an_alias_that_the_call_cannot_have_is_none(output: tuple[int, ...], operand: int) -> None:
+def test_an_impossible_alias_is_invalid(output: tuple[int, ...], operand: int) -> None:
     module, _ = parse_hlo(write_call(*output, operand=operand).bytes())
     assert module.entry.root.operand_output_aliases == {}
     assert [one.output for one in module.invalid_aliases] == [output]
 
 
-def test_an_alias_that_the_call_can_have_counts() -> None:
+def test_a_possible_alias_is_used() -> None:
     module, _ = parse_hlo(write_call(0).bytes())
     assert module.entry.root.operand_output_aliases == {0: (0,)}
     assert not module.invalid_aliases
@@ -41,7 +41,7 @@ def test_an_update_may_declare_aliases() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["async-done", "copy-done", "all-reduce-done", "collective-permute-done"])
-def test_a_done_of_a_tuple_that_nothing_has_started_is_refused(opcode: str) -> None:
+def test_a_done_of_a_tuple_that_starts_nothing_is_refused(opcode: str) -> None:
     builder = Builder()
     main = builder.computation("main")
     x = builder.add(main, "parameter")
@@ -79,5 +79,5 @@ def test_tags_are_complete_or_not_used(names: tuple[str, str], expected: bool) -
     assert is_tagged(parse_hlo(builder.bytes())[0]) is expected
 
 
-def test_an_author_reads_the_name_that_he_gave() -> None:
+def test_stripping_tags_restores_the_name_that_the_author_gave() -> None:
     assert strip_tags("jit(f)/a%3Bb%23ld3/add#ld1;mul#ld2") == "jit(f)/a;b#ld3/add"

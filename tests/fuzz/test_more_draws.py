@@ -4,21 +4,21 @@ from math import inf, nan
 
 import pytest
 
-from ligerdiag.replay.more_draws import Word, compute_ratio, judge_ratios
+from tools.fuzz.more_draws import Word, compute_ratio, judge_ratios
 
 
 @pytest.mark.parametrize(
     ("ratios", "word"),
     [
         ((0.0, 1.9), Word.RIGHT),
-        ((0.0, 0.1, 8.1), Word.WRONG),  # one draw shows it
+        ((0.0, 0.1, 8.1), Word.WRONG),  # one draw reveals it
         ((0.0, inf), Word.WRONG),
         ((0.1, 3.0), Word.ALIKE),
         ((0.1, nan), Word.ALIKE),
         ((nan, 20.0), Word.WRONG),
     ],
 )
-def test_one_draw_shows_a_wrong_output_and_all_draws_a_right_one(ratios: tuple[float, ...], word: Word) -> None:
+def test_one_draw_shows_a_wrong_output_but_only_all_draws_a_right_one(ratios: tuple[float, ...], word: Word) -> None:
     assert judge_ratios(ratios) is word
 
 

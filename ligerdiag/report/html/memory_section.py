@@ -1,0 +1,329 @@
+"""Lays out the memory of a case: the curve over the schedule, and tables of the values alive at the peak, copies,
+donations and requests.
+
+The curve has a column for each of its points, in the order of the schedule. A triangle below it marks a copy whose
+instruction is a point of the curve.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.memory import Copy, CurvePoint, Donation, MemoryUse, Request
+from ligerdiag.model.report import CaseReport
+from ligerdiag.report.html.band import NARROW_WIDTH, TEXT_WIDTH, WIDTH
+from ligerdiag.report.html.environment import compute_shortened
+from ligerdiag.report.html.prose import Part, compute_parts
+from ligerdiag.report.memory_words import (
+    count_rest,
+    describe_cause,
+    describe_live,
+    describe_memory,
+    describe_requests,
+    describe_size,
+    describe_way,
+    group_live,
+    list_unmet,
+    list_void,
+    name_instruction,
+    render_bytes,
+    render_milliseconds,
+)
+from ligerdiag.source_text import compute_place, load_source_text
+from ligerdiag.text import count_of
+
+HEIGHT, NARROW_HEIGHT = 270, 230
+LEFT, RIGHT, TOP, BOTTOM = 76, 10, 48, 34
+"""Margins of the plot within the picture: labels of the axis, a rim, the peak's label, copies and caption."""
+_RIM = 4.0
+"""Between a label and the edge of the picture."""
+_TICKS = 4
+"""Most lines of the grid, beside zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The column of one point of the curve."""
+
+    x: float
+    width: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A horizontal line across the plot."""
+
+    name: str
+    """`arguments` or `reserved`."""
+    y: float
+    text: str
+    text_y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakMark:
+    """The highest point, with its label above the plot."""
+
+    x: float
+    y: float
+    text: str
+    text_x: float
+    anchor: str
+    """`start`, `middle` or `end`, as SVG has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyMark:
+    """A copy below the plot."""
+
+    x: float
+    title: str
+    is_needed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A whole picture; lengths are user units."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    """Edges of the plot."""
+    outline: str
+    """The curve as SVG path data; with the base line it encloses the memory in use."""
+    moments: tuple[Moment, ...]
+    ticks: tuple[tuple[float, str], ...]
+    """(y, text)."""
+    levels: tuple[Level, ...]
+    peak: PeakMark
+    marks: tuple[CopyMark, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of a table; its texts have marked code."""
+
+    size: str
+    texts: tuple[tuple[Part, ...], ...]
+    place: str = ""
+    """`file:line`; empty if unknown."""
+    source: str = ""
+    """The text of that line; empty if the file cannot be read."""
+    is_good: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySection:
+    """Everything that the page shows about memory."""
+
+    sentence: str
+    wide: Curve | None
+    """None without a curve; `narrow` is the same picture for a narrow page."""
+    narrow: Curve | None
+    description: str
+    """The picture as a sentence, for readers who cannot see it."""
+    figures: tuple[tuple[str, str], ...]
+    """(name, text)."""
+    alive: tuple[Row, ...]
+    copies: tuple[Row, ...]
+    donations: tuple[Row, ...]
+    """The void ones first."""
+    requests: tuple[Row, ...]
+    """Those for which something is copied."""
+    verdict: str
+    """The verdict about the requests with its evidence."""
+    is_in_place: bool
+    """Every request is met, and there is one."""
+    warning: str
+
+
+def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> MemorySection | None:
+    """Returns the section; None without memory. steps: as of `compute_step_ids`."""
+    memory = case.memory
+    if memory is None:
+        return None
+    return MemorySection(
+        sentence=describe_memory(memory),
+        wide=compute_curve(memory, WIDTH, HEIGHT),
+        narrow=compute_curve(memory, NARROW_WIDTH, NARROW_HEIGHT),
+        description=_describe_curve(memory),
+        figures=_list_figures(memory),
+        alive=_list_alive(memory, case.source_roots, steps),
+        copies=tuple(_make_copy_row(one, case.source_roots, steps) for one in memory.copies),
+        donations=_list_donations(memory, case.source_roots, steps),
+        requests=tuple(_make_request_row(one, case.source_roots, steps) for one in list_unmet(memory)),
+        verdict=describe_requests(memory),
+        is_in_place=memory.is_in_place and bool(memory.requests),
+        warning=memory.warning,
+    )
+
+
+def compute_curve(memory: MemoryUse, width: float, height: float) -> Curve | None:
+    """Returns the picture; None without a point that has bytes."""
+    points = memory.curve
+    most = max((*(point.bytes for point in points), memory.reserved, memory.arguments), default=0)
+    if not points or most <= 0:
+        return None
+    left, right, top, bottom = LEFT, width - RIGHT, TOP, height - BOTTOM
+    step = (right - left) / len(points)
+
+    def place(size: int) -> float:
+        return round(bottom - (bottom - top) * (max(size, 0) / most), 1)
+
+    xs = [left + step * number for number in range(len(points))]
+    outline = "".join(
+        f"{'L' if n else 'M'}{x:.1f} {place(p.bytes)}H{x + step:.1f}"
+        for n, (x, p) in enumerate(zip(xs, points, strict=True))
+    )
+    highest = _find_peak(memory)
+    x = round(xs[highest] + step / 2, 1)
+    label = f"peak {describe_point(points[highest], memory.peak_line)}"
+    copies = {name_instruction(one.instruction): one for one in reversed(memory.copies)}
+    return Curve(
+        width=width,
+        height=height,
+        left=left,
+        right=right,
+        top=top,
+        bottom=bottom,
+        outline=outline,
+        moments=tuple(
+            Moment(x=round(x, 2), width=round(step, 2), title=describe_point(point))
+            for x, point in zip(xs, points, strict=True)
+        ),
+        ticks=tuple((place(size), render_bytes(size)) for size in _list_ticks(most)),
+        levels=_list_levels(memory, place),
+        peak=_make_peak(
+            x, place(points[highest].bytes), compute_shortened(label, int((width - 2 * _RIM) / TEXT_WIDTH)), width
+        ),
+        marks=tuple(
+            _make_mark(copies[name_instruction(point.instruction)], round(x + step / 2, 1))
+            for x, point in zip(xs, points, strict=True)
+            if name_instruction(point.instruction) in copies
+        ),
+    )
+
+
+def describe_point(point: CurvePoint, line: SourceLine | None = None) -> str:
+    """Returns such as `33.0 MiB: %fusion.7 (train.py:52)`. line: of the point, if it has none itself."""
+    shown = point.line or line
+    place = "" if shown is None else f" ({compute_place(shown)})"
+    return f"{render_bytes(point.bytes)}: {name_instruction(point.instruction)}{place}"
+
+
+def _find_peak(memory: MemoryUse) -> int:
+    """Returns the index of the highest point, that of `peak_at` among equal ones."""
+    name = name_instruction(memory.peak_at)
+    numbers = range(len(memory.curve))
+    return max(numbers, key=lambda n: (memory.curve[n].bytes, name_instruction(memory.curve[n].instruction) == name))
+
+
+def _make_peak(x: float, y: float, text: str, width: float) -> PeakMark:
+    """Returns the mark with its label above it, or at the edge of the picture that it would cross."""
+    room = len(text) * TEXT_WIDTH / 2
+    text_x, anchor = x, "middle"
+    if x - room < _RIM:
+        text_x, anchor = _RIM, "start"
+    elif x + room > width - _RIM:
+        text_x, anchor = width - _RIM, "end"
+    return PeakMark(x=x, y=y, text=text, text_x=text_x, anchor=anchor)
+
+
+def _list_levels(memory: MemoryUse, place: Callable[[int], float]) -> tuple[Level, ...]:
+    sizes = (("arguments", memory.arguments), ("reserved", memory.reserved))
+    return tuple(
+        Level(name=name, y=place(size), text=f"{name} {render_bytes(size)}", text_y=place(size) - 5)
+        for name, size in sizes
+        if size > 0
+    )
+
+
+def _list_ticks(most: int) -> list[int]:
+    """Returns round sizes from zero to the largest one."""
+    step = 1
+    while step * _TICKS < most:
+        step *= 2
+    return list(range(0, most + 1, step))
+
+
+def _make_mark(copy: Copy, x: float) -> CopyMark:
+    title = f"copy of {describe_size(copy)}, {'needed' if copy.is_needed else 'not needed'}: {describe_way(copy)}"
+    return CopyMark(x=x, title=title, is_needed=copy.is_needed)
+
+
+def _describe_curve(memory: MemoryUse) -> str:
+    if not memory.curve:
+        return ""
+    highest = memory.curve[_find_peak(memory)]
+    return (
+        f"memory in use over {count_of(len(memory.curve), 'moment')} of the schedule: at first "
+        f"{render_bytes(memory.curve[0].bytes)}, at most {describe_point(highest, memory.peak_line)}, at the end "
+        f"{render_bytes(memory.curve[-1].bytes)}"
+    )
+
+
+def _list_figures(memory: MemoryUse) -> tuple[tuple[str, str], ...]:
+    sizes = (
+        ("arguments", memory.arguments),
+        ("outputs", memory.outputs),
+        ("in common", memory.aliased),
+        ("temporaries", memory.temporaries),
+        ("reserved in all", memory.reserved),
+        ("constants", memory.constants),
+        ("peak", memory.peak),
+        ("copied a call", memory.copied),
+        *((f"{opcode} a call", size) for opcode, size in memory.collectives),
+    )
+    least = memory.copy_milliseconds
+    times = [("copies take at least", render_milliseconds(least))] if least else []
+    return (*((name, render_bytes(size)) for name, size in sizes), *times)
+
+
+def _list_alive(memory: MemoryUse, roots: Sequence[str], steps: Mapping[str, int]) -> tuple[Row, ...]:
+    rows = [
+        _make_row(group.bytes, [describe_live(value) for value in group.values], group.line, roots, steps)
+        for group in group_live(memory)
+    ]
+    rest = count_rest(memory) if memory.at_peak else 0
+    return (*rows, *([_make_row(rest, ["smaller values"], None, roots, steps)] if rest else []))
+
+
+def _make_copy_row(copy: Copy, roots: Sequence[str], steps: Mapping[str, int]) -> Row:
+    texts = [
+        describe_way(copy),
+        describe_cause(copy),
+        ": ".join(filter(None, (name_instruction(copy.instruction), copy.why))),
+    ]
+    row = _make_row(copy.bytes, texts, copy.line, roots, steps)
+    return replace(row, size=describe_size(copy), is_good=copy.is_needed)
+
+
+def _list_donations(memory: MemoryUse, roots: Sequence[str], steps: Mapping[str, int]) -> tuple[Row, ...]:
+    void = list_void(memory)
+
+    def make(one: Donation) -> Row:
+        fate = f"output `{one.output}`" if one.fault is None else f"void: {one.fault.value}"
+        row = _make_row(one.bytes, [f"`{one.argument}`", fate, one.why], one.line, roots, steps)
+        return replace(row, is_good=one.fault is None)
+
+    return (*map(make, void), *(make(one) for one in memory.donations if one not in void))
+
+
+def _make_request_row(request: Request, roots: Sequence[str], steps: Mapping[str, int]) -> Row:
+    texts = [request.kind.value, name_instruction(request.instruction)]
+    return replace(_make_row(request.bytes, texts, request.line, roots, steps), is_good=False)
+
+
+def _make_row(
+    size: int, texts: Sequence[str], line: SourceLine | None, roots: Sequence[str], steps: Mapping[str, int]
+) -> Row:
+    return Row(
+        size=render_bytes(size),
+        texts=tuple(compute_parts(text, steps) for text in texts),
+        place="" if line is None else compute_place(line),
+        source="" if line is None else load_source_text(line, roots),
+    )
