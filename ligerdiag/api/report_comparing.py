@@ -19,6 +19,7 @@ from ligerdiag.report.report_reading import load_side
 from ligerdiag.run_options import CheckOptions, CompareOptions, InspectOptions
 
 _SHOWN = 3
+_REMEDY = "; a module is one if it has a kernel or XLA's buffer assignment, which `--xla_dump_hlo_as_proto` dumps"
 
 
 def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> ReportComparison:
@@ -98,7 +99,8 @@ def _compare(old: ReportedSide, new: ReportedSide, notes: Sequence[str]) -> Repo
     comparison = compare_reports(old, new, notes)
     if not comparison.cases:
         both = (f"`{side.label}` has {_list_cases(side.cases)}" for side in (old, new))
-        raise InputError(f"expected a case that both reports have but {' and '.join(both)}")
+        remedy = "" if old.cases and new.cases else _REMEDY
+        raise InputError(f"expected a case that both reports have but {' and '.join(both)}{remedy}")
     return comparison
 
 

@@ -1,7 +1,7 @@
 """Compares two reports of `check` or `inspect`, case by case: verdicts, memory, copies, collectives and findings.
 
 Cases are matched by id and target; if their targets differ, by id alone where each report has one case of that id; and
-modules of dumps by their names without XLA's number. The tolerance of a figure is that of
+modules of dumps by their names without XLA's number, or because each side has one. The tolerance of a figure is that of
 `ligerdiag.model.memory_limits`. A case is worse if anything in it is: its status, a verdict, a figure, or an additional
 finding of a warning or an error. Less of something does not make up for more of something else. A copy that appears is
 shown, and counts by its bytes alone.
@@ -218,7 +218,7 @@ def _make_case(case: CaseReport) -> ReportedCase:
 
 def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] = ()) -> ReportComparison:
     """Returns the comparison of all cases that both reports have."""
-    pairs = _match(old.cases, new.cases)
+    pairs = _match(old, new)
     first, second = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
     cases = [_compare(*pair, old, new) for pair in pairs]
     lost = [case for case in cases if _lacks_memory(case)]
@@ -253,12 +253,12 @@ _NUMBER = re.compile(r"module_\d+\.")
 """XLA's number of a module, which differs between any two runs."""
 
 
-def _match(old: Sequence[ReportedCase], new: Sequence[ReportedCase]) -> list[_Pair]:
+def _match(old: ReportedSide, new: ReportedSide) -> list[_Pair]:
     """Returns the pairs in the order of the new report."""
     found: list[_Pair] = []
 
     def pair(make_key: Callable[[ReportedCase], object], *, is_unique: bool) -> None:
-        olds, news = _group(old, found, 0, make_key), _group(new, found, 1, make_key)
+        olds, news = _group(old.cases, found, 0, make_key), _group(new.cases, found, 1, make_key)
         for key, them in news.items():
             others = olds.get(key, [])
             if not is_unique or len(them) == len(others) == 1:
@@ -268,7 +268,9 @@ def _match(old: Sequence[ReportedCase], new: Sequence[ReportedCase]) -> list[_Pa
     pair(lambda case: case.id, is_unique=True)
     pair(lambda case: (_NUMBER.sub("", case.id), case.target), is_unique=True)
     pair(lambda case: _NUMBER.sub("", case.id), is_unique=True)
-    order = {id(case): number for number, case in enumerate(new)}
+    if not (old.toolchain and new.toolchain) and len(old.cases) == len(new.cases) == 1:
+        pair(lambda case: None, is_unique=True)
+    order = {id(case): number for number, case in enumerate(new.cases)}
     return sorted(found, key=lambda both: order[id(both[1])])
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.model.report import CheckReport
 from ligerdiag.report.json import render_json
-from ligerdiag.report.report_comparison import ReportComparison
+from ligerdiag.report.report_comparison import ReportComparison, compare_reports, make_side
 from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.compared_samples import (
@@ -22,6 +22,7 @@ from tests.report.compared_samples import (
     make_compared,
     make_compared_report,
 )
+from tests.report.samples import make_report
 
 
 @dataclass(frozen=True)
@@ -188,3 +189,36 @@ def test_both_toolchains_are_checked_with_the_same_options(monkeypatch: pytest.M
 def test_three_toolchains_are_refused(names: Sequence[str]) -> None:
     with pytest.raises(InputError, match="expected one toolchain, or two to compare"):
         report_comparing.compare_toolchains(CheckOptions(), names)
+
+
+MODULE = """HloModule jit_step, is_scheduled=true
+
+ENTRY %main (p: f32[1024]) -> f32[1024] {
+  %p = f32[1024]{0} parameter(0)
+  ROOT %c = f32[1024]{0} custom-call(%p), custom_call_target="mine", api_version=API_VERSION_TYPED_FFI
+}
+"""
+
+
+def test_two_modules_of_any_names_are_inspected_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: RunCommand
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("before.txt", "after.txt"):
+        Path(name).write_text(MODULE)
+    Path("plain.txt").write_text(
+        MODULE.replace('custom-call(%p), custom_call_target="mine", api_version=', "sine(%p) //")
+    )
+    outcome = run_command("compare", "before.txt", "after.txt", "--verbose", "--cache-dir", "cache")
+    assert outcome.code == 0
+    assert "same  after.txt" in outcome.out
+    outcome = run_command("compare", "before.txt", "plain.txt", "--cache-dir", "cache")
+    assert (outcome.code, "--xla_dump_hlo_as_proto" in outcome.err) == (2, True)
+
+
+def test_a_report_and_a_module_of_another_name_are_matched_only_if_each_has_one() -> None:
+    one, other, third = (make_compared(name) for name in ("before.txt", "after.txt", "third.txt"))
+    sides = [make_side(make_report(case, toolchain=""), "a") for case in (one, other)]
+    assert len(compare_reports(*sides).cases) == 1
+    assert not compare_reports(sides[0], make_side(make_report(other, third, toolchain=""), "b")).cases
+    assert not compare_reports(*(replace(side, toolchain="jax-0.11.2") for side in sides)).cases
