@@ -195,9 +195,25 @@ def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[st
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
 
 
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
 def render_bytes(size: int) -> str:
-    """Returns such as `512 B`, `64.0 KiB`, `1.5 MiB` or `2.0 GiB`."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} B"
+    """Returns such as `24.0 MiB` or `96 bytes`."""
+    if size == 1:
+        return "1 byte"
+    power = find_unit(size)
+    return f"{render_in_unit(size, power)} {_UNITS[power]}"
+
+
+def find_unit(size: int) -> int:
+    """Returns the power of 1024 in whose unit the size has at most three digits before the point."""
+    power = 0
+    while power < len(_UNITS) - 1 and round(abs(size) / 1024**power, 1) >= 1000:
+        power += 1
+    return power
+
+
+def render_in_unit(size: int, power: int) -> str:
+    """Returns the size in units of that power of 1024, without the unit's name."""
+    return f"{size / 1024**power:.1f}" if power else str(size)

@@ -42,7 +42,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INCONCLUSIVE: (
         "inconclusive: a case under --strict; otherwise a case with an expectation of which every output is unknown"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call",
+    ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call, or asks for anything in place",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
     ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
@@ -56,7 +56,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
         "could not analyse: a file that is damaged or of an unknown form; or the --time-limit came "
         "first; or a replay fails; or a rule fails; or schedule and numbers disagree, and no finding explains it"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel",
+    ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel, or asks for anything in place",
 }
 """The meanings for `inspect` and `report`."""
 

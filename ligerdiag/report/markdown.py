@@ -22,7 +22,6 @@ from ligerdiag.report.memory_words import (
     is_small,
     list_void,
     list_worst_first,
-    render_bytes,
     render_milliseconds,
     summarise_memory,
 )
@@ -39,7 +38,7 @@ from ligerdiag.report.terminal.spans import BLANK, Line, compute_text
 from ligerdiag.report.terminal.summary import describe_cut, render_coverage, render_notes, render_totals
 from ligerdiag.rules.registry import RULES
 from ligerdiag.source_text import parse_place
-from ligerdiag.text import compute_printable, count_of
+from ligerdiag.text import compute_printable, count_of, render_bytes
 
 
 def render_code(text: str, *, in_table: bool = False) -> str:

@@ -11,9 +11,8 @@ from math import floor, isfinite, log10
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.memory import SMALLEST_BYTES, Copy, CopyCause, Donation, LiveValue, MemoryUse, Request, RequestKind
 from ligerdiag.model.report import CaseReport
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, find_unit, render_bytes, render_in_unit
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _UNKNOWN = "unknown bytes"
 _NOUNS: Mapping[RequestKind, tuple[str, str]] = {
     RequestKind.DONATION: ("donated argument", "donated arguments"),
@@ -22,14 +21,6 @@ _NOUNS: Mapping[RequestKind, tuple[str, str]] = {
     RequestKind.CALL: ("aliased call", "aliased calls"),
     RequestKind.BRANCH: ("branch", "branches"),
 }
-
-
-def render_bytes(size: int) -> str:
-    """Returns such as `24.0 MiB` or `96 bytes`."""
-    if size == 1:
-        return "1 byte"
-    power = _find_power(size)
-    return f"{_render_in(size, power)} {_UNITS[power]}"
 
 
 def render_change(first: int, second: int) -> str:
@@ -43,18 +34,6 @@ def render_milliseconds(milliseconds: float) -> str:
     if milliseconds <= 0 or not isfinite(milliseconds):
         return f"{milliseconds:.0f} ms"
     return f"{milliseconds:.{max(0, 1 - floor(log10(milliseconds)))}f} ms"
-
-
-def _find_power(size: int) -> int:
-    """Returns the power of 1024 in whose unit the size has at most three digits before the point."""
-    power = 0
-    while power < len(_UNITS) - 1 and round(abs(size) / 1024**power, 1) >= 1000:
-        power += 1
-    return power
-
-
-def _render_in(size: int, power: int) -> str:
-    return f"{size / 1024**power:.1f}" if power else str(size)
 
 
 def name_instruction(name: str) -> str:
@@ -120,9 +99,9 @@ def summarise_memory(cases: Sequence[CaseReport]) -> str:
 def describe_peak(memory: MemoryUse) -> str:
     """Returns such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5)`, without new outputs of next to
     nothing: XLA reserves some bytes for each tuple."""
-    power = _find_power(memory.peak)
+    power = find_unit(memory.peak)
     own = memory.outputs - memory.aliased
-    is_shown = own > 0 and (not power or _render_in(own, power) != "0.0")
+    is_shown = own > 0 and (not power or render_in_unit(own, power) != "0.0")
     sizes = [("arguments", memory.arguments), *([("new outputs", own)] if is_shown else [])]
     sizes += [("temporaries", memory.temporaries)]
     return f"peak {render_bytes(memory.peak)} ({', '.join(f'{name} {_render_beside(n, power)}' for name, n in sizes)})"
@@ -130,8 +109,8 @@ def describe_peak(memory: MemoryUse) -> str:
 
 def _render_beside(size: int, power: int) -> str:
     """Returns the size in that unit without its name; in its own unit if it would be zero there."""
-    text = _render_in(size, power)
-    return "0" if not size else render_bytes(size) if text == "0.0" or _find_power(size) > power else text
+    text = render_in_unit(size, power)
+    return "0" if not size else render_bytes(size) if text == "0.0" or find_unit(size) > power else text
 
 
 def describe_copies(memory: MemoryUse) -> str:

@@ -26,11 +26,10 @@ from ligerdiag.report.memory_words import (
     list_unmet,
     list_void,
     name_instruction,
-    render_bytes,
     render_milliseconds,
 )
 from ligerdiag.source_text import compute_place, load_source_text
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, render_bytes
 
 HEIGHT, NARROW_HEIGHT = 270, 230
 LEFT, RIGHT, TOP, BOTTOM = 76, 10, 48, 34

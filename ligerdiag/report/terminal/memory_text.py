@@ -20,11 +20,10 @@ from ligerdiag.report.memory_words import (
     list_void,
     list_worst_first,
     name_instruction,
-    render_bytes,
 )
 from ligerdiag.report.terminal.spans import Line, Span, Style, compute_padded, compute_width, compute_wrapped
 from ligerdiag.source_text import compute_place
-from ligerdiag.text import compute_printable
+from ligerdiag.text import compute_printable, render_bytes
 
 MAX_MEMORIES = 12
 """Most cases with a line; `--verbose` and JSON have all of them."""

@@ -19,7 +19,7 @@ from tests.report.samples import IN_PLACE, MIB, make_case, make_copy, make_memor
 def show(memory: MemoryUse | None, **changes: object) -> str:
     """Returns the text of the section; the whole page's text without one."""
     case = make_case(memory=memory, **changes)
-    text = compute_text(render_case_html(case, make_report(case), version="1"))
+    text = compute_text(render_case_html(case, make_report(case)))
     return text.partition("Memory, copies and donations")[2].partition("Coverage and provenance")[0] or text
 
 
@@ -127,7 +127,7 @@ def test_a_page_quotes_the_users_line_if_the_file_is_here(tmp_path: Path) -> Non
 
 def test_names_of_instructions_of_the_page_are_links() -> None:
     case = make_case(memory=make_memory(copies=(make_copy(instruction="copy_fusion"),)), view=make_view())
-    page = render_case_html(case, make_report(case), version="1")
+    page = render_case_html(case, make_report(case))
     assert '<a class="code" href="#i11">%copy_fusion</a>: <code>cache</code> is not donated' in page
 
 
@@ -138,7 +138,7 @@ def test_long_tables_say_how_much_they_leave_out() -> None:
 def test_only_a_program_with_requests_is_green_for_being_in_place() -> None:
     def is_green(memory: MemoryUse) -> bool:
         case = make_case(memory=memory)
-        return 'class="verdict c-fresh"' in render_case_html(case, make_report(case), version="1")
+        return 'class="verdict c-fresh"' in render_case_html(case, make_report(case))
 
     assert is_green(IN_PLACE)
     assert not is_green(make_memory())
@@ -148,6 +148,6 @@ def test_only_a_program_with_requests_is_green_for_being_in_place() -> None:
 
 def test_each_moment_of_the_wide_curve_has_a_title_to_hover_over() -> None:
     case = make_case(memory=make_memory())
-    page = render_case_html(case, make_report(case), version="1")
+    page = render_case_html(case, make_report(case))
     assert page.count('<g class="moment">') == len(make_memory().curve)
     assert '<g class="moment"><title>32.0 MiB: %copy.3 (train.py:41)</title>' in page
