@@ -166,7 +166,7 @@ def _describe_budgets(example: Example) -> str:
 
 def _render_option(size: int) -> str:
     """Returns the size as the command line takes it: `2.5M`."""
-    return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("B")
+    return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("bytes")
 
 
 def _flow(text: str) -> str:

@@ -218,7 +218,9 @@ def test_two_modules_of_any_names_are_inspected_and_compared(
 
 def test_a_report_and_a_module_of_another_name_are_matched_only_if_each_has_one() -> None:
     one, other, third = (make_compared(name) for name in ("before.txt", "after.txt", "third.txt"))
-    sides = [make_side(make_report(case, toolchain=""), "a") for case in (one, other)]
-    assert len(compare_reports(*sides).cases) == 1
-    assert not compare_reports(sides[0], make_side(make_report(other, third, toolchain=""), "b")).cases
-    assert not compare_reports(*(replace(side, toolchain="jax-0.11.2") for side in sides)).cases
+    old, new = (make_side(make_report(case, toolchain=""), "a") for case in (one, other))
+    two = make_side(make_report(other, third, toolchain=""), "b")
+    assert len(compare_reports(old, new).cases) == 1
+    assert not compare_reports(old, two).cases
+    checked = (replace(side, toolchain="jax-0.11.2") for side in (old, new))
+    assert not compare_reports(next(checked), next(checked)).cases

@@ -114,7 +114,7 @@ def test_a_drift_names_the_figures_and_the_copy_that_appeared() -> None:
     assert finding.source == make_line(41)
     assert finding.evidence == (
         ("figure", "the peak was 140.0 MiB and is 204.0 MiB"),
-        ("figure", "the copied bytes were 0 B and are 64.0 MiB"),
+        ("figure", "the copied bytes were 0 bytes and are 64.0 MiB"),
         ("new copy", "64.0 MiB, not donated, at train.py:41"),
     )
 

@@ -154,7 +154,7 @@ def test_the_terminal_shows_the_table_and_what_changed() -> None:
     lines = text.splitlines()
     assert lines[0] == "old: old.json, jax-0.10.0; new: new.json, jax-0.11.2"
     cond = next(line for line in lines if line.startswith("worse") and " cond " in line)
-    for words in ("140.0 MiB → 204.0 MiB", "30.0 MiB → 94.0 MiB", "0 B → 64.0 MiB"):
+    for words in ("140.0 MiB → 204.0 MiB", "30.0 MiB → 94.0 MiB", "0 bytes → 64.0 MiB"):
         assert words in cond
     assert "`loss` was fresh and is STALE" in text
     assert "warning[LD027] (train.py:41): `cache` is copied before it is overwritten" in text
