@@ -81,12 +81,15 @@ def test_a_finding_about_copies_counts_the_iterations_of_loops() -> None:
     (finding,) = measure(make_memory(make_copy(MIB, trips=64), make_copy(MIB, line=None)), copies=0)
     assert finding.message == (
         "one call copies 65.0 MiB, 65.0 MiB more than the copy budget allows; the largest copy is"
-        " 1.0 MiB, 64 times from temporary memory to argument `cache`, not donated (/home/me/train.py:41)"
+        " 1.0 MiB from temporary memory to argument `cache`, 64 times, not donated (/home/me/train.py:41)"
     )
     assert finding.source == make_line(41)
     (finding,) = measure(make_memory(make_copy(MIB, trips=None)), copies=0)
     assert finding.message.startswith("one call copies at least 1.0 MiB, 1.0 MiB more")
     assert "in a loop of unknown length" in finding.message
+    (finding,) = measure(make_memory(make_copy(MIB, in_branch=True)), copies=0)
+    assert finding.message.startswith("one call copies up to 1.0 MiB, 1.0 MiB more")
+    assert "to argument `cache`, if its branch runs, not donated" in finding.message
 
 
 def test_a_copy_that_the_program_needs_gets_another_remedy() -> None:

@@ -44,13 +44,14 @@ def _report_memory(memory: MemoryUse, budget: int) -> Finding:
 
 
 def _report_copies(memory: MemoryUse, budget: int) -> Finding:
-    least = "at least " if any(copy.trips is None for copy in memory.copies) else ""
+    is_less, is_more = any(copy.in_branch for copy in memory.copies), any(copy.trips is None for copy in memory.copies)
+    bound = "" if is_less == is_more else "up to " if is_less else "at least "
     largest = max(memory.copies, key=lambda copy: copy.total)
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
         message=(
-            f"one call copies {least}{_describe_excess(memory.copied, budget)} than the copy budget allows;"
+            f"one call copies {bound}{_describe_excess(memory.copied, budget)} than the copy budget allows;"
             f" the largest copy is {_describe_copy(largest)}"
         ),
         source=next((copy.line for copy in memory.copies if copy.line is not None), None),
@@ -94,9 +95,10 @@ def _describe_value(value: LiveValue) -> str:
 def _describe_copy(copy: Copy) -> str:
     times = f", {copy.trips} times" if copy.trips is not None and copy.trips > 1 else ""
     times = ", in a loop of unknown length" if copy.trips is None else times
+    times += ", if its branch runs" if copy.in_branch else ""
     way = f" from {copy.source} to {copy.target}" if copy.source and copy.target else ""
     cause = "" if copy.cause is CopyCause.UNKNOWN else f", {copy.cause.value}"
-    return f"{render_bytes(copy.bytes)}{times}{way}{cause}{_at(copy.line)}"
+    return f"{render_bytes(copy.bytes)}{way}{times}{cause}{_at(copy.line)}"
 
 
 def _at(line: SourceLine | None) -> str:
@@ -170,7 +172,7 @@ say why each is made.""",
 XLA reserves the temporaries as one block, so the budget is compared with the reserved bytes, not with the peak of the
 live ones, which is smaller. The memory of the runtime, of NCCL, of other programs and of arguments of other calls is not
 in it: allow for that. Copies below 64 KiB are not counted. If a loop's trip count is unknown, its copies count
-once. Where the memory of a program is unknown, the coverage says so. A case that is as expected fails, too.""",
+once; copies in branches count as if every branch ran. Where the memory of a program is unknown, the coverage says so. A case that is as expected fails, too.""",
     references=("docs/compare.md",),
     bad=(TOO_MUCH, COPIED),
     good=(DONATED,),
