@@ -172,7 +172,8 @@ say why each is made.""",
 XLA reserves the temporaries as one block, so the budget is compared with the reserved bytes, not with the peak of the
 live ones, which is smaller. The memory of the runtime, of NCCL, of other programs and of arguments of other calls is not
 in it: allow for that. Copies below 64 KiB are not counted. If a loop's trip count is unknown, its copies count
-once; copies in branches count as if every branch ran. Where the memory of a program is unknown, the coverage says so. A case that is as expected fails, too.""",
+once; copies in branches count as if every branch ran. Where the memory of a program is unknown, the
+coverage says so. A case that is as expected fails, too.""",
     references=("docs/compare.md",),
     bad=(TOO_MUCH, COPIED),
     good=(DONATED,),
