@@ -2,8 +2,9 @@
 
 | key | value | |---|---| | `suppress` | array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source`
 are globs that narrow it | | `effects` | table from a custom-call target or kernel to its effects: see
-`effects.declared` | | `targets`, `fail_on`, `strict` | defaults of the options of the same names | | `baseline` | the
-same: path of the file, from the folder of the pyproject.toml |
+`effects.declared` | | `targets`, `fail_on`, `strict` | defaults of the options of the same names | | `memory_budget`,
+`copy_budget` | the same: sizes such as "60G" | | `baseline` | the same: path of the file, from the folder of the
+pyproject.toml |
 
 The file is the nearest pyproject.toml from the working directory upwards. One that came with the inspected files is
 ignored (`find_foreign_config`).
@@ -12,13 +13,14 @@ ignored (`find_foreign_config`).
 import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Severity
+from ligerdiag.model.memory_limits import MemoryBudgets, parse_bytes
 from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.rules.registry import get_rule
 
@@ -26,7 +28,7 @@ NAME = "pyproject.toml"
 NEVER = "never"
 TABLE = "[tool.ligerdiag]"
 
-_KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline")
+_KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline", "memory_budget", "copy_budget")
 _FILTERS = ("case", "kernel", "output", "source")
 _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
@@ -44,6 +46,8 @@ class Config:
     strict: bool | None = None
     baseline: Path | None = None
     """The baseline that `check` compares schedules with."""
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The memory and the copies that each program is allowed."""
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
@@ -127,7 +131,21 @@ def _parse(raw: Mapping[str, object], file: Path) -> Config:
         fail_on=str(fail_on),
         strict=strict,
         baseline=_parse_baseline(raw["baseline"], file) if "baseline" in raw else None,
+        budgets=MemoryBudgets(memory=_parse_budget(raw, "memory_budget"), copies=_parse_budget(raw, "copy_budget")),
     )
+
+
+def _parse_budget(raw: Mapping[str, object], key: str) -> int | None:
+    """Returns the bytes, from a size such as "60G" or an integer; None without the key."""
+    value = raw.get(key)
+    try:
+        size = None if value is None or isinstance(value, bool) else parse_bytes(str(value))
+    except ValueError:
+        size = None
+    least = 0 if key == "copy_budget" else 1
+    if key in raw and (size is None or size < least or not isinstance(value, str | int)):
+        raise InputError(f'expected a size such as "60G" for `{key}` in {TABLE} but got {_describe(value)}')
+    return size
 
 
 def _parse_targets(value: object, file: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The options of `check`, `inspect`, `bisect` and `diff`, each declared once, with its words on the command line.
+"""The options of `check`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words on the command line.
 
 `cli.options.make_command` turns the fields that have a Option into options for typer. The other fields are filled in by
 the command: from [tool.ligerdiag], or from options of the command line alone.
@@ -10,6 +10,7 @@ from typing import Annotated
 
 from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.comparisons import Axis
 from ligerdiag.report.suppressions import ConfigEntry
@@ -76,6 +77,8 @@ class CheckOptions:
     replay: Replays = True
     """Whether to replay programs within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The memory and the copies that the user allows each program."""
     rows: Annotated[bool, Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = (
         False
     )
@@ -98,7 +101,7 @@ class CheckOptions:
     """None means the repository of the current folder, or that folder where it is in none, and the folders that the
     cases' imports start from, PYTHONPATH's among them."""
     baseline: Annotated[
-        Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015).")
+        Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015, LD034).")
     ] = None
     toolchain: ToolchainName = DEFAULT
     suppress: tuple[ConfigEntry, ...] = ()
@@ -140,6 +143,8 @@ class InspectOptions:
     replay: Replays = True
     """Whether to replay the modules with a hidden write, within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The memory and the copies that the user allows each module."""
     seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed of the arguments that a replay draws.")] = 0
     source_roots: Annotated[
         tuple[Path, ...],
@@ -229,3 +234,29 @@ class DiffOptions:
     """The declared effects of operands whose effects are unknown."""
     notes: tuple[str, ...] = ()
     """Further notes for the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """Options of `compare`: the two reports."""
+
+    old: Annotated[Path, Option(metavar="OLD", help="JSON report, or a path for `inspect`.", show_default=False)]
+    new: Annotated[Path, Option(metavar="NEW", help="The same, of the newer state.", show_default=False)]
+    module: Annotated[
+        str, Option("--module", metavar="GLOB", help="Of a dump: only modules whose name matches, such as '*step*'.")
+    ] = ""
+    timeout: Annotated[
+        float | None,
+        Option(
+            "--timeout", min=0.001, metavar="SECONDS", help="Of a dump: longest for a module. [default: by its size]"
+        ),
+    ] = None
+    """Seconds that one module may take; None means by the size of its files."""
+    cache_directory: Annotated[
+        Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+    ] = None
+    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+    effects: tuple[DeclaredEffects, ...] = ()
+    """The declared effects of operands whose effects are unknown."""
+    notes: tuple[str, ...] = ()
+    """Further notes for the comparison."""

@@ -11,6 +11,7 @@ COMMANDS = (
     "report",
     "bisect",
     "diff",
+    "compare",
     "sweep",
     "list",
     "explain",

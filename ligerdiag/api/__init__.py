@@ -4,22 +4,26 @@ from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_c
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
+from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.report.baseline import load_baseline
 from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
-from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
+from ligerdiag.run_options import BisectOptions, CheckOptions, CompareOptions, DiffOptions, InspectOptions
 from ligerdiag.toolchains.gpu_targets import list_targets
 
 __all__ = [
     "BisectOptions",
     "CheckOptions",
+    "CompareOptions",
     "DiffOptions",
     "InspectOptions",
     "OnProgress",
     "Progress",
     "bisect",
     "check",
+    "compare",
+    "compare_toolchains",
     "conclude",
     "create_toolchain",
     "describe_refusal",

@@ -25,6 +25,7 @@ from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
@@ -59,7 +60,8 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
     """Returns the part of the report that a baseline records."""
-    return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods)
+    memory = None if report.memory is None else compute_figures(report.memory)
+    return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods, memory=memory)
 
 
 def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
@@ -85,10 +87,17 @@ def list_baseline_notes(
     new = [key for key in keys if key not in baseline.entries]
     if new:
         yield f"not in the baseline: {_list(new)}; `--record {path}` adds what a run compiles"
+    bare = [key for key, case in keys.items() if case.memory is not None and _lacks_memory(baseline, key)]
+    if bare:
+        yield f"recorded without memory, which was not compared: {_list(bare)}; record again"
     targets = {case.target for case in cases}
     rest = [k for k in baseline.entries if k not in keys and k.toolchain == options.toolchain and k.target in targets]
     if rest:
         yield f"in the baseline and not in this run, because not selected or gone: {_list(rest)}"
+
+
+def _lacks_memory(baseline: Baseline, key: EntryKey) -> bool:
+    return key in baseline.entries and baseline.entries[key].memory is None
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
@@ -175,6 +184,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
                 replay=run.replays.get(key),
                 device=run.devices.get(key),
                 recorded=find_recorded(baseline, run.judged[key].identity, options.toolchain),
+                budgets=options.budgets,
                 source_roots=_list_roots(key[0], usual_root) if roots is None else roots,
             ),
         )

@@ -224,7 +224,8 @@ def check(
     refresh: compile and replay again even if the cache has the results.
     timeout: seconds to compile, and again to replay.
     jobs: processes at most, by default one a core.
-    config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed and what kernels do; none by default.
+    config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do and how much memory
+        a program may need; none by default.
 
     Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and
     LigerdiagError where there is nothing to compile with. A function that raises or does not compile is in the report:
@@ -244,6 +245,7 @@ def check(
         jobs=words.get("jobs"),
         suppress=settings.suppress,
         effects=settings.effects,
+        budgets=settings.budgets,
     )
     live = make_live_function(fn, specs, words)
     reports = check_live(live, options, Path.cwd(), words.get("on_progress")).cases

@@ -263,7 +263,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         inspected.mark_undone(work.ending)
     suppressions = Suppressions(options.suppress, _list_foreign(options.paths, roots))
     cases = tuple(
-        conclude(judged, suppressions, replay=replay, source_roots=roots)
+        conclude(judged, suppressions, replay=replay, budgets=options.budgets, source_roots=roots)
         for judged, replay in zip(inspected.judged, inspected.replays, strict=True)
     )
     return CheckReport(

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ligerdiag.cli.compare import run_toolchain_comparison
 from ligerdiag.cli.exit_codes import PRECEDENCE, ExitCode, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.options import (
+    BudgetOptions,
+    CommandSettings,
     Config,
     Html,
     ReplayBounds,
@@ -23,6 +26,7 @@ from ligerdiag.cli.options import (
 from ligerdiag.cli.output import (
     Format,
     Outputs,
+    parse_comparison_outputs,
     parse_outputs,
     require_html_directory,
     require_recordable,
@@ -33,8 +37,9 @@ from ligerdiag.cli.output import (
 )
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 if TYPE_CHECKING:
     from ligerdiag.model.report import CheckReport
@@ -85,9 +90,12 @@ Examples:
                                                 hour: reports the results by then
   ligerdiag check --full --timeout 3600         replays also large programs
   ligerdiag check 'seed_*' --toolchain seed     as jax 0.4.34 compiles them
+  ligerdiag check --toolchain 0.10,default      both, side by side; see `compare`
   ligerdiag check --scheduler tcp://head:8786   on the workers of a Dask cluster
   ligerdiag check --record schedules.json       before an upgrade
   ligerdiag check --baseline schedules.json     after it: what moved?
+  ligerdiag check --memory-budget 60G --copy-budget 1M
+                                                fails what needs or copies more
 
 \b
 Exit codes:
@@ -98,10 +106,19 @@ Exit codes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckLine(ReplayBounds, CheckOptions):
+class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
     """The command line of `check`: how to check, and where the report goes."""
 
     targets: Targets = ()
+    toolchain: Annotated[
+        str,
+        Option(
+            "--toolchain",
+            metavar="NAME",
+            help="Compile with these versions, see `ligerdiag toolchains`. Two, as A,B: compare them, see `ligerdiag "
+            "compare`.",
+        ),
+    ] = DEFAULT
     format: ReportFormat = Format.TERMINAL
     output: ReportOutputs = ()
     time_limit: TimeLimit = None
@@ -135,25 +152,17 @@ class CheckLine(ReplayBounds, CheckOptions):
 
 def run_check(line: CheckLine) -> None:
     """Runs the check and exits with its code."""
+    toolchains = parse_targets((line.toolchain,))
+    if len(toolchains) != 1:
+        _run_comparison(line, toolchains)
+        return
     outputs = parse_outputs(line.output, line.format)
     if line.html is not None:
         require_html_directory(line.html)
     if line.record_file is not None:
         require_recordable(line.record_file)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
-    usual = settings.config.targets or DEFAULT_TARGETS
-    options = fill_options(
-        CheckOptions,
-        line,
-        targets=parse_targets(line.targets) or usual,
-        usual_targets=usual,
-        bounds=line.make_bounds(),
-        suppress=settings.config.suppress,
-        effects=settings.config.effects,
-        baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
-        record=line.record_file is not None,
-        view=line.html is not None or line.data is not None,
-    )
+    options = _make_options(line, settings)
     with watch_for_end(line.time_limit):
         try:
             report = _check(options, line.scheduler)
@@ -170,6 +179,36 @@ def run_check(line: CheckLine) -> None:
         if line.record_file is not None:
             write_record(report, options, line.record_file)
     raise typer.Exit(code)
+
+
+def _make_options(line: CheckLine, settings: CommandSettings) -> CheckOptions:
+    usual = settings.config.targets or DEFAULT_TARGETS
+    return fill_options(
+        CheckOptions,
+        line,
+        targets=parse_targets(line.targets) or usual,
+        usual_targets=usual,
+        bounds=line.make_bounds(),
+        budgets=line.make_budgets(settings.config),
+        suppress=settings.config.suppress,
+        effects=settings.config.effects,
+        baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
+        record=line.record_file is not None,
+        view=line.html is not None or line.data is not None,
+    )
+
+
+def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
+    """Compares two toolchains. Raises InputError for options that only one report has a use for."""
+    alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
+    for option, value in (alone | {"--scheduler": line.scheduler}).items():
+        if value is not None:
+            raise InputError(f"expected one toolchain with {option} but got {', '.join(toolchains)}")
+    outputs = parse_comparison_outputs(line.output, line.format)
+    settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
+    options = replace(_make_options(line, settings), baseline=None)
+    with watch_for_end(line.time_limit):
+        run_toolchain_comparison(options, toolchains, outputs, verbose=line.verbose)
 
 
 def _check(options: CheckOptions, scheduler: str | None) -> "CheckReport":
@@ -199,5 +238,6 @@ check = make_command(
     CheckLine,
     run_check,
     "selectors targets format output jobs timeout time_limit fail_on strict cache_directory refresh replay replay_seconds "
-    "replay_memory full rows orders device config source_roots record_file baseline toolchain scheduler verbose html data",
+    "replay_memory full rows orders device config source_roots record_file baseline memory_budget copy_budget toolchain "
+    "scheduler verbose html data",
 )

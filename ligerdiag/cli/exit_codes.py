@@ -10,6 +10,7 @@ from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
     from ligerdiag.report.comparisons import DifferenceReport
+    from ligerdiag.report.report_comparison import ReportComparison
 
 
 class ExitCode(IntEnum):
@@ -30,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FINDINGS: (
         "findings at or above --fail-on in a case without expectation, or a case that "
         "does not match its expectation, even if it is unexpectedly right; a drift from the "
-        "--baseline, whatever is expected; under --strict also a suppression that is unused or "
+        "--baseline or an exceeded budget, whatever is expected; under --strict also a suppression that is unused or "
         "gives no reason"
     ),
     ExitCode.INPUT: "usage or input error; the function of a case raises",
@@ -68,6 +69,18 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 """The meanings for `diff`."""
+
+MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
+    ExitCode.AS_EXPECTED: "no case is worse",
+    ExitCode.FINDINGS: (
+        "a case is worse: its status, a verdict, peak memory, temporaries, copied bytes or the bytes of "
+        "collectives; or it has another warning or error, or can no longer be analysed"
+    ),
+    ExitCode.INPUT: "usage or input error; a file that is no report; no case that both reports have",
+    ExitCode.NOT_ANALYSED: "not a single case was analysed in the old report",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+}
+"""The meanings for `compare`, and for `check` with two toolchains."""
 
 PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
 
@@ -139,9 +152,21 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
     return ExitCode.AS_EXPECTED if any(one.writes for one in report.differences) else ExitCode.NOTHING_CHECKED
 
 
+def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
+    """Returns the exit code of a run of `compare`."""
+    if comparison.ended_by is not None:
+        return find_ending_code(comparison.ended_by)
+    from ligerdiag.report.report_comparison import Grade  # imports the rules, which no help needs
+
+    grades = {case.grade for case in comparison.cases}
+    if Grade.WORSE in grades:
+        return ExitCode.FINDINGS
+    return ExitCode.NOT_ANALYSED if grades == {Grade.UNKNOWN} else ExitCode.AS_EXPECTED
+
+
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
     """Returns whether the case alone makes a run exit with 1."""
-    return _fails(case, fail_on) or _drifts(case, fail_on)
+    return _fails(case, fail_on) or _drifts_or_exceeds(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:
@@ -171,16 +196,16 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
     return any(weight >= least for weight in weights)
 
 
-def _drifts(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether a drift fails the run, whatever the case expects: a user who gives a baseline wants to know."""
+def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
+    """Returns whether a drift or an exceeded budget fails the run, whatever the case expects: a user who gives a baseline
+    or a budget wants to know."""
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.report.status import list_counted
+    from ligerdiag.report.status import BEYOND_EXPECTATION, list_counted
     from ligerdiag.rules.registry import list_ids
-    from ligerdiag.rules.rule import RuleKind
 
-    least, drifts = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(RuleKind.DRIFT)
-    return any(f.rule in drifts and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
+    least, rules = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(*BEYOND_EXPECTATION)
+    return any(f.rule in rules and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:

@@ -9,6 +9,7 @@ import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_WITHOUT_EXPECTATION, PRECEDENCE, FailOn, compute_exit_code, render_table
 from ligerdiag.cli.options import (
+    BudgetOptions,
     Config,
     Html,
     ReplayBounds,
@@ -57,6 +58,8 @@ Examples:
   ligerdiag inspect step.txt.gz --format json
   ligerdiag inspect /tmp/dump --no-replay       judges only the schedules
   ligerdiag inspect /tmp/dump --full --seed 1   replays also large programs
+  ligerdiag inspect /tmp/dump --memory-budget 60G
+                                                fails what needs more
 
 \b
 Exit codes:
@@ -67,7 +70,7 @@ Exit codes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModuleLine(ReplayBounds, InspectOptions):
+class ModuleLine(ReplayBounds, BudgetOptions, InspectOptions):
     """The options that `inspect` and `report` share."""
 
     fail_on: Annotated[
@@ -107,6 +110,7 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
         InspectOptions,
         line,
         bounds=line.make_bounds(),
+        budgets=line.make_budgets(settings.config),
         suppress=settings.config.suppress,
         effects=settings.config.effects,
         notes=settings.notes,
@@ -127,7 +131,7 @@ inspect = make_command(
     InspectLine,
     run_inspect,
     "paths module format output fail_on strict timeout time_limit cache_directory replay replay_seconds replay_memory full "
-    "seed config source_roots verbose html",
+    "seed memory_budget copy_budget config source_roots verbose html",
 )
 
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
@@ -173,6 +177,6 @@ def run_report(line: ReportLine) -> None:
 report = make_command(
     ReportLine,
     run_report,
-    "paths html module fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed config "
-    "source_roots verbose",
+    "paths html module fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed "
+    "memory_budget copy_budget config source_roots verbose",
 )

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ligerdiag.cli import bisect, check, diff, init, inspect, sweep
+from ligerdiag.cli import bisect, check, compare, diff, init, inspect, sweep
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
 from ligerdiag.cli.listings import (
@@ -68,6 +68,9 @@ app.command("bisect", short_help="what makes a case right or wrong?", help=bisec
     bisect.bisect
 )
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
+app.command(
+    "compare", short_help="what became better or worse between two reports?", help=compare.HELP, epilog=compare.EPILOG
+)(compare.compare)
 app.command(
     "sweep", short_help="check many cases for many GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG
 )(sweep.sweep)

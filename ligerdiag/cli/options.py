@@ -5,7 +5,6 @@ Also the options that several commands have beside those of `ligerdiag.run_optio
 """
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 
 from ligerdiag.cli.exit_codes import FailOn
 from ligerdiag.cli.output import AnswerFormat, Format
+from ligerdiag.model.memory_limits import MemoryBudgets, parse_bytes
 from ligerdiag.run_options import Option
 
 if TYPE_CHECKING:
@@ -83,17 +83,19 @@ def fill_options[Options](options: type[Options], line: object, **changes: objec
     return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
 
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
-
-
 def parse_size(text: str) -> int:
-    """Parses a size to bytes: `500M`, `4G`, `1.5GiB`, `1048576`; units are powers of 1024. Raises typer.BadParameter."""
-    match = _SIZE.fullmatch(text.strip())
-    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    """Parses a size to bytes as `parse_bytes` does. Raises typer.BadParameter, also for 0."""
+    size = _parse_size(text)
     if not size:
         raise typer.BadParameter(f"expected a size such as 500M or 4G but got `{text}`")
     return size
+
+
+def _parse_size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_targets(names: Sequence[str]) -> tuple[str, ...]:
@@ -155,6 +157,35 @@ class ReplayBounds:
         from ligerdiag.replay.replay_worker import Bounds
 
         return Bounds(seconds=self.replay_seconds, memory=parse_size(self.replay_memory), full=self.full)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions:
+    """The options of commands that judge the memory of programs: how much they may need and copy (LD033)."""
+
+    memory_budget: Annotated[
+        str | None,
+        Option(
+            "--memory-budget",
+            metavar="SIZE",
+            help="Most memory of one call on one device, such as 60G: all that XLA reserves, not only the peak of the "
+            "live bytes. [default: any]",
+        ),
+    ] = None
+    copy_budget: Annotated[
+        str | None,
+        Option(
+            "--copy-budget", metavar="SIZE", help="Most bytes that one call copies, such as 1M; 0: none. [default: any]"
+        ),
+    ] = None
+
+    def make_budgets(self, config: "LoadedConfig") -> MemoryBudgets:
+        """Returns the budgets of the options, else those of the configuration. Raises typer.BadParameter for a size that
+        cannot be parsed."""
+        return MemoryBudgets(
+            memory=config.budgets.memory if self.memory_budget is None else parse_size(self.memory_budget),
+            copies=config.budgets.copies if self.copy_budget is None else _parse_size(self.copy_budget),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from ligerdiag.report.comparisons import Bisection
 
 if TYPE_CHECKING:
     from ligerdiag.report.comparisons import DifferenceReport
+    from ligerdiag.report.report_comparison import ReportComparison
     from ligerdiag.run_options import CheckOptions
 
 
@@ -84,6 +85,52 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
 class AnswerFormat(StrEnum):
     TERMINAL = "terminal"
     JSON = "json"
+
+
+class ComparisonFormat(StrEnum):
+    """The formats of `compare`, which are some of those of a report."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
+    """Parses each `--output` of a comparison, as `parse_outputs` does. Raises InputError also for another format."""
+    outputs = parse_outputs(words, form)
+    known = [one.value for one in ComparisonFormat]
+    for one in (outputs.shown, *outputs.files.values()):
+        if one.value not in known:
+            raise InputError(f"expected one of {', '.join(known)} for a comparison but got `{one.value}`")
+    return outputs
+
+
+def write_report_comparison(
+    comparison: "ReportComparison", outputs: "Outputs", *, verbose: bool, code: ExitCode
+) -> None:
+    """Writes every file, and then standard output. Raises InputError for a file that could not be written."""
+    from ligerdiag.report.comparison_json import render_comparison_json
+    from ligerdiag.report.comparison_markdown import render_comparison_markdown
+    from ligerdiag.report.terminal.full_report import (
+        compute_colour,
+        compute_stream_width,
+        render_report_comparison_text,
+    )
+
+    def render(form: Format) -> str:
+        if form is Format.JSON:
+            return render_comparison_json(comparison, exit_code=code)
+        if form is Format.MARKDOWN:
+            return render_comparison_markdown(comparison)
+        return render_report_comparison_text(comparison, verbose=verbose)
+
+    for path, form in outputs.files.items():
+        write_atomically(path, render(form))
+    if outputs.shown is not Format.TERMINAL:
+        sys.stdout.write(render(outputs.shown))
+        return
+    width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
+    sys.stdout.write(render_report_comparison_text(comparison, width=width, colour=colour, verbose=verbose))
 
 
 def write_bisections(

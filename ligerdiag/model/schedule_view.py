@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.memory_limits import MemoryFigures
 
 
 class ReadTime(StrEnum):
@@ -101,12 +102,14 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """The verdicts and neighbourhoods of a schedule, without names and ids of instructions."""
+    """The verdicts, neighbourhoods and memory of a schedule, without names and ids of instructions."""
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """In program order."""
+    memory: MemoryFigures | None = None
+    """None if unknown, or in a baseline of an older ligerdiag."""
 
 
 class Lane(StrEnum):

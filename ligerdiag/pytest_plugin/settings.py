@@ -205,6 +205,7 @@ class Schedule:
             jobs=settings.jobs,
             suppress=settings.config.suppress,
             effects=settings.config.effects,
+            budgets=settings.config.budgets,
         )
 
     def _require_right(self, report: CheckReport, words: MarkerKeywords) -> CaseReport:

@@ -8,7 +8,9 @@ instructions, no folders and no times.
 | `format` | version of this format |
 | `ligerdiag` | version that recorded the file |
 | `toolchains` | name of the toolchain, as the user gives it, to the versions of its packages |
-| `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict) and `writes` (a `Neighbourhood` each) |
+| `cases` | `id`, `target`, `toolchain`, `outputs` (name to verdict), `writes` (a `Neighbourhood` each) and `memory` |
+
+`memory` has the bytes of `MemoryFigures` and its copies; it is null if unknown, and a file of an older ligerdiag lacks it.
 """
 
 import json
@@ -20,6 +22,7 @@ from ligerdiag.codec import (
     FieldError,
     Json,
     as_object,
+    encode_record,
     parse_object,
     read_count,
     read_int,
@@ -32,6 +35,8 @@ from ligerdiag.codec import (
 )
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import SourceLine, Verdict
+from ligerdiag.model.memory import CopyCause
+from ligerdiag.model.memory_limits import MemoryFigures, RecordedCopy
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
 
 FORMAT = 1
@@ -121,6 +126,7 @@ def render_baseline(baseline: Baseline) -> str:
                 "toolchain": key.toolchain,
                 "outputs": {name: verdict.value for name, verdict in facts.outputs.items()},
                 "writes": [_render_neighbourhood(one) for one in facts.neighbourhoods],
+                "memory": encode_record(facts.memory),
             }
             for key, facts in sorted(baseline.entries.items(), key=lambda item: item[0])
         ],
@@ -133,6 +139,26 @@ def _parse_facts(fields: Json) -> ScheduleFacts:
     return ScheduleFacts(
         outputs={name: read_word(Verdict, outputs, name) for name in outputs},
         neighbourhoods=tuple(_parse_neighbourhood(as_object(one, "writes")) for one in read_list(fields, "writes")),
+        memory=None if fields.get("memory") is None else _parse_memory(read_object(fields, "memory")),
+    )
+
+
+def _parse_memory(fields: Json) -> MemoryFigures:
+    return MemoryFigures(
+        peak=read_count(fields, "peak"),
+        reserved=read_count(fields, "reserved"),
+        temporaries=read_count(fields, "temporaries"),
+        copied=read_count(fields, "copied"),
+        copies=tuple(_parse_copy(as_object(one, "copies")) for one in read_list(fields, "copies")),
+    )
+
+
+def _parse_copy(fields: Json) -> RecordedCopy:
+    return RecordedCopy(
+        cause=read_word(CopyCause, fields, "cause"),
+        bytes=read_count(fields, "bytes"),
+        file=read_str(fields, "file"),
+        line=read_count(fields, "line"),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ligerdiag.rules.rule import Example, Reproduction, Rule
+from ligerdiag.text import render_bytes
 
 
 def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
@@ -152,8 +153,20 @@ def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
 def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
     """Returns (title, code) of the example's file, preceded by the file that its baseline was recorded from."""
     if not example.recorded:
-        return (("", example.code),)
+        return ((_describe_budgets(example), example.code),)
     return ("When the baseline was recorded", example.recorded), ("When it is checked", example.code)
+
+
+def _describe_budgets(example: Example) -> str:
+    """Returns such as `With `--copy-budget 64K``; empty without a budget."""
+    budgets = {"--memory-budget": example.budgets.memory, "--copy-budget": example.budgets.copies}
+    given = [f"{option} {_render_option(size)}" for option, size in budgets.items() if size is not None]
+    return f"With `{' '.join(given)}`" if given else ""
+
+
+def _render_option(size: int) -> str:
+    """Returns the size as the command line takes it: `2.5M`."""
+    return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("bytes")
 
 
 def _flow(text: str) -> str:

@@ -27,6 +27,7 @@ from typing import Any, assert_never
 
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import DeviceRun, Finding, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.memory_limits import MemoryBudgets, compute_figures
 from ligerdiag.model.report import CaseReport, Coverage, Inspection, Judged, Refusal, Status
 from ligerdiag.model.schedule_view import ScheduleFacts, ScheduleView
 from ligerdiag.report.agreement import (
@@ -256,14 +257,19 @@ def _status_without_expectation(
     return Status.CLEAN if coverage.hidden_writes or coverage.requests else Status.NOTHING
 
 
+BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)
+"""Kinds of rules that no expectation covers, because an option of the run asks for them."""
+
+
 def compute_excuse(case: CaseReport, finding: Finding) -> str:
     """Returns one phrase on why the finding does not count; empty when it does.
 
-    An expectation does not cover a drift from a baseline: that counts also in a case that is as expected.
+    An expectation does not cover a drift from a baseline or an exceeded budget: these count also in a case that is as
+    expected.
     """
     if finding.suppressed is not None:
         return finding.suppressed.reason
-    if case.status is Status.EXPECTED and finding.rule not in list_ids(RuleKind.DRIFT):
+    if case.status is Status.EXPECTED and finding.rule not in list_ids(*BEYOND_EXPECTATION):
         return f"the case expects it: {describe_expectation(case)}"
     return ""
 
@@ -295,18 +301,25 @@ def conclude(
     replay: Replay | None = None,
     device: DeviceRun | None = None,
     recorded: ScheduleFacts | None = None,
+    budgets: MemoryBudgets | None = None,
     source_roots: tuple[str, ...] = (),
 ) -> CaseReport:
     """Returns the report: verdicts, the findings that numbers confirm or add, contradictions, suppressions and the
     status.
 
-    suppressions: None allows nothing. recorded: the case in the baseline. source_roots: as in `CaseReport`.
+    suppressions: None allows nothing. recorded: the case in the baseline. budgets: None allows any memory.
+    source_roots: as in `CaseReport`.
     """
     match judged.result:
         case Refusal() as refusal:
             return _describe_refusal(judged, refusal, source_roots)
         case Inspection() as inspection:
-            facts = ScheduleFacts(outputs=inspection.outputs, neighbourhoods=inspection.neighbourhoods)
+            memory = inspection.memory
+            facts = ScheduleFacts(
+                outputs=inspection.outputs,
+                neighbourhoods=inspection.neighbourhoods,
+                memory=None if memory is None else compute_figures(memory),
+            )
             measured = Measured(
                 outputs=inspection.outputs,
                 findings=inspection.findings,
@@ -314,6 +327,8 @@ def conclude(
                 device=device,
                 facts=facts,
                 recorded=recorded,
+                memory=memory,
+                budgets=budgets or MemoryBudgets(),
             )
             return _conclude(judged, inspection, measured, suppressions, source_roots)
 
@@ -327,6 +342,9 @@ def _describe_refusal(judged: Judged, refusal: Refusal, source_roots: tuple[str,
         error_exit_code=refusal.exit_code,
         log_tail=refusal.log_tail,
     )
+
+
+_UNMEASURED = "the budgets of memory and copies were not checked: the memory of the program is unknown"
 
 
 def _conclude(
@@ -343,7 +361,9 @@ def _conclude(
     open_questions = explain_unknown_order(device)
     was_replayed = replay is not None and replay.state is ReplayState.DONE
     unlooked = dict[str, str]() if was_replayed else inspection.unlooked
-    notes = (*added, *open_questions, *dict.fromkeys(unlooked.values()), *inspection.coverage.not_covered)
+    unmeasured = [_UNMEASURED] if measured.budgets.are_set and measured.memory is None else []
+    unread = dict.fromkeys(unlooked.values())
+    notes = (*added, *open_questions, *unread, *unmeasured, *inspection.coverage.not_covered)
     coverage = replace(inspection.coverage, not_covered=notes)
     if suppressions is not None:
         findings = suppressions.apply(identity.id, findings, source_roots)

@@ -115,7 +115,9 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
     """Returns the ids of the rules that lack evidence without a replay or without a device run.
 
-    A drift is never decided: no case can expect one, and the next baseline may need its suppression.
+    A drift is never decided: no case can expect one, and the next baseline may need its suppression. Nor is a budget,
+    which is an option of the run.
     """
-    missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran, DecidedBy.BASELINE: True}
+    missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
+    missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}
     return frozenset(rule.id for rule in RULES if missing.get(rule.decided_by, False))

@@ -7,13 +7,15 @@ and doubles the row in place. They run with every generation of jax-triton: an u
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.memory import MemoryUse
+from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.rules.special_values import Special, describe_special, find_special
 from ligerdiag.rules.wording import (
@@ -40,6 +42,10 @@ class Measured:
     """The schedule without names, complete where there is a baseline."""
     recorded: ScheduleFacts | None = None
     """The same facts in the baseline; None without a baseline."""
+    memory: MemoryUse | None = None
+    """None if unknown."""
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The memory and the copies that the user allows."""
 
     @property
     def numbers(self) -> Replay | None:
@@ -66,6 +72,7 @@ class DecidedBy(Enum):
     REPLAY = "replay"
     DEVICE = "device"
     BASELINE = "baseline"
+    BUDGET = "budget"
 
 
 class Party(StrEnum):
@@ -105,6 +112,8 @@ class RuleKind(StrEnum):
     """A program that in program order already differs from the case's reference."""
     DRIFT = "drift"
     """A difference from a recorded baseline."""
+    BUDGET = "budget"
+    """More memory or copies than the user allows."""
     OTHER = "other"
 
 
@@ -119,6 +128,8 @@ class Example:
     target: str = "h100"
     recorded: str = ""
     """The file from which the baseline is recorded that `code` is checked against; empty without a baseline."""
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    """The budgets that it is checked with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

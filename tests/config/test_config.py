@@ -85,7 +85,10 @@ WHOLE = ENTRY + 'rule = "LD003"\nreason = "r"\n'
         ("[tool.ligerdiag\n", "expected TOML in"),
         ("[tool]\nligerdiag = 3\n", "expected the table [tool.ligerdiag] but got 3 (type=int)"),
         ("[tool.ligerdiag]\nsupress = []\n", "in [tool.ligerdiag] but got `supress`, did you mean `suppress`"),
-        ("[tool.ligerdiag]\ncolour = 1\n", "expected one of suppress, effects, targets, fail_on, strict, baseline in"),
+        (
+            "[tool.ligerdiag]\ncolour = 1\n",
+            "expected one of suppress, effects, targets, fail_on, strict, baseline, ",
+        ),
         ("[tool.ligerdiag]\nstrict = 'yes'\n", "expected true or false for `strict` in [tool.ligerdiag] but got 'yes'"),
         ("[tool.ligerdiag]\nfail_on = 'fatal'\n", "expected one of error, warning, note, never for `fail_on`"),
         ("[tool.ligerdiag]\nfail_on = ''\n", "expected one of error, warning, note, never for `fail_on`"),

@@ -15,6 +15,17 @@ from ligerdiag.rules.rule import Example
 type Judge = Callable[[Example], CaseReport]
 
 
+def check_with_budgets(example: Example, folder: Path, cache: Path) -> CaseReport:
+    """Checks the file with the budgets of the example."""
+    file = folder / "example.py"
+    file.write_text(example.code, encoding="utf-8")
+    options = api.CheckOptions(
+        selectors=(str(file),), targets=(example.target,), cache_directory=cache, budgets=example.budgets
+    )
+    (report,) = api.check(options).cases
+    return report
+
+
 def check_against_baseline(example: Example, folder: Path, cache: Path) -> CaseReport:
     """Records a baseline of the old version of the file, and checks the new version against it."""
     file, baseline = folder / "example.py", folder / "baseline.json"
@@ -31,16 +42,21 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Returns the report of an example, as a user gets it for a file."""
     by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
     recorded: dict[tuple[str, str], Example] = {}
+    limited: dict[tuple[str, str], Example] = {}
     for rule in RULES:
         for example in (*rule.bad, *rule.good):
             if example.recorded:
                 recorded[example.target, example.code] = example
+            elif example.budgets.are_set:
+                limited[example.target, example.code] = example
             else:
                 by_target[example.target][example.code] = None
     reports: dict[tuple[str, str], CaseReport] = {}
     cache = tmp_path_factory.mktemp("cache")
     for key, example in recorded.items():
         reports[key] = check_against_baseline(example, tmp_path_factory.mktemp("recorded"), cache)
+    for key, example in limited.items():
+        reports[key] = check_with_budgets(example, tmp_path_factory.mktemp("limited"), cache)
     for target, codes in by_target.items():
         folder = tmp_path_factory.mktemp(target)
         for number, code in enumerate(codes):

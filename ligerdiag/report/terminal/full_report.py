@@ -10,11 +10,13 @@ from typing import Self, TextIO
 from ligerdiag.model.report import CheckReport, Progress, Status
 from ligerdiag.report.causes import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
+from ligerdiag.report.report_comparison import ReportComparison
 from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import render_table
 from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
 from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused
 from ligerdiag.report.terminal.memory_text import render_memories
+from ligerdiag.report.terminal.report_comparison_table import render_report_comparison
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.terminal.summary import (
     render_coverage,
@@ -104,6 +106,13 @@ def render_difference_report(
 ) -> str:
     """Returns both compiles of each difference side by side, with a final newline; options as in `render_terminal`."""
     return _render_lines([*render_differences(report, width, verbose=verbose)], colour=colour)
+
+
+def render_report_comparison_text(
+    comparison: ReportComparison, *, width: int | None = None, colour: bool = False, verbose: bool = False
+) -> str:
+    """Returns two reports side by side, with a final newline; options as in `render_terminal`."""
+    return _render_lines([*render_report_comparison(comparison, width, verbose=verbose)], colour=colour)
 
 
 def _render_lines(lines: list[Line], *, colour: bool) -> str:

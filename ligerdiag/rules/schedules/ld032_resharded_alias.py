@@ -58,9 +58,7 @@ def step(x):
     return jax.shard_map(double, in_specs=rows, out_specs={"doubled": rows, "sums": rows}, check_vma=False)(x)
 
 
-CASE = Case(
-    name="sharded", function=step, args=(Arg(shape=(1024, 128), donate=True, partition=("x",)),), mesh={"x": 4}
-)
+CASE = Case(name="sharded", function=step, args=(Arg(shape=(1024, 128), donate=True, partition=("x",)),), mesh={"x": 4})
 """,
 )
 

@@ -1,0 +1,111 @@
+"""Compares the memory of two compiles of a program: its figures, and its copies by cause and line.
+
+Differences within the tolerance of `ligerdiag.model.memory_limits` do not count. Copies have no names that two compiles
+share: those of one cause and one line count as one. A copy that was moved to another line by an edit is found again by
+its cause and its bytes.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.model.memory import CopyCause
+from ligerdiag.model.memory_limits import MemoryFigures, RecordedCopy, compute_change
+from ligerdiag.text import render_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureChange:
+    """A figure that differs by more than the tolerance."""
+
+    name: str
+    """Such as `peak`."""
+    before: int
+    """Bytes."""
+    after: int
+
+    @property
+    def is_worse(self) -> bool:
+        return self.after > self.before
+
+    @property
+    def text(self) -> str:
+        """Returns such as `the peak was 12 MiB and is 76 MiB`."""
+        verbs = ("were", "are") if self.name.endswith("s") else ("was", "is")
+        name = f"the {self.name} {verbs[0]}"
+        return f"{name} {render_bytes(self.before)} and {verbs[1]} {render_bytes(self.after)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyChange:
+    """The copies of one cause on one line."""
+
+    cause: CopyCause
+    file: str
+    """Name of the file, without folders; empty if the line is unknown."""
+    line: int
+    before: int
+    """Bytes in one call; 0 if there was none."""
+    after: int
+    """0 if there is none any more."""
+
+    @property
+    def is_worse(self) -> bool:
+        return self.after > self.before
+
+    @property
+    def place(self) -> str:
+        """Returns such as `train.py:41`; empty if the line is unknown."""
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+
+    @property
+    def text(self) -> str:
+        """Returns such as `64 MiB, not donated, at train.py:41`."""
+        size = render_bytes(self.after or self.before)
+        if self.before and self.after:
+            size = f"{render_bytes(self.before)}, now {size}"
+        cause = f", {self.cause.value}" if self.cause is not CopyCause.UNKNOWN else ""
+        return f"{size}{cause}" + (f", at {self.place}" if self.place else "")
+
+
+FIGURES = ("peak", "reserved", "temporaries", "copied")
+"""Fields of `MemoryFigures` that are compared."""
+_NAMES: Mapping[str, str] = {"reserved": "reserved memory", "copied": "copied bytes"}
+
+
+def compare_figures(before: MemoryFigures, after: MemoryFigures) -> tuple[FigureChange, ...]:
+    """Returns the figures that differ, the one that grew most first."""
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in FIGURES]
+    changes = [
+        FigureChange(name=_NAMES.get(name, name), before=old, after=new)
+        for name, old, new in pairs
+        if compute_change(old, new)
+    ]
+    return tuple(sorted(changes, key=lambda change: change.before - change.after))
+
+
+type _Key = tuple[CopyCause, str, int]
+
+
+def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]) -> tuple[CopyChange, ...]:
+    """Returns the copies that appeared, grew, shrank or are gone, the one that grew most first."""
+    old, new = _count(before), _count(after)
+    pairs = {key: (old[key], new[key]) for key in (*new, *old)}
+    changed = {key: both for key, both in pairs.items() if compute_change(*both)}
+    for key in [key for key, (was, _) in changed.items() if not was]:
+        moved = next((one for one, both in changed.items() if one[0] is key[0] and both == (changed[key][1], 0)), None)
+        if moved is not None:
+            del changed[key], changed[moved]
+    changes = [
+        CopyChange(cause=cause, file=file, line=line, before=was, after=now)
+        for (cause, file, line), (was, now) in changed.items()
+    ]
+    return tuple(sorted(changes, key=lambda change: change.before - change.after))
+
+
+def _count(copies: Sequence[RecordedCopy]) -> Counter[_Key]:
+    """Returns the bytes of each cause and line."""
+    sizes: Counter[_Key] = Counter()
+    for copy in copies:
+        sizes[copy.cause, copy.file, copy.line] += copy.bytes
+    return sizes

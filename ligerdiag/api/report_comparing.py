@@ -1,0 +1,110 @@
+"""`compare`: two reports side by side, read from files or made here from dumps or under two toolchains."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ligerdiag.api.checking import check
+from ligerdiag.api.inspecting import inspect
+from ligerdiag.errors import InputError
+from ligerdiag.model.report import OnProgress
+from ligerdiag.report.report_comparison import (
+    ReportComparison,
+    ReportedCase,
+    ReportedSide,
+    compare_reports,
+    make_side,
+)
+from ligerdiag.report.report_reading import load_side
+from ligerdiag.run_options import CheckOptions, CompareOptions, InspectOptions
+
+_SHOWN = 3
+_REMEDY = "; a module is one if it has a kernel or XLA's buffer assignment, which `--xla_dump_hlo_as_proto` dumps"
+
+
+def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> ReportComparison:
+    """Compares the reports at two paths: JSON of `check` or `inspect`, or anything that `inspect` takes.
+
+    Raises InputError for a path that is neither, and if no case is in both reports.
+    """
+    for path in (options.old, options.new):
+        if not path.exists():
+            raise InputError(f"expected a report or a dump but there is no `{path}`")
+    sides: list[ReportedSide] = []
+    notes: list[str] = []
+    for path, label in zip((options.old, options.new), _make_labels(options.old, options.new), strict=True):
+        if is_report(path):
+            sides.append(load_side(path, label))
+            continue
+        report = inspect(
+            InspectOptions(
+                paths=(path,),
+                module=options.module,
+                timeout=options.timeout,
+                cache_directory=options.cache_directory,
+                effects=options.effects,
+                notes=options.notes,
+                replay=False,
+            ),
+            on_progress,
+        )
+        notes += report.notes
+        sides.append(make_side(report, label))
+        if report.interrupted:
+            return ReportComparison(old=sides[0], new=sides[-1], cases=(), ended_by=report.ended_by)
+    return _compare(sides[0], sides[1], tuple(dict.fromkeys(notes)))
+
+
+def compare_toolchains(
+    options: CheckOptions, toolchains: Sequence[str], on_progress: OnProgress | None = None
+) -> ReportComparison:
+    """Checks the cases under two toolchains, and compares the reports.
+
+    Raises InputError as `check` does, and unless there are two toolchains.
+    """
+    if len(toolchains) != 2:
+        raise InputError(
+            f"expected one toolchain, or two to compare, but got {len(toolchains)}: {', '.join(toolchains)}"
+        )
+    sides: list[ReportedSide] = []
+    notes: list[str] = []
+    for name in toolchains:
+        report = check(replace(options, toolchain=name), on_progress)
+        sides.append(make_side(report, name, name))
+        notes += report.notes
+        if report.interrupted:
+            return ReportComparison(old=sides[0], new=sides[-1], cases=(), ended_by=report.ended_by)
+    return _compare(sides[0], sides[1], tuple(dict.fromkeys(notes)))
+
+
+def is_report(path: Path) -> bool:
+    """Returns whether the file is JSON; anything else is for `inspect`."""
+    if not path.is_file():
+        return False
+    if path.suffix == ".json":
+        return True
+    try:
+        with path.open("rb") as stream:
+            return stream.read(64).lstrip().startswith(b"{")
+    except OSError as error:
+        raise InputError(f"expected to read `{path}` but: {error.strerror or error}") from None
+
+
+def _make_labels(old: Path, new: Path) -> tuple[str, str]:
+    """Returns the names of the two, with their folders if the names are the same."""
+    return (old.name, new.name) if old.name != new.name else (str(old), str(new))
+
+
+def _compare(old: ReportedSide, new: ReportedSide, notes: Sequence[str]) -> ReportComparison:
+    comparison = compare_reports(old, new, notes)
+    if not comparison.cases:
+        both = (f"`{side.label}` has {_list_cases(side.cases)}" for side in (old, new))
+        remedy = "" if old.cases and new.cases else _REMEDY
+        raise InputError(f"expected a case that both reports have but {' and '.join(both)}{remedy}")
+    return comparison
+
+
+def _list_cases(cases: Sequence[ReportedCase]) -> str:
+    names = [f"`{case.id}`" for case in cases[:_SHOWN]]
+    more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
+    return ", ".join(names) + more if names else "none"

@@ -1,0 +1,102 @@
+"""The memory that a user allows a program, the figures that a baseline keeps of it, and the tolerance of a comparison.
+
+Sizes are bytes on one device, as in `ligerdiag.model.memory`.
+"""
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import PurePath
+
+from ligerdiag.model.memory import SMALLEST_BYTES, Copy, CopyCause, MemoryUse
+
+TOLERANCE = 0.02
+"""Share of the old figure by which a new one may differ."""
+TOLERANCE_BYTES = SMALLEST_BYTES
+"""Bytes by which a new figure may differ from the old one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBudgets:
+    """The bytes that a user allows each program; None allows any number."""
+
+    memory: int | None = None
+    """Of all that XLA reserves for one call, and the constants; see `compute_needed`."""
+    copies: int | None = None
+    """Copied by one call."""
+
+    @property
+    def are_set(self) -> bool:
+        return self.memory is not None or self.copies is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCopy:
+    """A copy without the names of instructions, which no two compiles share."""
+
+    cause: CopyCause
+    bytes: int
+    """In one call."""
+    file: str = ""
+    """Name of the file of the user's line, without folders; empty if the line is unknown."""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFigures:
+    """The part of a program's `MemoryUse` that a baseline keeps."""
+
+    peak: int
+    reserved: int
+    temporaries: int
+    copied: int
+    copies: tuple[RecordedCopy, ...] = ()
+    """Largest first."""
+
+
+def compute_needed(memory: MemoryUse) -> int:
+    """Returns the bytes that a device must have for one call: all that XLA reserves, and the constants.
+
+    XLA reserves the temporaries as one block before the program runs, so a program whose `peak` would fit may still not
+    start.
+    """
+    return memory.reserved + memory.constants
+
+
+def compute_figures(memory: MemoryUse) -> MemoryFigures:
+    """Returns the part of the memory use that a baseline keeps."""
+    return MemoryFigures(
+        peak=memory.peak,
+        reserved=memory.reserved,
+        temporaries=memory.temporaries,
+        copied=memory.copied,
+        copies=tuple(record_copy(copy) for copy in memory.copies),
+    )
+
+
+def record_copy(copy: Copy) -> RecordedCopy:
+    """Returns the copy without names and folders."""
+    return RecordedCopy(
+        cause=copy.cause,
+        bytes=copy.total,
+        file=PurePath(copy.line.file).name if copy.line is not None else "",
+        line=copy.line.line if copy.line is not None else 0,
+    )
+
+
+def compute_change(before: int, after: int) -> int:
+    """Returns the difference in bytes; 0 if it is within the tolerance, of which the larger one counts."""
+    return after - before if abs(after - before) > max(TOLERANCE_BYTES, TOLERANCE * before) else 0
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
+
+
+def parse_bytes(text: str) -> int:
+    """Parses a size to bytes: `500M`, `4G`, `1.5GiB`, `1048576`; units are powers of 1024. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    number = float(match[1]) if match else float("nan")
+    if match is None or not isfinite(number):
+        raise ValueError(f"expected a size such as 500M, 4G or 1.5GiB but got `{text:.60}`")
+    return int(number * _UNITS[match[2].upper()])

@@ -1,0 +1,48 @@
+"""Renders a comparison of two reports as Markdown for a pull request: one table, the worst case first.
+
+All text of the reports is in code spans, so that no name in it is markup. Cases that are the same are counted. The table
+has at most `MOST_ROWS` rows.
+"""
+
+from ligerdiag.report.comparison_words import (
+    COLUMNS,
+    TOLERATED,
+    describe_counts,
+    describe_sides,
+    list_cells,
+    list_changes,
+    list_notes,
+)
+from ligerdiag.report.markdown import HEADING, render_code, render_table
+from ligerdiag.report.report_comparison import ComparedCase, Grade, ReportComparison
+
+MOST_ROWS = 100
+MOST_CHANGES = 8
+"""Lines of one row in the last column."""
+_MARKS = {Grade.WORSE: "❌", Grade.BETTER: "✅", Grade.UNKNOWN: "❔", Grade.SAME: ""}
+
+
+def render_comparison_markdown(comparison: ReportComparison) -> str:
+    """Returns the table under a heading, with a final newline."""
+    changed = [case for case in comparison.cases if not case.is_same]
+    shown = changed[:MOST_ROWS]
+    parts = [f"{HEADING} compare", f"{describe_counts(comparison)}. {render_code(describe_sides(comparison))}"]
+    if shown:
+        parts.append(render_table(("", "case", "target", *COLUMNS, "changes"), [_make_row(case) for case in shown]))
+    if len(changed) > len(shown):
+        parts.append(f"… and {len(changed) - len(shown)} more, not shown here.")
+    notes = [*map(render_code, list_notes(comparison)), *([TOLERATED] if shown else [])]
+    parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _make_row(case: ComparedCase) -> tuple[str, ...]:
+    changes = [f"{label}: {text}" for label, text in list_changes(case)]
+    more = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
+    return (
+        f"{_MARKS[case.grade]} {case.grade.value}".strip(),
+        render_code(case.id, in_table=True),
+        render_code(case.target, in_table=True),
+        *(render_code(cell, in_table=True) for cell in list_cells(case)),
+        "<br>".join([*(render_code(one, in_table=True) for one in changes[:MOST_CHANGES]), *more]),
+    )

@@ -1,0 +1,133 @@
+"""Words about a comparison of two reports, which the terminal and Markdown share."""
+
+from collections.abc import Iterator
+
+from ligerdiag.model.findings import Verdict
+from ligerdiag.model.memory_limits import TOLERANCE, TOLERANCE_BYTES
+from ligerdiag.report.report_comparison import (
+    FIGURES,
+    ComparedCase,
+    ComparedFigure,
+    Grade,
+    ReportComparison,
+    ReportedFinding,
+)
+from ligerdiag.text import count_of, render_bytes
+
+ARROW = "→"
+COLUMNS = ("verdicts", *FIGURES)
+"""Titles of the columns of `list_cells`."""
+TOLERATED = f"figures count as equal up to {TOLERANCE * 100:.0f} % and {TOLERANCE_BYTES >> 10} KiB, the larger one"
+
+
+def list_cells(case: ComparedCase) -> tuple[str, ...]:
+    """Returns the worst verdict and the figures of both sides; one value where they do not differ."""
+    return (describe_verdicts(case), *(_describe_figure(case, name) for name in FIGURES))
+
+
+def describe_verdicts(case: ComparedCase) -> str:
+    """Returns such as `fresh → STALE`, or the status where a side has no verdicts."""
+    old, new = (_name_worst(side.worst) if side.is_analysed else side.status.value for side in (case.old, case.new))
+    if old != new:
+        return f"{old or 'none'} {ARROW} {new or 'none'}"
+    more = f", {count_of(len(case.verdicts), 'change')}" if case.verdicts else ""
+    return f"{new or 'none'}{more}"
+
+
+def name_verdict(verdict: Verdict | None) -> str:
+    """Returns the verdict, in capitals if it is stale, as in the table of `check`."""
+    return "absent" if verdict is None else _name_worst(verdict)
+
+
+def _name_worst(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    return verdict.value.upper() if verdict is Verdict.STALE else verdict.value
+
+
+def _describe_figure(case: ComparedCase, name: str) -> str:
+    figure = case.find(name)
+    if figure is None:
+        return "-"
+    counts = case.collectives if name == "collectives" else (None, None)
+    old, new = (_describe_size(size, count) for size, count in zip((figure.old, figure.new), counts, strict=True))
+    return new if not figure.change and None not in (figure.old, figure.new) else f"{old} {ARROW} {new}"
+
+
+def _describe_size(size: int | None, count: int | None) -> str:
+    if size is None:
+        return "unknown"
+    return render_bytes(size) if count is None else f"{count}: {render_bytes(size)}" if count else "none"
+
+
+def describe_growth(figure: ComparedFigure) -> str:
+    """Returns such as `+64.0 MiB (+47 %)`; empty if the figure does not differ."""
+    change = figure.change
+    if not change or figure.old is None:
+        return ""
+    sign = "+" if change > 0 else "-"
+    share = f" ({sign}{100 * abs(change) / figure.old:.0f} %)" if figure.old else ""
+    return f"{sign}{render_bytes(abs(change))}{share}"
+
+
+def list_changes(case: ComparedCase) -> Iterator[tuple[str, str]]:
+    """Yields (label, text) of each change that `list_cells` does not show: statuses, verdicts, findings, copies."""
+    if case.new.error:
+        yield "error", case.new.error
+    elif case.old.error:
+        yield "error", f"in the old report: {case.old.error}"
+    elif case.status_step:
+        yield "status", f"was `{case.old.status.value}` and is `{case.new.status.value}`"
+    for name, was, now in case.verdicts:
+        yield "verdict", f"`{name}` was {name_verdict(was)} and is {name_verdict(now)}"
+    for figure in case.figures:
+        if figure.change:
+            yield figure.name, describe_growth(figure)
+    for finding in case.appeared:
+        yield "new finding", _describe_finding(finding)
+    for finding in case.gone:
+        yield "gone finding", _describe_finding(finding)
+    for copy in case.copies:
+        yield "new copy" if not copy.before else "copy" if copy.after else "gone copy", copy.text
+
+
+def _describe_finding(finding: ReportedFinding) -> str:
+    place = f" ({finding.place})" if finding.place else ""
+    allowed = ", allowed" if finding.is_allowed else ""
+    return f"{finding.severity.value}[{finding.rule}]{place}{allowed}: {finding.message}"
+
+
+def describe_sides(comparison: ReportComparison) -> str:
+    """Returns such as `old: main.json, jax-0.10.0; new: pr.json, jax-0.11.2`."""
+    sides = (("old", comparison.old), ("new", comparison.new))
+    return "; ".join(
+        f"{name}: {side.label}" + (f", {side.toolchain}" if side.toolchain not in ("", side.label) else "")
+        for name, side in sides
+    )
+
+
+def describe_counts(comparison: ReportComparison) -> str:
+    """Returns such as `compared 12 cases: 1 worse, 2 better, 9 the same`."""
+    counts = {grade: len(comparison.list_graded(grade)) for grade in Grade}
+    words = {Grade.SAME: "the same"}
+    parts = [f"{counts[grade]} {words.get(grade, grade.value)}" for grade in Grade if counts[grade]]
+    return f"compared {count_of(len(comparison.cases), 'case')}: {', '.join(parts)}"
+
+
+def list_notes(comparison: ReportComparison) -> tuple[str, ...]:
+    """Returns the notes, and the cases that only one report has."""
+    only = (("old", comparison.only_old), ("new", comparison.only_new))
+    alone = [
+        f"only in the {name} report: {_list_cases([f'`{case.id}` on {case.target or "unknown"}' for case in cases])}"
+        for name, cases in only
+        if cases
+    ]
+    return (*comparison.notes, *alone)
+
+
+_SHOWN = 5
+
+
+def _list_cases(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,398 @@
+"""Compares two reports of `check` or `inspect`, case by case: verdicts, memory, copies, collectives and findings.
+
+Cases are matched by id and target; if their targets differ, by id alone where each report has one case of that id; and
+modules of dumps by their names without XLA's number, or because each side has one. The tolerance of a figure is that of
+`ligerdiag.model.memory_limits`. A case is worse if anything in it is: its status, a verdict, a figure, or an additional
+finding of a warning or an error. Less of something does not make up for more of something else. A copy that appears is
+shown, and counts by its bytes alone.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import PurePath
+
+from ligerdiag.analysis.explain.memory_drift import CopyChange, compare_copies
+from ligerdiag.ending import Ending
+from ligerdiag.model.findings import VERDICT_ORDER, Severity, Verdict
+from ligerdiag.model.memory import MemoryUse
+from ligerdiag.model.memory_limits import compute_change, record_copy
+from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.report.causes import list_causes
+from ligerdiag.toolchains.toolchain_table import DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedFinding:
+    """A finding as a report shows it: one cause."""
+
+    rule: str
+    severity: Severity
+    message: str
+    file: str = ""
+    """Name of the file, without folders, which differ between machines; empty if the line is unknown."""
+    line: int = 0
+    is_allowed: bool = False
+
+    @property
+    def place(self) -> str:
+        """Returns such as `train.py:41`; empty if the line is unknown."""
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedCase:
+    """The part of a case, on one target, that is compared."""
+
+    id: str
+    target: str
+    status: Status
+    outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    findings: tuple[ReportedFinding, ...] = ()
+    memory: MemoryUse | None = None
+    error: str = ""
+
+    @property
+    def is_analysed(self) -> bool:
+        return self.status not in (Status.ERROR, Status.NOT_CHECKED)
+
+    @property
+    def worst(self) -> Verdict | None:
+        """Returns the worst verdict of its outputs; None without outputs."""
+        return max(self.outputs.values(), key=VERDICT_ORDER.index, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedSide:
+    """One of the two reports."""
+
+    label: str
+    """Text that distinguishes it from the other one: a file, or a toolchain."""
+    cases: tuple[ReportedCase, ...]
+    toolchain: str = ""
+    """Empty for modules that were compiled elsewhere."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Package name to version, of the toolchain."""
+    name: str = ""
+    """The toolchain as `--toolchain` takes it; empty if unknown."""
+    interrupted: bool = False
+
+
+class Grade(StrEnum):
+    """How a case changed."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    SAME = "same"
+    UNKNOWN = "not compared"
+    """The old report has no analysis of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """One figure of both sides."""
+
+    name: str
+    """`peak`, `temporaries`, `copied` or `collectives`; see `FIGURES`."""
+    old: int | None
+    """Bytes; None if the memory is unknown on that side."""
+    new: int | None
+
+    @property
+    def change(self) -> int:
+        """Returns the difference in bytes; 0 within the tolerance, or if a side is unknown."""
+        return 0 if self.old is None or self.new is None else compute_change(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCase:
+    """A case of both reports."""
+
+    old: ReportedCase
+    new: ReportedCase
+    figures: tuple[ComparedFigure, ...] = ()
+    """All of `FIGURES`; empty if the memory is unknown on both sides."""
+    verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
+    """(output, old verdict, new verdict) of the outputs whose verdict differs; None where the side lacks the output."""
+    appeared: tuple[ReportedFinding, ...] = ()
+    gone: tuple[ReportedFinding, ...] = ()
+    copies: tuple[CopyChange, ...] = ()
+    """The copies that appeared, grew, shrank or are gone, the one that grew most first."""
+    grade: Grade = Grade.SAME
+    hint: str = ""
+    """A command that looks further; empty if none does."""
+
+    @property
+    def id(self) -> str:
+        return self.new.id
+
+    @property
+    def is_same(self) -> bool:
+        """Returns whether there is nothing to show: no change at all, be it for better or worse."""
+        return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
+
+    @property
+    def status_step(self) -> int:
+        """Returns a positive number for a worse status, a negative one for a better one."""
+        return _STATUS_RANKS[self.new.status] - _STATUS_RANKS[self.old.status]
+
+    @property
+    def target(self) -> str:
+        """Returns such as `h100`, or `a100 → h100` if the targets differ."""
+        if self.old.target == self.new.target:
+            return self.new.target
+        return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
+
+    def find(self, name: str) -> ComparedFigure | None:
+        """Returns the figure with that name."""
+        return next((one for one in self.figures if one.name == name), None)
+
+    @property
+    def collectives(self) -> tuple[int | None, int | None]:
+        """Returns the number of operations that move data between devices, on each side."""
+        return _count_collectives(self.old.memory), _count_collectives(self.new.memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportComparison:
+    """A whole run of `compare`."""
+
+    old: ReportedSide
+    new: ReportedSide
+    cases: tuple[ComparedCase, ...]
+    """The worst first."""
+    only_old: tuple[ReportedCase, ...] = ()
+    only_new: tuple[ReportedCase, ...] = ()
+    notes: tuple[str, ...] = ()
+    ended_by: Ending | None = None
+    """The event that ended the run before both reports were there; None if nothing did."""
+
+    def list_graded(self, grade: Grade) -> tuple[ComparedCase, ...]:
+        """Returns the cases of that grade."""
+        return tuple(case for case in self.cases if case.grade is grade)
+
+
+FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
+    "peak": lambda memory: memory.peak,
+    "temporaries": lambda memory: memory.temporaries,
+    "copied": lambda memory: memory.copied,
+    "collectives": lambda memory: sum(size for _, size in memory.collectives),
+}
+"""Name of each figure to its bytes."""
+
+
+def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:
+    """Returns the part of a report that is compared. label, name: as in `ReportedSide`."""
+    return ReportedSide(
+        label=label,
+        cases=tuple(_make_case(case) for case in report.cases),
+        toolchain=report.toolchain,
+        versions=report.versions,
+        name=name,
+        interrupted=report.interrupted,
+    )
+
+
+def _make_case(case: CaseReport) -> ReportedCase:
+    return ReportedCase(
+        id=case.id,
+        target=case.target,
+        status=case.status,
+        outputs=case.outputs,
+        findings=tuple(
+            ReportedFinding(
+                rule=cause.rule,
+                severity=cause.severity,
+                message=cause.message,
+                file=PurePath(cause.source.file).name if cause.source is not None else "",
+                line=cause.source.line if cause.source is not None else 0,
+                is_allowed=cause.suppressed is not None,
+            )
+            for cause in list_causes(case)
+        ),
+        memory=case.memory,
+        error=case.error,
+    )
+
+
+def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] = ()) -> ReportComparison:
+    """Returns the comparison of all cases that both reports have."""
+    pairs = _match(old, new)
+    first, second = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
+    cases = [_compare(*pair, old, new) for pair in pairs]
+    lost = [case for case in cases if _lacks_memory(case)]
+    unknown = f"the memory of {len(lost)} of {len(cases)} cases is in one report only, and was not compared"
+    return ReportComparison(
+        old=old,
+        new=new,
+        cases=tuple(sorted(cases, key=_rank)),
+        only_old=tuple(case for case in old.cases if id(case) not in first),
+        only_new=tuple(case for case in new.cases if id(case) not in second),
+        notes=(*notes, *_list_side_notes(old, new), *([unknown] if lost else [])),
+    )
+
+
+def _list_side_notes(old: ReportedSide, new: ReportedSide) -> Iterable[str]:
+    for side in (old, new):
+        if side.interrupted:
+            yield f"the run of `{side.label}` was ended early: it has not all cases"
+    names = [name for name in sorted(old.versions) if new.versions.get(name, "") not in ("", old.versions[name])]
+    if names:
+        was, now = (", ".join(f"{name} {side.versions[name]}" for name in names) for side in (old, new))
+        yield f"old: {was}; new: {now}"
+
+
+def _lacks_memory(case: ComparedCase) -> bool:
+    is_analysed = case.old.is_analysed and case.new.is_analysed
+    return is_analysed and (case.old.memory is None) is not (case.new.memory is None)
+
+
+type _Pair = tuple[ReportedCase, ReportedCase]
+_NUMBER = re.compile(r"module_\d+\.")
+"""XLA's number of a module, which differs between any two runs."""
+
+
+def _match(old: ReportedSide, new: ReportedSide) -> list[_Pair]:
+    """Returns the pairs in the order of the new report."""
+    found: list[_Pair] = []
+
+    def pair(make_key: Callable[[ReportedCase], object], *, is_unique: bool) -> None:
+        olds, news = _group(old.cases, found, 0, make_key), _group(new.cases, found, 1, make_key)
+        for key, them in news.items():
+            others = olds.get(key, [])
+            if not is_unique or len(them) == len(others) == 1:
+                found.extend(zip(others, them, strict=False))
+
+    pair(lambda case: (case.id, case.target), is_unique=False)
+    pair(lambda case: case.id, is_unique=True)
+    pair(lambda case: (_NUMBER.sub("", case.id), case.target), is_unique=True)
+    pair(lambda case: _NUMBER.sub("", case.id), is_unique=True)
+    if not (old.toolchain and new.toolchain) and len(old.cases) == len(new.cases) == 1:
+        pair(lambda case: None, is_unique=True)
+    order = {id(case): number for number, case in enumerate(new.cases)}
+    return sorted(found, key=lambda both: order[id(both[1])])
+
+
+def _group(
+    cases: Sequence[ReportedCase], found: Sequence[_Pair], side: int, make_key: Callable[[ReportedCase], object]
+) -> dict[object, list[ReportedCase]]:
+    """Returns the cases without a partner by their keys."""
+    taken = {id(pair[side]) for pair in found}
+    groups: dict[object, list[ReportedCase]] = {}
+    for case in cases:
+        if id(case) not in taken:
+            groups.setdefault(make_key(case), []).append(case)
+    return groups
+
+
+def _compare(old: ReportedCase, new: ReportedCase, *sides: ReportedSide) -> ComparedCase:
+    if not old.is_analysed or not new.is_analysed:
+        is_lost = old.is_analysed and new.status is Status.ERROR
+        return ComparedCase(old=old, new=new, grade=Grade.WORSE if is_lost else Grade.UNKNOWN)
+    outputs = dict.fromkeys((*old.outputs, *new.outputs))
+    both = [(name, old.outputs.get(name), new.outputs.get(name)) for name in outputs]
+    verdicts = tuple((name, was, now) for name, was, now in both if was is not now)
+    appeared, gone = _compare_findings(old.findings, new.findings)
+    figures = _compare_figures(old.memory, new.memory)
+    copies: tuple[CopyChange, ...] = ()
+    if old.memory is not None and new.memory is not None:
+        before, after = ([record_copy(copy) for copy in memory.copies] for memory in (old.memory, new.memory))
+        copies = compare_copies(before, after)
+    case = ComparedCase(
+        old=old, new=new, figures=figures, verdicts=verdicts, appeared=appeared, gone=gone, copies=copies
+    )
+    steps = [
+        case.status_step,
+        *(_rank_verdict(now) - _rank_verdict(was) for _, was, now in verdicts),
+        *(figure.change for figure in figures),
+        *(1 for finding in appeared if _counts(finding)),
+        *(-1 for finding in gone if _counts(finding)),
+    ]
+    grade = Grade.SAME if not any(steps) else Grade.WORSE if any(step > 0 for step in steps) else Grade.BETTER
+    case = replace(case, grade=grade)
+    return replace(case, hint=_find_hint(case, *sides)) if grade is Grade.WORSE else case
+
+
+_STATUS_RANKS: Mapping[Status, int] = {
+    Status.CLEAN: 0,
+    Status.EXPECTED: 0,
+    Status.ALLOWED: 0,
+    Status.NOTHING: 0,
+    Status.FINDINGS: 0,  # counts by its findings and verdicts, as a mere note has this status, too
+    Status.INCONCLUSIVE: 1,
+    Status.UNEXPECTED: 2,
+    Status.DISAGREEMENT: 3,
+    Status.ERROR: 4,
+    Status.NOT_CHECKED: 4,
+}
+
+
+def _rank_verdict(verdict: Verdict | None) -> int:
+    """Returns a number that is larger for a worse verdict; an output that is not there counts as a fresh one."""
+    return 0 if verdict is None else VERDICT_ORDER.index(verdict)
+
+
+def _counts(finding: ReportedFinding) -> bool:
+    return not finding.is_allowed and finding.severity is not Severity.NOTE
+
+
+def _compare_figures(old: MemoryUse | None, new: MemoryUse | None) -> tuple[ComparedFigure, ...]:
+    if old is None and new is None:
+        return ()
+    return tuple(
+        ComparedFigure(name=name, old=None if old is None else size(old), new=None if new is None else size(new))
+        for name, size in FIGURES.items()
+    )
+
+
+def _count_collectives(memory: MemoryUse | None) -> int | None:
+    return None if memory is None else len(memory.collectives)
+
+
+type _Findings = tuple[ReportedFinding, ...]
+
+
+def _compare_findings(old: Sequence[ReportedFinding], new: Sequence[ReportedFinding]) -> tuple[_Findings, _Findings]:
+    """Returns the findings that appeared and those that are gone.
+
+    A finding is found again by its rule and line, else by its rule and file, as an edit moves the lines below it.
+    """
+    left, rest = list(old), list(new)
+    keys: tuple[Callable[[ReportedFinding], object], ...] = (
+        lambda finding: (finding.rule, finding.is_allowed, finding.place, finding.message),
+        lambda finding: (finding.rule, finding.is_allowed, finding.place),
+        lambda finding: (finding.rule, finding.is_allowed, finding.file),
+    )
+    for make_key in keys:
+        for finding in tuple(rest):
+            same = next((one for one in left if make_key(one) == make_key(finding)), None)
+            if same is not None:
+                left.remove(same)
+                rest.remove(finding)
+    return tuple(rest), tuple(left)
+
+
+def _find_hint(case: ComparedCase, old: ReportedSide, new: ReportedSide) -> str:
+    """Returns the command that can say more: the pass of XLA behind a wrong output, else both schedules side by side."""
+    if not new.toolchain:
+        return ""
+    with_toolchain = f" --toolchain {new.name}" if new.name and new.name != DEFAULT else ""
+    for _, was, now in case.verdicts:
+        if now is not None and now.is_wrong and _rank_verdict(now) > _rank_verdict(was):
+            return f"ligerdiag bisect '{case.id}' --over passes --target {case.new.target}{with_toolchain}"
+    if case.old.target != case.new.target:
+        return f"ligerdiag diff '{case.id}' --targets {case.old.target},{case.new.target}"
+    if old.name and new.name:
+        return f"ligerdiag diff '{case.id}' --targets {case.new.target} --toolchains {old.name},{new.name}"
+    return ""
+
+
+def _rank(case: ComparedCase) -> tuple[int, int, int, float, str, str]:
+    """Returns a key that sorts the worst case first: by grade, then lost analyses and worse verdicts, then growth."""
+    grades = (Grade.WORSE, Grade.UNKNOWN, Grade.BETTER, Grade.SAME)
+    worse = [_rank_verdict(now) - _rank_verdict(was) for _, was, now in case.verdicts]
+    findings = sum(_counts(finding) for finding in case.appeared)
+    growth = max((figure.change / max(1, figure.old or 0) for figure in case.figures), default=0.0)
+    lost = 9 if not case.new.is_analysed else 0
+    return (grades.index(case.grade), -max((lost, *worse)), -findings, -growth, case.id, case.target)
