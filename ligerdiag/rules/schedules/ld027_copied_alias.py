@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import group_copies, report_copies
-from ligerdiag.rules.rule import Example, Reproduction, Rule
+from ligerdiag.rules.rule import Example, Rule
 
 REMEDIES: Mapping[CopyCause, str] = {
     CopyCause.UNDONATED: "donate the argument with `donate_argnums` if the caller no longer needs it",
@@ -136,16 +136,9 @@ layouts. Where XLA moves a value for a reason that neither the schedule nor the 
     references=(
         "github.com/openxla/xla, xla/service/copy_insertion.cc",
         "docs.jax.dev/en/latest/buffer_donation.html",
+        "github.com/jax-ml/jax/issues/39449",
     ),
     bad=(READ_AFTER_THE_WRITE, NOT_DONATED, TRANSPOSED, CANNOT_OVERWRITE),
     good=(DONATED, READ_FIRST),
     check=check,
-    reproduced=(
-        Reproduction(
-            report="jax-ml/jax#39449",
-            case="",
-            reproduced="the copies of `lax.cond` on a donated array, with jax 0.10.0",
-            missing="nothing",
-        ),
-    ),
 )
