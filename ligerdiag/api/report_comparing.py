@@ -8,14 +8,14 @@ from ligerdiag.api.checking import check
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import OnProgress
-from ligerdiag.report.report_comparison import (
+from ligerdiag.report.compared.report_comparison import (
     ReportComparison,
     ReportedCase,
     ReportedSide,
     compare_reports,
     make_side,
 )
-from ligerdiag.report.report_reading import load_side
+from ligerdiag.report.compared.report_reading import load_side
 from ligerdiag.run_options import CheckOptions, CompareOptions, InspectOptions
 
 _SHOWN = 3

@@ -13,7 +13,7 @@ from ligerdiag.run_options import CompareOptions, Option
 
 if TYPE_CHECKING:
     from ligerdiag.cli.output import Outputs
-    from ligerdiag.report.report_comparison import ReportComparison
+    from ligerdiag.report.compared.report_comparison import ReportComparison
     from ligerdiag.run_options import CheckOptions
 
 HELP = """What became better or worse between two reports? Puts the cases of both side by side, the

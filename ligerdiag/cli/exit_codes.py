@@ -9,8 +9,8 @@ from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 
 if TYPE_CHECKING:
+    from ligerdiag.report.compared.report_comparison import ReportComparison
     from ligerdiag.report.comparisons import DifferenceReport
-    from ligerdiag.report.report_comparison import ReportComparison
 
 
 class ExitCode(IntEnum):
@@ -156,7 +156,7 @@ def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
     """Returns the exit code of a run of `compare`."""
     if comparison.ended_by is not None:
         return find_ending_code(comparison.ended_by)
-    from ligerdiag.report.report_comparison import Grade  # imports the rules, which no help needs
+    from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which no help needs
 
     grades = {case.grade for case in comparison.cases}
     if Grade.WORSE in grades:

@@ -16,8 +16,8 @@ from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.report.comparisons import Bisection
 
 if TYPE_CHECKING:
+    from ligerdiag.report.compared.report_comparison import ReportComparison
     from ligerdiag.report.comparisons import DifferenceReport
-    from ligerdiag.report.report_comparison import ReportComparison
     from ligerdiag.run_options import CheckOptions
 
 

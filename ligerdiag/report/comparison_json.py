@@ -4,8 +4,7 @@ import json
 
 from ligerdiag.analysis.explain.memory_drift import CopyChange
 from ligerdiag.codec import JsonObject, encode_record
-from ligerdiag.report.json import make_top
-from ligerdiag.report.report_comparison import (
+from ligerdiag.report.compared.report_comparison import (
     ComparedCase,
     Grade,
     ReportComparison,
@@ -13,6 +12,7 @@ from ligerdiag.report.report_comparison import (
     ReportedFinding,
     ReportedSide,
 )
+from ligerdiag.report.json import make_top
 
 
 def render_comparison_json(comparison: ReportComparison, *, exit_code: int | None = None) -> str:

@@ -4,7 +4,7 @@ All text of the reports is in code spans, so that no name in it is markup. Cases
 has at most `MOST_ROWS` rows.
 """
 
-from ligerdiag.report.comparison_words import (
+from ligerdiag.report.compared.comparison_words import (
     COLUMNS,
     TOLERATED,
     describe_counts,
@@ -13,8 +13,8 @@ from ligerdiag.report.comparison_words import (
     list_changes,
     list_notes,
 )
+from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
 from ligerdiag.report.markdown import HEADING, render_code, render_table
-from ligerdiag.report.report_comparison import ComparedCase, Grade, ReportComparison
 
 MOST_ROWS = 100
 MOST_CHANGES = 8

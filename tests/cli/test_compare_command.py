@@ -11,8 +11,8 @@ from ligerdiag.api import report_comparing
 from ligerdiag.errors import InputError
 from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.model.report import CheckReport
+from ligerdiag.report.compared.report_comparison import ReportComparison, compare_reports, make_side
 from ligerdiag.report.json import render_json
-from ligerdiag.report.report_comparison import ReportComparison, compare_reports, make_side
 from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.compared_samples import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.memory import CopyCause, MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.report.report_comparison import ReportComparison, compare_reports, make_side
+from ligerdiag.report.compared.report_comparison import ReportComparison, compare_reports, make_side
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
 from tests.report.samples import make_case, make_finding, make_report
 

@@ -10,11 +10,11 @@ from ligerdiag.codec import FieldError
 from ligerdiag.model.findings import Severity, SourceLine, Verdict
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.model.report import Status
+from ligerdiag.report.compared.report_comparison import Grade, compare_reports, make_side
+from ligerdiag.report.compared.report_reading import parse_side
 from ligerdiag.report.comparison_json import render_comparison_json
 from ligerdiag.report.comparison_markdown import MOST_ROWS, render_comparison_markdown
 from ligerdiag.report.json import render_json
-from ligerdiag.report.report_comparison import Grade, compare_reports, make_side
-from ligerdiag.report.report_reading import parse_side
 from ligerdiag.report.terminal.full_report import render_report_comparison_text
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
 from tests.report.compared_samples import (

@@ -9,8 +9,8 @@ from typing import Self, TextIO
 
 from ligerdiag.model.report import CheckReport, Progress, Status
 from ligerdiag.report.causes import FindingGroup, compute_shared_groups, compute_single_groups
+from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
-from ligerdiag.report.report_comparison import ReportComparison
 from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import render_table
 from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences

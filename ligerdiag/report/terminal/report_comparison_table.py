@@ -6,7 +6,7 @@ line of its own.
 
 from collections.abc import Sequence
 
-from ligerdiag.report.comparison_words import (
+from ligerdiag.report.compared.comparison_words import (
     COLUMNS,
     TOLERATED,
     describe_counts,
@@ -15,7 +15,7 @@ from ligerdiag.report.comparison_words import (
     list_changes,
     list_notes,
 )
-from ligerdiag.report.report_comparison import ComparedCase, Grade, ReportComparison
+from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_padded, compute_width, compute_wrapped
 
 _STYLES = {

@@ -25,7 +25,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Severity, SourceLine, Verdict
 from ligerdiag.model.memory import Copy, CopyCause, MemoryUse
 from ligerdiag.model.report import Status
-from ligerdiag.report.report_comparison import ReportedCase, ReportedFinding, ReportedSide
+from ligerdiag.report.compared.report_comparison import ReportedCase, ReportedFinding, ReportedSide
 
 MAX_BYTES = 512 << 20
 

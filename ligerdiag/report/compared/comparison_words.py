@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.memory_limits import TOLERANCE, TOLERANCE_BYTES
-from ligerdiag.report.report_comparison import (
+from ligerdiag.report.compared.report_comparison import (
     FIGURES,
     ComparedCase,
     ComparedFigure,
