@@ -24,8 +24,10 @@ from ligerdiag.hlo.buffers import Slice
 from ligerdiag.hlo.dataflow import Position, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
+from ligerdiag.memory.donated_outputs import DonatedOutputs, measure
 from ligerdiag.memory.moves import Move
+from ligerdiag.memory.old_values import OldValues
 from ligerdiag.memory.value_uses import Role, Use, ValueUses
 from ligerdiag.model.memory import CopyCause
 
@@ -74,23 +76,10 @@ class CopyCauses:
         self._uses = uses
         self._module = uses.module
         self._names = names
+        self._donated = DonatedOutputs(uses)
+        self._old = OldValues(uses)
         self._moves = {(move.instruction.id, move.index): move for move in moves}
         self._known: dict[tuple[int, ShapeIndex], Reason] = {}
-
-    @cached_property
-    def donated(self) -> Mapping[int, int]:
-        """Allocation of a donated argument that an output takes, to the number of that output."""
-        leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
-        taken = {
-            (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
-            for entry in self._module.input_output_alias.entries
-        }
-        found: dict[int, int] = {}
-        for allocation, parameter in self._uses.buffers.parameters.items():
-            output = taken.get(parameter)
-            if output is not None and output in leaves:
-                found[allocation] = leaves.index(output)
-        return found
 
     @cached_property
     def _round_trips(self) -> tuple[tuple[Move, Move], ...]:
@@ -132,9 +121,16 @@ class CopyCauses:
             return found
         if (taken := self._brought_back.get(key)) is not None:
             reason = self.explain(taken)
-            if reason.cause is CopyCause.READ_LATER:
-                why = f"{reason.why}; this copy brings the unchanged value back to the bytes that it came from"
-                return replace(reason, why=why, is_needed=False, is_round_trip=True)
+            if reason.cause in (CopyCause.READ_LATER, CopyCause.RETURNED) and not self._is_overwritten_between(
+                taken, move
+            ):
+                return replace(
+                    reason,
+                    cause=CopyCause.READ_LATER,
+                    why=f"{reason.why}; this copy brings the unchanged value back to the bytes that it came from",
+                    is_needed=False,
+                    is_round_trip=True,
+                )
         uses = self._uses.list_uses(move.instruction, move.index)
         if move.is_update:
             uses = [Use(role=Role.OVERWRITTEN, user=move.instruction, index=()), *uses]
@@ -146,6 +142,8 @@ class CopyCauses:
             or self._explain_output(move, uses)
             or self._explain_next(uses)
             or self._explain_saved(move, [use.user for use in uses if use.role is Role.READ])
+            or self._explain_detour(move)
+            or self._explain_kept(move)
         )
         if explained is not None:
             return explained
@@ -207,7 +205,7 @@ class CopyCauses:
 
     def _is_donated(self, value: HloInstruction, index: ShapeIndex) -> bool:
         place = self._uses.find_slice(value, index)
-        return place is not None and place.allocation in self.donated
+        return place is not None and place.allocation in self._donated.by_allocation
 
     # words
 
@@ -302,8 +300,10 @@ class CopyCauses:
             return None
         results = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
         source = self._find_source(*move.source)
-        if not results or source[0].opcode != "parameter":
+        if not results:
             return None
+        if source[0].opcode != "parameter":
+            return self._explain_computed(source, conditional, results)
         mine = self._find_outer_source(*move.source)
         key = mine[0].id, mine[1]
         every = {index: self._list_returned(conditional, index) for index, _ in iterate_leaf_shapes(conditional.shape)}
@@ -319,7 +319,7 @@ class CopyCauses:
                 ),
                 subject=("branch", conditional.id),
                 blamed=(conditional,),
-                is_needed=not elsewhere,
+                is_needed=not elsewhere and self._is_kept(mine, conditional),
             )
         return Reason(
             cause=CopyCause.BRANCH_UNCHANGED,
@@ -330,6 +330,23 @@ class CopyCauses:
             subject=("branch", conditional.id),
             blamed=(conditional,),
             is_needed=self._is_kept(mine, conditional),
+        )
+
+    def _explain_computed(
+        self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
+    ) -> Reason | None:
+        """Explains a copy of a value that a branch computes, to the bytes of an operand that another branch returns."""
+        every = [one for index in results for one in self._list_returned(conditional, index)]
+        if not any(every):
+            return None
+        return Reason(
+            cause=CopyCause.BRANCH_UNCHANGED,
+            why=(
+                f"`{self.name(source[0])}` computes the result of a branch in other bytes than those of the operand, which"
+                " another branch returns unchanged"
+            ),
+            subject=("branch", conditional.id),
+            blamed=(source[0], conditional),
         )
 
     def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
@@ -399,7 +416,7 @@ class CopyCauses:
             why = f"`{self.name(value)}` becomes two elements of the loop's state"
             blamed = (value, loop)
             return Reason(
-                cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id), blamed=blamed, is_needed=True
+                cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id, index), blamed=blamed, is_needed=True
             )
         return Reason(
             cause=CopyCause.CARRY_REBUILT,
@@ -429,6 +446,9 @@ class CopyCauses:
         argument = self._get_argument(source)
         name = self.name(writer)
         if argument is not None and not self._is_donated(*source):
+            copies = [one for one in self._list_copies(source) if self._is_overwritten_later(one)]
+            if self._is_copy(origin[0]) or (move in copies and move is not copies[0]):
+                return self._explain_equal(source, writer)
             return Reason(
                 cause=CopyCause.UNDONATED,
                 why=f"`{name}` overwrites argument {self._names.name_argument(argument)}, which the caller keeps",
@@ -449,11 +469,11 @@ class CopyCauses:
         ]
         same = [use for use in self._uses.list_uses(*origin) if use.user is writer and use.needs_bytes]
         if same or any(use.needs_bytes for use in others):
-            return self._explain_equal(source)
+            return self._explain_equal(source, writer)
         if any(self._is_copy(use.user) for use in others if use.role is Role.READ):
             shared = [one for one in self._list_copies(origin) if one is not move]
             if any(self._is_overwritten_later(one) for one in shared):
-                return self._explain_equal(source)
+                return self._explain_equal(source, writer)
         readers = [use.user for use in others if use.role is Role.READ and self._is_after(use.user, writer)]
         if readers:
             return self._explain_read_later(origin, [writer], readers)
@@ -476,8 +496,7 @@ class CopyCauses:
         return any(use.needs_bytes for use in self._uses.list_uses(move.instruction, move.index))
 
     def _is_after(self, one: HloInstruction, other: HloInstruction) -> bool:
-        times = self._uses.times
-        return times.get(one.id, 0) > times.get(other.id, 0)
+        return self._old.find_end(one) > self._uses.times.get(other.id, 0)
 
     def _list_after(self, writer: HloInstruction) -> tuple[HloInstruction, ...]:
         """Lists the instructions that have the source line of a write without one: those of the loop or the branch."""
@@ -486,16 +505,21 @@ class CopyCauses:
             found += [one for one in self._module.computations[number].instructions if one.op_name]
         return tuple(found[-4:])
 
-    def _explain_equal(self, source: Position) -> Reason:
+    def _explain_equal(self, source: Position, writer: HloInstruction) -> Reason:
         value = source[0]
-        size = sum(_measure(operand) for operand in value.operands)
-        is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= _measure(value)
+        size = sum(measure(operand) for operand in value.operands)
+        is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= measure(value)
+        is_given = value.opcode == "parameter"
         return Reason(
             cause=CopyCause.EQUAL_VALUES,
-            why=f"XLA computes `{self.name(value)}` once, and two writes in place start from it",
-            subject=("equal", value.id),
-            blamed=(value, *value.operands),
-            is_needed=not is_cheap,
+            why=(
+                f"two writes in place start from {self.describe_value(source)}"
+                if is_given
+                else f"XLA computes `{self.name(value)}` once, and two writes in place start from it"
+            ),
+            subject=("equal", value.id, source[1]),
+            blamed=(value, *value.operands, writer),
+            is_needed=is_given or not is_cheap,
         )
 
     def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction]) -> Reason:
@@ -518,17 +542,21 @@ class CopyCauses:
         source = self._find_source(*move.source)
         argument = self._get_argument(source)
         taken = self._uses.find_slice(self._module.entry.root, results[0])
-        is_donated = taken is not None and taken.allocation in self.donated
+        is_donated = taken is not None and taken.allocation in self._donated.by_allocation
         if argument is not None:
             name = self._names.name_argument(argument)
-            if is_donated:
-                assert taken is not None
-                other = self._names.name_argument(self._uses.buffers.parameters[taken.allocation][0])
+            if taken is not None and is_donated:
+                number, _ = self._uses.buffers.parameters[taken.allocation]
+                if number == argument:
+                    moved = self._list_transposed((move.instruction, move.index), source[0])
+                    return self._explain_layout(source, moved) if moved else None
+                other = self._names.name_argument(number)
                 why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
                 return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,))
+            keeper = "whose bytes another output has" if self._is_donated(*source) else "which the caller keeps"
             return Reason(
                 cause=CopyCause.RETURNED,
-                why=f"output {output} is argument {name}, which the caller keeps",
+                why=f"output {output} is argument {name}, {keeper}",
                 subject=("returned", argument),
                 blamed=(self._module.entry.root,),
                 is_needed=True,
@@ -549,8 +577,10 @@ class CopyCauses:
         parameter = self._module.entry.parameters[number]
         if self._is_rearranged(source, parameter):
             return self._explain_layout((parameter, inner), (*self._list_transposed(source, parameter), source[0]))
+        if move.is_transposed and move.instruction.opcode != "copy":
+            return None
         name = self._names.name_argument(number)
-        crossed = self._find_crossed(source[0], number)
+        crossed = self._find_crossed(source, number)
         if crossed is not None:
             other = self._names.name_argument(crossed)
             why = (
@@ -564,64 +594,116 @@ class CopyCauses:
         )
         return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
 
-    def _iterate_updated(self, source: Position) -> Iterator[HloInstruction]:
+    def _find_crossed(self, source: Position, number: int) -> int | None:
+        """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
+        first = self._get_argument(list(self._iterate_updated(source))[-1])
+        if first is not None and first != number and first in self._donated.numbers:
+            return first
+        return self._donated.find_crossed(source, number)
+
+    def _iterate_updated(self, source: Position) -> Iterator[Position]:
         """Yields the value, and the values that it updates or rearranges."""
-        value = source[0]
+        value, index = source
         for _ in range(_MOST_STEPS):
-            yield value
-            move = self._moves.get((value.id, ()))
+            yield value, index
+            move = self._moves.get((value.id, index))
             if move is not None:
-                value = self._uses.find_origin(*move.source)[0]
-            elif value.opcode in ("transpose", "copy", "while") or (
-                value.opcode == "fusion" and len(value.operands) == 1
-            ):
-                value = self._uses.find_origin(value.operands[0])[0]
+                value, index = self._uses.find_origin(*move.source)
+            elif value.opcode == "while":
+                value, index = self._uses.find_origin(value.operands[0], index)
+            elif value.opcode in ("transpose", "copy") or (value.opcode == "fusion" and len(value.operands) == 1):
+                value, index = self._uses.find_origin(value.operands[0])
             else:
                 given = [one for one in value.operands if self._uses.is_overwritten(value, one)]
                 if not given:
                     return
-                value = self._uses.find_origin(given[0])[0]
+                value, index = self._uses.find_origin(given[0])
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
         values = list(self._iterate_updated(source))
-        return values[-1] is parameter and bool(self._list_transposed(source, parameter))
+        return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
 
     def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
         """Lists the values between an argument and an output that have the elements in another order."""
         return tuple([
             one
-            for one in self._iterate_updated(source)
+            for one, index in self._iterate_updated(source)
             if one.opcode == "transpose"
-            or ((move := self._moves.get((one.id, ()))) is not None and move.is_transposed)
+            or ((move := self._moves.get((one.id, index))) is not None and move.is_transposed)
             or (one is not parameter and "transpose" in one.name)
         ])  # fmt: skip
 
-    def _find_crossed(self, value: HloInstruction, number: int) -> int | None:
-        """Returns a donated argument of the same size that the value is computed from, if it does not need the argument
-        with that number.
-        """
-        reached = self._list_arguments(value)
-        parameter = self._module.entry.parameters[number]
-        if number in reached:
-            return None
-        size = _measure(parameter)
-        donated = {self._uses.buffers.parameters[allocation][0] for allocation in self.donated}
-        return next(
-            (one for one in sorted(reached & donated) if _measure(self._module.entry.parameters[one]) == size), None
-        )
+    def _is_overwritten_between(self, away: Move, back: Move) -> bool:
+        """Returns whether something else writes to the bytes of a value between two copies of one computation."""
+        if away.computation is not back.computation:
+            return False
+        times = self._uses.times
+        start, end = times[away.instruction.id], times[back.instruction.id]
+        return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
-    def _list_arguments(self, value: HloInstruction) -> frozenset[int]:
-        """Returns the numbers of the arguments that the value depends on, by operands of the entry computation."""
-        pending, seen, found = [value], {value.id}, set[int]()
+    def _explain_detour(self, move: Move) -> Reason | None:
+        """Explains a copy to bytes where the value is updated, by the copy that brings the update back."""
+        pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
         while pending:
-            one = pending.pop()
-            if one.opcode == "parameter":
-                found.add(one.proto.parameter_number)
-            for operand in one.operands:
-                if operand.id not in seen:
-                    seen.add(operand.id)
-                    pending.append(operand)
-        return frozenset(found)
+            value, index = pending.pop()
+            if (value.id, index) in seen:
+                continue
+            seen.add((value.id, index))
+            for use in self._uses.list_uses(value, index):
+                back = self._moves.get((use.user.id, ())) if use.role is Role.READ else None
+                if back is not None and back.target_place == move.source_place:
+                    reason = self.explain(back)
+                    return None if reason.cause is CopyCause.UNKNOWN else reason
+                if use.role is Role.STATE:
+                    pending.append((use.user, use.index))
+                elif use.role is Role.OVERWRITTEN:
+                    pending += [
+                        (use.user, result)
+                        for result, _ in iterate_leaf_shapes(use.user.shape)
+                        if self._uses.find_slice(use.user, result) == move.target_place
+                    ]
+        return None
+
+    def _explain_kept(self, move: Move) -> Reason | None:
+        """Explains a copy of an old value, whose bytes get the next value before the last reader of the old one runs."""
+        copied = move.instruction, move.index
+        start = self._uses.times[move.instruction.id]
+        last = self._old.find_last_use(*copied)
+        writers = list(self._old.list_writers(move.computation, *move.source, after=start, until=last))
+        readers = [use.user for use in self._uses.list_uses(*copied) if use.role is not Role.RESULT]
+        if not writers or not readers:
+            return None
+        source = self._find_source(*move.source)
+        loop = self._uses.find_caller(move.computation)
+        if loop is not None and loop.opcode == "while" and source[0] is move.computation.parameters[0]:
+            return Reason(
+                cause=CopyCause.CARRY_REBUILT,
+                why=(
+                    f"`{self.name(writers[0])}` writes to the bytes of the loop's state while `{self.name(readers[-1])}`"
+                    " still reads the old one"
+                ),
+                subject=("carry", loop.id),
+                blamed=(*writers, *readers, loop),
+            )
+        argument = self._get_argument(source)
+        if argument is None or not self._is_donated(*source):
+            return None
+        if (output := self._donated.crossed.get(argument)) is not None:
+            why = (
+                f"JAX paired the donated arguments with other outputs than those that are computed from them: output"
+                f" {self._names.name_output(output)} has the bytes of an argument that it does not need"
+            )
+            return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
+        name = self._names.name_argument(argument)
+        return Reason(
+            cause=CopyCause.DONATION,
+            why=(
+                f"`{self.name(writers[-1])}` writes to the bytes of the donated argument {name} while"
+                f" `{self.name(readers[-1])}` still reads it, so XLA copies the argument first"
+            ),
+            subject=("donation", argument),
+            blamed=(*reversed(writers), *readers),
+        )
 
     def _explain_next(self, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy by the copy that reads it."""
@@ -652,8 +734,3 @@ def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:
     if value.opcode != "fusion":
         return value
     return look_through(module.computations[value.called_computations[0]].root, _VIEWS)
-
-
-def _measure(value: HloInstruction) -> int:
-    """Returns the bytes of a value."""
-    return sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(value.shape))
