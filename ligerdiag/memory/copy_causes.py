@@ -601,6 +601,20 @@ class CopyCauses:
             return first
         return self._donated.find_crossed(source, number)
 
+    @cached_property
+    def _crossed(self) -> Mapping[int, int]:
+        """The donated arguments that are paired crosswise, to the number of an output that shows it."""
+        found: dict[int, int] = {}
+        root = self._module.entry.root
+        leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
+        for allocation, output in self._donated.by_allocation.items():
+            number = self._uses.buffers.parameters[allocation][0]
+            other = self._find_crossed(self._find_source(root, leaves[output]), number)
+            if other is not None:
+                found.setdefault(number, output)
+                found.setdefault(other, output)
+        return found
+
     def _iterate_updated(self, source: Position) -> Iterator[Position]:
         """Yields the value, and the values that it updates or rearranges."""
         value, index = source
@@ -611,7 +625,7 @@ class CopyCauses:
                 value, index = self._uses.find_origin(*move.source)
             elif value.opcode == "while":
                 value, index = self._uses.find_origin(value.operands[0], index)
-            elif value.opcode in ("transpose", "copy") or (value.opcode == "fusion" and len(value.operands) == 1):
+            elif value.opcode in ("transpose", "copy") or _permutes(self._module, value):
                 value, index = self._uses.find_origin(value.operands[0])
             else:
                 given = [one for one in value.operands if self._uses.is_overwritten(value, one)]
@@ -630,7 +644,7 @@ class CopyCauses:
             for one, index in self._iterate_updated(source)
             if one.opcode == "transpose"
             or ((move := self._moves.get((one.id, index))) is not None and move.is_transposed)
-            or (one is not parameter and "transpose" in one.name)
+            or (one is not parameter and _permutes(self._module, one))
         ])  # fmt: skip
 
     def _is_overwritten_between(self, away: Move, back: Move) -> bool:
@@ -688,10 +702,12 @@ class CopyCauses:
         argument = self._get_argument(source)
         if argument is None or not self._is_donated(*source):
             return None
-        if (output := self._donated.crossed.get(argument)) is not None:
+        if readers_after := [one for one in readers if self._is_after(one, writers[-1])]:
+            return self._explain_read_later(source, writers[-1:], readers_after)
+        if (output := self._crossed.get(argument)) is not None:
             why = (
-                f"JAX paired the donated arguments with other outputs than those that are computed from them: output"
-                f" {self._names.name_output(output)} has the bytes of an argument that it does not need"
+                f"output {self._names.name_output(output)} has the bytes of a donated argument, and is computed from"
+                " another one, which is donated, too"
             )
             return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
         name = self._names.name_argument(argument)
@@ -727,6 +743,17 @@ def describe_instruction(one: HloInstruction) -> str:
     """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
     name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
     return name if name and not name.startswith("jit(") else f"%{one.name}"
+
+
+def _permutes(module: HloModule, value: HloInstruction) -> bool:
+    """Returns whether a fusion computes something of the elements of its one operand in another order."""
+    if value.opcode != "fusion" or len(value.operands) != 1:
+        return False
+    fused = module.computations[value.called_computations[0]]
+    one = fused.parameters[0]
+    while len(users := fused.users[one.id]) == 1 and users[0].opcode == "bitcast":
+        one = users[0]
+    return bool(users) and all(user.opcode == "transpose" for user in users)
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:

@@ -36,50 +36,40 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns a donated argument of the same size that the value is computed from, if it does not need the argument
-        with that number.
+        """Returns a donated argument of the same size that the value is computed from, if the value does not need the
+        argument with that number, or if its last operation reads the one and not the other.
         """
-        reached = self._find_reached(*value)
-        if reached >> number & 1:
-            return None
+        direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])
-        return next(
-            (one for one in self.numbers if reached >> one & 1 and measure(self._entry.parameters[one]) == size), None
-        )
-
-    @cached_property
-    def crossed(self) -> Mapping[int, int]:
-        """A donated argument to the number of an output that is computed from it and has the bytes of another one, or that
-        has its bytes and is computed from another one.
-        """
-        found: dict[int, int] = {}
-        leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
-        for allocation, output in self.by_allocation.items():
-            number = self._uses.buffers.parameters[allocation][0]
-            other = self.find_crossed(self._uses.find_origin(self._entry.root, leaves[output]), number)
-            if other is not None:
-                found.setdefault(number, output)
-                found.setdefault(other, output)
-        return found
+        for found in (direct, reached):
+            if found >> number & 1:
+                return None
+            for one in self.numbers:
+                if found >> one & 1 and measure(self._entry.parameters[one]) == size:
+                    return one
+        return None
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
         return tuple(sorted({self._uses.buffers.parameters[one][0] for one in self.by_allocation}))
 
-    def _find_reached(self, value: HloInstruction, index: ShapeIndex) -> int:
-        """Returns the arguments that a value depends on; of a fusion with several results, those of one result."""
+    def _find_reached(self, value: HloInstruction, index: ShapeIndex) -> tuple[int, int]:
+        """Returns the arguments that the last operation of a value reads, and all that the value depends on.
+
+        Of a fusion with several results it looks at those that this result needs.
+        """
+        operands = value.operands
         fused = self._uses.module.computations[value.called_computations[0]] if value.opcode == "fusion" else None
-        if fused is None or not index or fused.root.opcode != "tuple":
-            return self._reached.get(value.id, 0)
-
-        def list_operands(one: HloInstruction) -> tuple[HloInstruction, ...]:
-            return one.operands
-
-        reached = 0
-        for one in search([fused.root.operands[index[0]]], list_operands):
-            if one.opcode == "parameter":
-                reached |= self._reached.get(value.operands[one.proto.parameter_number].id, 0)
-        return reached
+        if fused is not None and index and fused.root.opcode == "tuple":
+            needed = search([fused.root.operands[index[0]]], _list_operands)
+            operands = tuple([operands[one.proto.parameter_number] for one in needed if one.opcode == "parameter"])
+        direct = reached = 0
+        for operand in operands:
+            reached |= self._reached.get(operand.id, 0)
+            origin = self._uses.find_origin(operand)[0]
+            if origin.opcode == "parameter":
+                direct |= 1 << origin.proto.parameter_number
+        return direct, reached
 
     @cached_property
     def _reached(self) -> Mapping[int, int]:
@@ -91,6 +81,10 @@ class DonatedOutputs:
                 reached |= found.get(operand.id, 0)
             found[one.id] = reached
         return found
+
+
+def _list_operands(one: HloInstruction) -> tuple[HloInstruction, ...]:
+    return one.operands
 
 
 def measure(value: HloInstruction) -> int:
