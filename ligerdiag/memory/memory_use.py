@@ -14,7 +14,8 @@ from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
-from ligerdiag.memory.copy_causes import CopyCauses, Names, Reason, describe_instruction
+from ligerdiag.memory.copy_causes import CopyCauses, Reason
+from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, list_moves
@@ -154,8 +155,8 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
         trips=move.trips,
         in_branch=move.in_branch,
         operand=move.source[0].name,
-        source=causes.describe_bytes(move.source_place),
-        target=causes.describe_bytes(move.target_place),
+        source=causes.sources.describe_bytes(move.source_place),
+        target=causes.sources.describe_bytes(move.target_place),
         is_transposed=move.is_transposed,
         cause=reason.cause,
         is_needed=reason.is_needed,
