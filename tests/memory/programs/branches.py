@@ -114,7 +114,7 @@ def relax_sometimes(u):
 
 
 def reset_or_keep(done, state):
-    return lax.cond(done, lambda s: jnp.zeros_like(s), lambda s: s, state)
+    return lax.cond(done, jnp.zeros_like, lambda s: s, state)
 
 
 def reset_by_where(done, state):

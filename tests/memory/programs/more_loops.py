@@ -240,7 +240,11 @@ CASES = (
         function=donate_static_part,
         args=(Fluid(own(512, 512), own(512, 512), own(256, 256)),),
     ),
-    Case(name="donated_half_returned", function=donated_half_returned, args=({"w": own(512, 512), "n": own(dtype="int32"), "old": own(128, 256)},)),
+    Case(
+        name="donated_half_returned",
+        function=donated_half_returned,
+        args=({"w": own(512, 512), "n": own(dtype="int32"), "old": own(128, 256)},),
+    ),
     Case(name="three_for_two", function=three_for_two, args=(own(512, 512), own(512, 512), own(512, 512))),
     Case(name="to_bfloat_pair", function=to_bfloat_pair, args=(own(256, 512), own(256, 512))),
     Case(name="reduce_rows", function=reduce_rows, args=(own(1024, 512, dtype="bfloat16"),)),

@@ -1,6 +1,5 @@
 """Linear algebra, transforms, sorts and scans over arrays that are donated or kept."""
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -186,7 +185,11 @@ CASES = (
     Case(name="outer_update", function=outer_update, args=(own(1024, 512), lend(1024), lend(512))),
     Case(name="scale_columns", function=scale_columns, args=(own(1024, 512),)),
     Case(name="batch_norm", function=batch_norm, args=(own(1024, 512),)),
-    Case(name="rms_norm_rows", function=rms_norm_rows, args=(own(512, 2048, dtype="bfloat16"), lend(2048, dtype="bfloat16"))),
+    Case(
+        name="rms_norm_rows",
+        function=rms_norm_rows,
+        args=(own(512, 2048, dtype="bfloat16"), lend(2048, dtype="bfloat16")),
+    ),
     Case(name="triangular_mask", function=triangular_mask, args=(own(4, 256, 256),)),
     Case(name="diagonal_shift", function=diagonal_shift, args=(own(512, 512),)),
     Case(name="householder_columns", function=householder_columns, args=(own(512, 256),)),
