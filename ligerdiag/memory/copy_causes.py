@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import Position, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -293,6 +294,13 @@ class CopyCauses:
                 return None
             why = "the loop returns one element of its state in the position of another one"
             return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
+        first, element = list(self._iterate_updated((value, index)))[-1]
+        if first is move.computation.parameters[0] and element not in elements:
+            why = (
+                f"the loop returns one element of its state, to which `{self.sources.name(value)}` writes, in the position"
+                " of another one"
+            )
+            return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
         returned = [use.index for use in self._uses.list_uses(value, index) if use.role is Role.RESULT]
         if any(one not in elements for one in returned):
             why = f"`{self.sources.name(value)}` becomes two elements of the loop's state"
@@ -505,10 +513,10 @@ class CopyCauses:
             elif value.opcode in ("transpose", "copy") or _permutes(self._module, value):
                 value, index = self._uses.find_origin(value.operands[0])
             else:
-                given = [one for one in value.operands if self._uses.is_overwritten(value, one)]
-                if not given:
+                given = next((given for result, given in find_in_place(self._module, value) if result == index), None)
+                if given is None:
                     return
-                value, index = self._uses.find_origin(given[0])
+                value, index = self._uses.find_origin(*given)
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
         values = list(self._iterate_updated(source))
@@ -533,7 +541,7 @@ class CopyCauses:
         return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
     def _explain_detour(self, move: Move) -> Reason | None:
-        """Explains a copy to bytes where the value is updated, by the copy that brings the update back."""
+        """Explains a copy to bytes where the value is updated, by the copy that takes the update from there."""
         pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
         while pending:
             value, index = pending.pop()
@@ -541,10 +549,9 @@ class CopyCauses:
                 continue
             seen.add((value.id, index))
             for use in self._uses.list_uses(value, index):
-                back = self.sources.moves.get((use.user.id, ())) if use.role is Role.READ else None
-                if back is not None and back.target_place == move.source_place:
-                    reason = self.explain(back)
-                    return None if reason.cause is CopyCause.UNKNOWN else reason
+                following = self.sources.moves.get((use.user.id, ())) if use.role is Role.READ else None
+                if following is not None and (reason := self.explain(following)).cause is not CopyCause.UNKNOWN:
+                    return reason
                 if use.role is Role.STATE:
                     pending.append((use.user, use.index))
                 elif use.role is Role.OVERWRITTEN:
