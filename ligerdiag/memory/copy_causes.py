@@ -20,12 +20,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ligerdiag.hlo.buffers import Slice
+from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import Position, look_through
-from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
+from ligerdiag.memory.copy_sources import CopySources, Names
+from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.moves import Move
+from ligerdiag.memory.old_values import OldValues
 from ligerdiag.memory.value_uses import Role, Use, ValueUses
 from ligerdiag.model.memory import CopyCause
 
@@ -52,60 +55,30 @@ class Reason:
     is_round_trip: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """The names that a report gives to arguments and outputs."""
-
-    arguments: Mapping[int, str]
-    """Parameter number to name."""
-    outputs: Sequence[str]
-    """In the order of the leaves of the entry's root."""
-
-    def name_argument(self, number: int) -> str:
-        return f"`{self.arguments.get(number, number)}`"
-
-    def name_output(self, number: int) -> str:
-        return f"`{self.outputs[number]}`" if number < len(self.outputs) else f"output {number}"
-
-
 class CopyCauses:
     """Explains the copies of one module."""
 
     def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
+        self.sources = CopySources(uses, moves, names)
         self._uses = uses
         self._module = uses.module
         self._names = names
-        self._moves = {(move.instruction.id, move.index): move for move in moves}
+        self._old = OldValues(uses)
         self._known: dict[tuple[int, ShapeIndex], Reason] = {}
-
-    @cached_property
-    def donated(self) -> Mapping[int, int]:
-        """Allocation of a donated argument that an output takes, to the number of that output."""
-        leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
-        taken = {
-            (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
-            for entry in self._module.input_output_alias.entries
-        }
-        found: dict[int, int] = {}
-        for allocation, parameter in self._uses.buffers.parameters.items():
-            output = taken.get(parameter)
-            if output is not None and output in leaves:
-                found[allocation] = leaves.index(output)
-        return found
 
     @cached_property
     def _round_trips(self) -> tuple[tuple[Move, Move], ...]:
         """The pairs of copies of which the second brings the value back to the bytes that the first took it from."""
         found: list[tuple[Move, Move]] = []
-        for move in self._moves.values():
-            earlier = self._find_copied(*move.source)
+        for move in self.sources.moves.values():
+            earlier = self.sources.find_copied(*move.source)
             for _ in range(_MOST_STEPS):
                 if earlier is None:
                     break
                 if earlier.source_place == move.target_place:
                     found.append((earlier, move))
                     break
-                earlier = self._find_copied(*earlier.source)
+                earlier = self.sources.find_copied(*earlier.source)
         return tuple(found)
 
     @cached_property
@@ -133,9 +106,16 @@ class CopyCauses:
             return found
         if (taken := self._brought_back.get(key)) is not None:
             reason = self.explain(taken)
-            if reason.cause is CopyCause.READ_LATER:
-                why = f"{reason.why}; this copy brings the unchanged value back to the bytes that it came from"
-                return replace(reason, why=why, is_needed=False, is_round_trip=True)
+            if reason.cause in (CopyCause.READ_LATER, CopyCause.RETURNED) and not self._is_overwritten_between(
+                taken, move
+            ):
+                return replace(
+                    reason,
+                    cause=CopyCause.READ_LATER,
+                    why=f"{reason.why}; this copy brings the unchanged value back to the bytes that it came from",
+                    is_needed=False,
+                    is_round_trip=True,
+                )
         uses = self._uses.list_uses(move.instruction, move.index)
         if move.is_update:
             uses = [Use(role=Role.OVERWRITTEN, user=move.instruction, index=()), *uses]
@@ -147,122 +127,32 @@ class CopyCauses:
             or self._explain_output(move, uses)
             or self._explain_next(uses)
             or self._explain_saved(move, [use.user for use in uses if use.role is Role.READ])
+            or self._explain_detour(move)
+            or self._explain_kept(move)
         )
         if explained is not None:
             return explained
         if move.is_transposed:
             return Reason(
                 cause=CopyCause.LAYOUT,
-                why=f"its reader needs another layout than {self.describe_bytes(move.source_place)} has",
+                why=f"its reader needs another layout than {self.sources.describe_bytes(move.source_place)} has",
                 subject=move.instruction.id,
                 blamed=tuple([use.user for use in uses]),
                 is_needed=True,
             )
         return replace(_UNKNOWN, subject=move.instruction.id, blamed=(move.source[0], *[use.user for use in uses]))
 
-    # where a value comes from
-
-    def _find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
-        """Returns the copy that made the value, also outside of the branch that gets it."""
-        origin = self._find_outer_origin(value, index)
-        return self._moves.get((origin[0].id, origin[1]))
-
-    def _find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the origin of a value; that of a branch's operand is outside of the conditional."""
-        position = self._uses.find_origin(value, index)
-        for _ in range(_MOST_STEPS):
-            home = self._module.homes[position[0].id]
-            caller = self._uses.find_caller(home)
-            if position[0].opcode != "parameter" or caller is None or caller.opcode != "conditional":
-                break
-            branch = list(caller.called_computations).index(home.id)
-            position = self._uses.find_origin(caller.operands[1 + branch], position[1])
-        return position
-
-    def _find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the origin of a value in its computation, behind the copies of it."""
-        position = self._uses.find_origin(value, index)
-        for _ in range(_MOST_STEPS):
-            move = self._moves.get((position[0].id, position[1]))
-            if move is None or move.is_update:
-                break
-            position = self._uses.find_origin(*move.source)
-        return position
-
-    def _find_outer_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the origin of a value behind the copies of it and outside of the branches that get it."""
-        position = self._find_outer_origin(value, index)
-        for _ in range(_MOST_STEPS):
-            move = self._moves.get((position[0].id, position[1]))
-            if move is None or move.is_update:
-                break
-            position = self._find_outer_origin(*move.source)
-        return position
-
-    def _get_argument(self, position: Position) -> int | None:
-        """Returns the parameter number of an argument of the program."""
-        value = position[0]
-        if value.opcode == "parameter" and self._module.homes[value.id] is self._module.entry:
-            return value.proto.parameter_number
-        return None
-
-    def _is_donated(self, value: HloInstruction, index: ShapeIndex) -> bool:
-        place = self._uses.find_slice(value, index)
-        return place is not None and place.allocation in self.donated
-
-    # words
-
-    def describe_bytes(self, place: Slice) -> str:
-        """Names the purpose of some bytes."""
-        parameter = self._uses.buffers.parameters.get(place.allocation)
-        if parameter is not None:
-            return f"argument {self._names.name_argument(parameter[0])}"
-        if place.allocation in self._uses.buffers.constants:
-            return "a constant"
-        output = self._outputs.get(place.allocation)
-        return "temporary memory" if output is None else f"output {self._names.name_output(output)}"
-
-    @cached_property
-    def _outputs(self) -> Mapping[int, int]:
-        """Allocation to the number of the first output that it holds."""
-        root, found = self._module.entry.root, dict[int, int]()
-        for number, (index, _) in enumerate(iterate_leaf_shapes(root.shape)):
-            place = self._uses.find_slice(root, index)
-            if place is not None:
-                found.setdefault(place.allocation, number)
-        return found
-
-    def describe_value(self, position: Position) -> str:
-        argument = self._get_argument(position)
-        if argument is not None:
-            return f"argument {self._names.name_argument(argument)}"
-        return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
-
-    def name(self, one: HloInstruction) -> str:
-        """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
-        if one.opcode == "async-start":
-            one = self._module.computations[one.called_computations[0]].root
-        if one.opcode == "fusion" and not one.op_name:
-            fused = self._module.computations[one.called_computations[0]].instructions
-            return next((describe_instruction(inner) for inner in reversed(fused) if inner.op_name), f"%{one.name}")
-        return describe_instruction(one)
-
-    # causes
-
     def _list_readers(self, move: Move) -> list[HloInstruction]:
         """Lists the readers of the copied value, other than copies of it."""
         return [
             use.user
             for use in self._uses.list_uses(move.instruction, move.index)
-            if use.role is Role.READ and not self._is_copy(use.user)
+            if use.role is Role.READ and not self.sources.is_copy(use.user)
         ]
-
-    def _is_copy(self, one: HloInstruction) -> bool:
-        return any((one.id, index) in self._moves for index in ((), (0,)))
 
     def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> Reason | None:
         """Explains a copy that keeps the old value of bytes that are overwritten before the last reader runs."""
-        readers = [one for one in readers if not self._is_copy(one)]
+        readers = [one for one in readers if not self.sources.is_copy(one)]
         origin = self._uses.find_origin(*move.source)
         writers = [use.user for use in self._uses.list_uses(*origin) if use.needs_bytes]
         back = self._returns.get((move.instruction.id, move.index))
@@ -287,12 +177,12 @@ class CopyCauses:
             for reader in readers
             for writer in writers
         )
-        reader, writer = self.name(readers[0]), self.name(writers[0])
+        reader, writer = self.sources.name(readers[0]), self.sources.name(writers[0])
         return Reason(
             cause=CopyCause.READ_LATER,
             why=(
-                f"`{reader}` reads the old value of {self.describe_value(origin)} after `{writer}` overwrites it, and"
-                f" {'depends on the new one' if is_needed else 'does not need the new one'}"
+                f"`{reader}` reads the old value of {self.sources.describe_value(origin)} after `{writer}` overwrites it,"
+                f" and {'depends on the new one' if is_needed else 'does not need the new one'}"
             ),
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
@@ -304,11 +194,13 @@ class CopyCauses:
         conditional = self._uses.find_caller(move.computation)
         if conditional is None or conditional.opcode != "conditional":
             return None
-        results = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
-        source = self._find_source(*move.source)
-        if not results or source[0].opcode != "parameter":
+        results = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
+        source = self.sources.find_source(*move.source)
+        if not results:
             return None
-        mine = self._find_outer_source(*move.source)
+        if source[0].opcode != "parameter":
+            return self._explain_computed(source, conditional, results)
+        mine = self.sources.find_outer_source(*move.source)
         key = mine[0].id, mine[1]
         every = {index: self._list_returned(conditional, index) for index, _ in iterate_leaf_shapes(conditional.shape)}
         others = {one for index in results for one in every.get(index, ()) if one not in (None, key)}
@@ -319,26 +211,43 @@ class CopyCauses:
                 why=(
                     "the branches return their operands in different positions"
                     if elsewhere
-                    else f"one branch returns {self.describe_value(mine)}, and another one another array"
+                    else f"one branch returns {self.sources.describe_value(mine)}, and another one another array"
                 ),
                 subject=("branch", conditional.id),
                 blamed=(conditional,),
-                is_needed=not elsewhere,
+                is_needed=not elsewhere and self._is_kept(mine, conditional),
             )
         return Reason(
             cause=CopyCause.BRANCH_UNCHANGED,
             why=(
-                f"a branch returns {self.describe_value(mine)} unchanged, while another one computes its result in other"
-                " bytes"
+                f"a branch returns {self.sources.describe_value(mine)} unchanged, while another one computes its result in"
+                " other bytes"
             ),
             subject=("branch", conditional.id),
             blamed=(conditional,),
             is_needed=self._is_kept(mine, conditional),
         )
 
+    def _explain_computed(
+        self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
+    ) -> Reason | None:
+        """Explains a copy of a value that a branch computes, to the bytes of an operand that another branch returns."""
+        every = [one for index in results for one in self._list_returned(conditional, index)]
+        if not any(every):
+            return None
+        return Reason(
+            cause=CopyCause.BRANCH_UNCHANGED,
+            why=(
+                f"`{self.sources.name(source[0])}` computes the result of a branch in other bytes than those of the operand,"
+                " which another branch returns unchanged"
+            ),
+            subject=("branch", conditional.id),
+            blamed=(source[0], conditional),
+        )
+
     def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
         """Returns whether the bytes of a value must keep it: they are the caller's, or it is needed later."""
-        if self._get_argument(value) is not None and not self._is_donated(*value):
+        if self.sources.get_argument(value) is not None and not self.sources.is_donated(*value):
             return True
         times = self._uses.times
         return any(
@@ -352,8 +261,8 @@ class CopyCauses:
         found: list[tuple[int, ShapeIndex] | None] = []
         for number in conditional.called_computations:
             root = self._module.computations[number].root
-            if self._find_source(root, index)[0].opcode == "parameter":
-                outer = self._find_outer_source(root, index)
+            if self.sources.find_source(root, index)[0].opcode == "parameter":
+                outer = self.sources.find_outer_source(root, index)
                 found.append((outer[0].id, outer[1]))
             else:
                 found.append(None)
@@ -361,49 +270,44 @@ class CopyCauses:
 
     def _explain_after_branch(self, move: Move) -> Reason | None:
         """Explains a copy of a conditional's result by the copies in its branches."""
-        conditional = self._find_source(*move.source)[0]
+        conditional = self.sources.find_source(*move.source)[0]
         if conditional.opcode != "conditional":
             return None
-        inside = [one for one in self._moves.values() if one.computation.id in conditional.called_computations]
+        inside = [one for one in self.sources.moves.values() if one.computation.id in conditional.called_computations]
         for one in inside:
             reason = self.explain(one)
             if reason.subject == ("branch", conditional.id):
                 return replace(reason, is_needed=False)
         return None
 
-    def _follow(self, uses: Sequence[Use]) -> Iterator[Use]:
-        """Yields the uses, and for a copy its own uses."""
-        pending, seen = list(uses), set[int]()
-        while pending:
-            use = pending.pop(0)
-            move = self._moves.get((use.user.id, ())) if use.role is Role.READ else None
-            if move is None or move.is_update or use.user.id in seen:
-                yield use
-                continue
-            seen.add(use.user.id)
-            pending += self._uses.list_uses(move.instruction, move.index)
-
     def _explain_carry(self, move: Move, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy in a loop's body that becomes the next value of its state."""
         loop = self._uses.find_caller(move.computation)
         if loop is None or loop.opcode != "while" or loop.called_computations[0] != move.computation.id:
             return None
-        elements = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
+        elements = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
         if not elements:
             return None
-        value, index = self._find_source(*move.source)
+        value, index = self.sources.find_source(*move.source)
         subject = "carry", loop.id
         if value is move.computation.parameters[0]:
             if index in elements:
                 return None
             why = "the loop returns one element of its state in the position of another one"
             return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
+        first, element = list(self._iterate_updated((value, index)))[-1]
+        if first is move.computation.parameters[0] and element not in elements:
+            why = (
+                f"the loop returns one element of its state, to which `{self.sources.name(value)}` writes, in the position"
+                " of another one"
+            )
+            return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
         returned = [use.index for use in self._uses.list_uses(value, index) if use.role is Role.RESULT]
         if any(one not in elements for one in returned):
-            why = f"`{self.name(value)}` becomes two elements of the loop's state"
+            why = f"`{self.sources.name(value)}` becomes two elements of the loop's state"
             blamed = (value, loop)
             return Reason(
-                cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id), blamed=blamed, is_needed=True
+                cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id, index), blamed=blamed, is_needed=True
             )
         return Reason(
             cause=CopyCause.CARRY_REBUILT,
@@ -413,7 +317,7 @@ class CopyCauses:
         )
 
     def _describe_rebuilt(self, value: HloInstruction, move: Move) -> str:
-        name = self.name(value)
+        name = self.sources.name(value)
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
@@ -429,10 +333,13 @@ class CopyCauses:
             return None
         writer = writers[0].user
         origin = self._uses.find_origin(*move.source)
-        source = self._find_source(*move.source)
-        argument = self._get_argument(source)
-        name = self.name(writer)
-        if argument is not None and not self._is_donated(*source):
+        source = self.sources.find_source(*move.source)
+        argument = self.sources.get_argument(source)
+        name = self.sources.name(writer)
+        if argument is not None and not self.sources.is_donated(*source):
+            copies = [one for one in self.sources.list_copies(source) if self._is_overwritten_later(one)]
+            if self.sources.is_copy(origin[0]) or (move in copies and move is not copies[0]):
+                return self._explain_equal(source, writer)
             return Reason(
                 cause=CopyCause.UNDONATED,
                 why=f"`{name}` overwrites argument {self._names.name_argument(argument)}, which the caller keeps",
@@ -453,35 +360,29 @@ class CopyCauses:
         ]
         same = [use for use in self._uses.list_uses(*origin) if use.user is writer and use.needs_bytes]
         if same or any(use.needs_bytes for use in others):
-            return self._explain_equal(source)
-        if any(self._is_copy(use.user) for use in others if use.role is Role.READ):
-            shared = [one for one in self._list_copies(origin) if one is not move]
+            return self._explain_equal(source, writer)
+        if any(self.sources.is_copy(use.user) for use in others if use.role is Role.READ):
+            shared = [one for one in self.sources.list_copies(origin) if one is not move]
             if any(self._is_overwritten_later(one) for one in shared):
-                return self._explain_equal(source)
+                return self._explain_equal(source, writer)
         readers = [use.user for use in others if use.role is Role.READ and self._is_after(use.user, writer)]
         if readers:
             return self._explain_read_later(origin, [writer], readers)
         if any(use.role is Role.RESULT for use in others):
             return Reason(
                 cause=CopyCause.READ_LATER,
-                why=f"{self.describe_value(origin)} is returned, too, beside the value that `{name}` writes over it",
+                why=f"{self.sources.describe_value(origin)} is returned, too, beside the value that `{name}` writes over it",
                 subject=("read later", origin[0].id, origin[1]),
                 blamed=(writer, origin[0]),
                 is_needed=True,
             )
         return None
 
-    def _list_copies(self, origin: Position) -> list[Move]:
-        """Lists the copies of a value."""
-        users = [use.user for use in self._uses.list_uses(*origin) if use.role is Role.READ]
-        return [move for one in users if (move := self._moves.get((one.id, ()))) is not None]
-
     def _is_overwritten_later(self, move: Move) -> bool:
         return any(use.needs_bytes for use in self._uses.list_uses(move.instruction, move.index))
 
     def _is_after(self, one: HloInstruction, other: HloInstruction) -> bool:
-        times = self._uses.times
-        return times.get(one.id, 0) > times.get(other.id, 0)
+        return self._old.find_end(one) > self._uses.times.get(other.id, 0)
 
     def _list_after(self, writer: HloInstruction) -> tuple[HloInstruction, ...]:
         """Lists the instructions that have the source line of a write without one: those of the loop or the branch."""
@@ -490,22 +391,27 @@ class CopyCauses:
             found += [one for one in self._module.computations[number].instructions if one.op_name]
         return tuple(found[-4:])
 
-    def _explain_equal(self, source: Position) -> Reason:
+    def _explain_equal(self, source: Position, writer: HloInstruction) -> Reason:
         value = source[0]
-        size = sum(_measure(operand) for operand in value.operands)
-        is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= _measure(value)
+        size = sum(measure(operand) for operand in value.operands)
+        is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= measure(value)
+        is_given = value.opcode == "parameter"
         return Reason(
             cause=CopyCause.EQUAL_VALUES,
-            why=f"XLA computes `{self.name(value)}` once, and two writes in place start from it",
-            subject=("equal", value.id),
-            blamed=(value, *value.operands),
-            is_needed=not is_cheap,
+            why=(
+                f"two writes in place start from {self.sources.describe_value(source)}"
+                if is_given
+                else f"XLA computes `{self.sources.name(value)}` once, and two writes in place start from it"
+            ),
+            subject=("equal", value.id, source[1]),
+            blamed=(value, *value.operands, writer),
+            is_needed=is_given or not is_cheap,
         )
 
     def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction]) -> Reason:
         return Reason(
             cause=CopyCause.LAYOUT,
-            why=f"{self.describe_value(source)} is returned in another layout than it has, so it is moved twice",
+            why=f"{self.sources.describe_value(source)} is returned in another layout than it has, so it is moved twice",
             subject=("layout", source[0].id, source[1]),
             blamed=tuple(blamed),
         )
@@ -515,24 +421,28 @@ class CopyCauses:
         if move.computation is not self._module.entry:
             return None
         leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
-        results = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
+        results = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
         if not results or results[0] not in leaves:
             return None
         output = self._names.name_output(leaves.index(results[0]))
-        source = self._find_source(*move.source)
-        argument = self._get_argument(source)
+        source = self.sources.find_source(*move.source)
+        argument = self.sources.get_argument(source)
         taken = self._uses.find_slice(self._module.entry.root, results[0])
-        is_donated = taken is not None and taken.allocation in self.donated
+        is_donated = taken is not None and taken.allocation in self.sources.donated.by_allocation
         if argument is not None:
             name = self._names.name_argument(argument)
-            if is_donated:
-                assert taken is not None
-                other = self._names.name_argument(self._uses.buffers.parameters[taken.allocation][0])
+            if taken is not None and is_donated:
+                number, _ = self._uses.buffers.parameters[taken.allocation]
+                if number == argument:
+                    moved = self._list_transposed((move.instruction, move.index), source[0])
+                    return self._explain_layout(source, moved) if moved else None
+                other = self._names.name_argument(number)
                 why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
                 return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,))
+            keeper = "whose bytes another output has" if self.sources.is_donated(*source) else "which the caller keeps"
             return Reason(
                 cause=CopyCause.RETURNED,
-                why=f"output {output} is argument {name}, which the caller keeps",
+                why=f"output {output} is argument {name}, {keeper}",
                 subject=("returned", argument),
                 blamed=(self._module.entry.root,),
                 is_needed=True,
@@ -553,8 +463,10 @@ class CopyCauses:
         parameter = self._module.entry.parameters[number]
         if self._is_rearranged(source, parameter):
             return self._explain_layout((parameter, inner), (*self._list_transposed(source, parameter), source[0]))
+        if move.is_transposed and move.instruction.opcode != "copy":
+            return None
         name = self._names.name_argument(number)
-        crossed = self._find_crossed(source[0], number)
+        crossed = self._find_crossed(source, number)
         if crossed is not None:
             other = self._names.name_argument(crossed)
             why = (
@@ -563,76 +475,141 @@ class CopyCauses:
             )
             return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(source[0],))
         why = (
-            f"`{self.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
+            f"`{self.sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
             f" what it reads, and XLA copies it into the donated argument {name}"
         )
         return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
 
-    def _iterate_updated(self, source: Position) -> Iterator[HloInstruction]:
+    def _find_crossed(self, source: Position, number: int) -> int | None:
+        """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
+        first = self.sources.get_argument(list(self._iterate_updated(source))[-1])
+        if first is not None and first != number and first in self.sources.donated.numbers:
+            return first
+        return self.sources.donated.find_crossed(source, number)
+
+    @cached_property
+    def _crossed(self) -> Mapping[int, int]:
+        """The donated arguments that are paired crosswise, to the number of an output that shows it."""
+        found: dict[int, int] = {}
+        root = self._module.entry.root
+        leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
+        for allocation, output in self.sources.donated.by_allocation.items():
+            number = self._uses.buffers.parameters[allocation][0]
+            other = self._find_crossed(self.sources.find_source(root, leaves[output]), number)
+            if other is not None:
+                found.setdefault(number, output)
+                found.setdefault(other, output)
+        return found
+
+    def _iterate_updated(self, source: Position) -> Iterator[Position]:
         """Yields the value, and the values that it updates or rearranges."""
-        value = source[0]
+        value, index = source
         for _ in range(_MOST_STEPS):
-            yield value
-            move = self._moves.get((value.id, ()))
+            yield value, index
+            move = self.sources.moves.get((value.id, index))
             if move is not None:
-                value = self._uses.find_origin(*move.source)[0]
-            elif (
-                value.opcode in _MOVED
-                or value.opcode == "while"
-                or (value.opcode == "fusion" and len(value.operands) == 1)
-            ):
-                value = self._uses.find_origin(value.operands[0])[0]
+                value, index = self._uses.find_origin(*move.source)
+            elif value.opcode == "while":
+                value, index = self._uses.find_origin(value.operands[0], index)
+            elif value.opcode in _MOVED or _permutes(self._module, value):
+                value, index = self._uses.find_origin(value.operands[0])
             else:
-                given = [one for one in value.operands if self._uses.is_overwritten(value, one)]
-                if not given:
+                given = next((given for result, given in find_in_place(self._module, value) if result == index), None)
+                if given is None:
                     return
-                value = self._uses.find_origin(given[0])[0]
+                value, index = self._uses.find_origin(*given)
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
         values = list(self._iterate_updated(source))
-        return values[-1] is parameter and bool(self._list_transposed(source, parameter))
+        return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
 
     def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
         """Lists the values between an argument and an output that have the elements in another order."""
         return tuple([
             one
-            for one in self._iterate_updated(source)
+            for one, index in self._iterate_updated(source)
             if one.opcode == "transpose"
-            or ((move := self._moves.get((one.id, ()))) is not None and move.is_transposed)
-            or (one is not parameter and "transpose" in one.name)
+            or ((move := self.sources.moves.get((one.id, index))) is not None and move.is_transposed)
+            or (one is not parameter and _permutes(self._module, one))
         ])  # fmt: skip
 
-    def _find_crossed(self, value: HloInstruction, number: int) -> int | None:
-        """Returns a donated argument of the same size that the value is computed from, if it does not need the argument
-        with that number.
-        """
-        reached = self._list_arguments(value)
-        parameter = self._module.entry.parameters[number]
-        if number in reached:
-            return None
-        size = _measure(parameter)
-        donated = {self._uses.buffers.parameters[allocation][0] for allocation in self.donated}
-        return next(
-            (one for one in sorted(reached & donated) if _measure(self._module.entry.parameters[one]) == size), None
-        )
+    def _is_overwritten_between(self, away: Move, back: Move) -> bool:
+        """Returns whether something else writes to the bytes of a value between two copies of one computation."""
+        if away.computation is not back.computation:
+            return False
+        times = self._uses.times
+        start, end = times[away.instruction.id], times[back.instruction.id]
+        return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
-    def _list_arguments(self, value: HloInstruction) -> frozenset[int]:
-        """Returns the numbers of the arguments that the value depends on, by operands of the entry computation."""
-        pending, seen, found = [value], {value.id}, set[int]()
+    def _explain_detour(self, move: Move) -> Reason | None:
+        """Explains a copy to bytes where the value is updated, by the copy that takes the update from there."""
+        pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
         while pending:
-            one = pending.pop()
-            if one.opcode == "parameter":
-                found.add(one.proto.parameter_number)
-            for operand in one.operands:
-                if operand.id not in seen:
-                    seen.add(operand.id)
-                    pending.append(operand)
-        return frozenset(found)
+            value, index = pending.pop()
+            if (value.id, index) in seen:
+                continue
+            seen.add((value.id, index))
+            for use in self._uses.list_uses(value, index):
+                following = self.sources.moves.get((use.user.id, ())) if use.role is Role.READ else None
+                if following is not None and (reason := self.explain(following)).cause is not CopyCause.UNKNOWN:
+                    return reason
+                if use.role is Role.STATE:
+                    pending.append((use.user, use.index))
+                elif use.role is Role.OVERWRITTEN:
+                    pending += [
+                        (use.user, result)
+                        for result, _ in iterate_leaf_shapes(use.user.shape)
+                        if self._uses.find_slice(use.user, result) == move.target_place
+                    ]
+        return None
+
+    def _explain_kept(self, move: Move) -> Reason | None:
+        """Explains a copy of an old value, whose bytes get the next value before the last reader of the old one runs."""
+        copied = move.instruction, move.index
+        start = self._uses.times[move.instruction.id]
+        last = self._old.find_last_use(*copied)
+        writers = list(self._old.list_writers(move.computation, *move.source, after=start, until=last))
+        readers = [use.user for use in self._uses.list_uses(*copied) if use.role is not Role.RESULT]
+        if not writers or not readers:
+            return None
+        source = self.sources.find_source(*move.source)
+        loop = self._uses.find_caller(move.computation)
+        if loop is not None and loop.opcode == "while" and source[0] is move.computation.parameters[0]:
+            return Reason(
+                cause=CopyCause.CARRY_REBUILT,
+                why=(
+                    f"`{self.sources.name(writers[0])}` writes to the bytes of the loop's state while"
+                    f" `{self.sources.name(readers[-1])}` still reads the old one"
+                ),
+                subject=("carry", loop.id),
+                blamed=(*writers, *readers, loop),
+            )
+        argument = self.sources.get_argument(source)
+        if argument is None or not self.sources.is_donated(*source):
+            return None
+        if readers_after := [one for one in readers if self._is_after(one, writers[-1])]:
+            return self._explain_read_later(source, writers[-1:], readers_after)
+        if (output := self._crossed.get(argument)) is not None:
+            why = (
+                f"output {self._names.name_output(output)} has the bytes of a donated argument, and is computed from"
+                " another one, which is donated, too"
+            )
+            return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
+        name = self._names.name_argument(argument)
+        return Reason(
+            cause=CopyCause.DONATION,
+            why=(
+                f"`{self.sources.name(writers[-1])}` writes to the bytes of the donated argument {name} while"
+                f" `{self.sources.name(readers[-1])}` still reads it, so XLA copies the argument first"
+            ),
+            subject=("donation", argument),
+            blamed=(*reversed(writers), *readers),
+        )
 
     def _explain_next(self, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy by the copy that reads it."""
         for use in uses:
-            following = self._moves.get((use.user.id, ())) if use.role is Role.READ else None
+            following = self.sources.moves.get((use.user.id, ())) if use.role is Role.READ else None
             if following is not None:
                 reason = self.explain(following)
                 if reason.cause is not CopyCause.UNKNOWN:
@@ -647,10 +624,15 @@ _UNKNOWN = Reason(
 )
 
 
-def describe_instruction(one: HloInstruction) -> str:
-    """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
-    name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
-    return name if name and not name.startswith("jit(") else f"%{one.name}"
+def _permutes(module: HloModule, value: HloInstruction) -> bool:
+    """Returns whether a fusion computes something of the elements of its one operand in another order."""
+    if value.opcode != "fusion" or len(value.operands) != 1:
+        return False
+    fused = module.computations[value.called_computations[0]]
+    one = fused.parameters[0]
+    while len(users := fused.users[one.id]) == 1 and users[0].opcode == "bitcast":
+        one = users[0]
+    return bool(users) and all(user.opcode == "transpose" for user in users)
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:
@@ -658,8 +640,3 @@ def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:
     if value.opcode != "fusion":
         return value
     return look_through(module.computations[value.called_computations[0]].root, _VIEWS)
-
-
-def _measure(value: HloInstruction) -> int:
-    """Returns the bytes of a value."""
-    return sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(value.shape))

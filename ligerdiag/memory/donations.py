@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.memory.copy_causes import Names
+from ligerdiag.memory.copy_sources import Names
 from ligerdiag.model.memory import DonationFault
 
 

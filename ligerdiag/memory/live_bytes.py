@@ -3,7 +3,9 @@
 A value is alive from the instruction that defines it to its last use. Arguments, constants and the bytes of outputs are
 in use from the beginning to the end, as in XLA's own `peak_memory_in_bytes`. A loop's body, a branch and a called
 computation run at their place: a value outside that they need is alive while they run. Values in the same bytes count
-once. The sum is at most what XLA reserves, and less where XLA leaves gaps or cannot reuse freed bytes.
+once. The sum is at most what XLA reserves, and less where XLA leaves gaps or cannot reuse freed bytes. An element of a
+loop's state counts from the first to the last iteration: XLA may use its bytes for something else within an iteration,
+between the last use of the old value and the next one.
 """
 
 from collections import defaultdict

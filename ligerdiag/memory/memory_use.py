@@ -4,6 +4,7 @@ Names and lines come from the schedule; an instruction without a line has that o
 the branch's operations, or of its operands.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,7 +14,8 @@ from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
-from ligerdiag.memory.copy_causes import CopyCauses, Names, Reason
+from ligerdiag.memory.copy_causes import CopyCauses, Reason
+from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, list_moves
@@ -36,6 +38,8 @@ from ligerdiag.model.memory import (
 )
 
 _MOST_LOOKED_AT = 64
+_NAMED = re.compile(r"_ld(\d{1,18})(?!\d)")
+"""The tag of an operation of the program, as XLA writes it into the names of instructions; see `hlo.module`."""
 _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 
@@ -84,11 +88,12 @@ def analyse_memory(
     moves = list_moves(uses)
     causes = CopyCauses(uses, moves, names)
     copies = sorted(
-        [_explain(causes, move, optimized) for move in moves if not _is_own_transposition(uses, move, causes)],
+        [_explain(causes, move, optimized, program) for move in moves if not _is_own_transposition(uses, move, causes)],
         key=lambda one: -one.copy.total,
     )
     donations = [
-        (one, _describe_donation(one, names, optimized)) for one in judge_donations(program, optimized, donated, names)
+        (one, _describe_donation(one, names, optimized, program))
+        for one in judge_donations(program, optimized, donated, names)
     ]
     reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]
     live = compute_live_bytes(uses)
@@ -132,10 +137,17 @@ def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bo
     """Returns whether the program itself asks for the transposition, and nothing else does."""
     if not move.is_transposed or move.instruction.opcode == "copy":
         return False
-    return causes.explain(move).is_needed
+    inner = [
+        one for number in move.instruction.called_computations for one in uses.module.computations[number].instructions
+    ]
+    is_written = any(
+        one.opcode == "transpose" and (_NAMED.search(one.name) or describe_instruction(one) == "transpose")
+        for one in inner
+    )
+    return is_written and causes.explain(move).is_needed
 
 
-def _explain(causes: CopyCauses, move: Move, module: HloModule) -> ExplainedCopy:
+def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModule | None) -> ExplainedCopy:
     reason = causes.explain(move)
     copy = Copy(
         instruction=move.instruction.name,
@@ -143,14 +155,15 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule) -> ExplainedCopy
         trips=move.trips,
         in_branch=move.in_branch,
         operand=move.source[0].name,
-        source=causes.describe_bytes(move.source_place),
-        target=causes.describe_bytes(move.target_place),
+        source=causes.sources.describe_bytes(move.source_place),
+        target=causes.sources.describe_bytes(move.target_place),
         is_transposed=move.is_transposed,
         cause=reason.cause,
         is_needed=reason.is_needed,
         is_round_trip=reason.is_round_trip,
         why=reason.why,
-        line=find_line(module, reason.blamed),
+        line=find_line(module, reason.blamed)
+        or _find_line_by_name(program, module, (*reason.blamed, move.instruction)),
     )
     return ExplainedCopy(move=move, reason=reason, copy=copy)
 
@@ -182,14 +195,38 @@ def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iter
                 pending.append(operand)
 
 
-def _describe_donation(one: JudgedDonation, names: Names, module: HloModule) -> Donation:
+def _find_line_by_name(
+    program: HloModule | None, module: HloModule, blamed: Sequence[HloInstruction]
+) -> SourceLine | None:
+    """Returns the line of the program's operation that XLA has kept in the name of an instruction alone."""
+    if program is None:
+        return None
+    found = (_NAMED.search(one.name) for one in _iterate_nearby(module, blamed))
+    tag = next((f"#ld{match[1]}" for match in found if match is not None), None)
+    if tag is None:
+        return None
+    written = next((one for one in program.instructions if one.op_name.endswith(tag)), None)
+    return None if written is None else find_user_line(program, written)
+
+
+def _find_user_of_argument(program: HloModule | None, number: int) -> SourceLine | None:
+    """Returns the line of the first operation of the program that uses an argument."""
+    if program is None or number >= len(program.entry.parameters):
+        return None
+    users = program.entry.users[program.entry.parameters[number].id]
+    return next((line for one in users if (line := find_user_line(program, one)) is not None), None)
+
+
+def _describe_donation(one: JudgedDonation, names: Names, module: HloModule, program: HloModule | None) -> Donation:
     return Donation(
         argument=names.arguments.get(one.number, str(one.number)),
         bytes=one.bytes,
         output="" if one.output is None else names.name_output(one.output).strip("`"),
         fault=one.fault,
         why=one.why,
-        line=None if one.fault is None else find_line(module, one.blamed),
+        line=None
+        if one.fault is None
+        else find_line(module, one.blamed) or _find_user_of_argument(program, one.number),
     )
 
 

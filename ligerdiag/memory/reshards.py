@@ -12,7 +12,7 @@ from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.module import HloInstruction, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
-from ligerdiag.memory.copy_causes import describe_instruction
+from ligerdiag.memory.copy_sources import describe_instruction
 from ligerdiag.memory.value_uses import ValueUses
 from ligerdiag.model.memory import SMALLEST_BYTES
 

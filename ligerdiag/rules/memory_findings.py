@@ -13,13 +13,17 @@ _MOST_LISTED = 6
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields the copies with these causes, those with one subject together, unless the program needs all of them."""
+    """Yields the copies with these causes, those with one subject together, unless the program needs all of them.
+
+    Donations that cost a copy at one line belong together: a training step has one for each of its parameters.
+    """
     if context.memory is None:
         return
     groups: dict[object, list[ExplainedCopy]] = {}
     for one in context.memory.copies:
         if one.copy.cause in causes:
-            groups.setdefault(one.reason.subject, []).append(one)
+            is_at_line = one.copy.cause is CopyCause.DONATION and one.copy.line is not None
+            groups.setdefault(one.copy.line if is_at_line else one.reason.subject, []).append(one)
     for group in groups.values():
         if not all(one.copy.is_needed for one in group):
             yield tuple(sorted(group, key=lambda one: (one.copy.is_needed, -one.copy.total)))

@@ -1,0 +1,153 @@
+"""Follows copied values through one module: where they come from, behind other copies and outside of branches, and what
+a report calls them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ligerdiag.hlo.buffers import Slice
+from ligerdiag.hlo.dataflow import Position
+from ligerdiag.hlo.module import HloInstruction, strip_tags
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
+from ligerdiag.memory.donated_outputs import DonatedOutputs
+from ligerdiag.memory.moves import Move
+from ligerdiag.memory.value_uses import Role, Use, ValueUses
+
+_MOST_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names that a report gives to arguments and outputs."""
+
+    arguments: Mapping[int, str]
+    """Parameter number to name."""
+    outputs: Sequence[str]
+    """In the order of the leaves of the entry's root."""
+
+    def name_argument(self, number: int) -> str:
+        return f"`{self.arguments.get(number, number)}`"
+
+    def name_output(self, number: int) -> str:
+        return f"`{self.outputs[number]}`" if number < len(self.outputs) else f"output {number}"
+
+
+class CopySources:
+    """The copies of one module, with the values that they copy."""
+
+    def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
+        self.moves = {(move.instruction.id, move.index): move for move in moves}
+        self.donated = DonatedOutputs(uses)
+        self._uses = uses
+        self._module = uses.module
+        self._names = names
+
+    def find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
+        """Returns the copy that made the value, also outside of the branch that gets it."""
+        origin = self.find_outer_origin(value, index)
+        return self.moves.get((origin[0].id, origin[1]))
+
+    def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
+        """Returns the origin of a value; that of a branch's operand is outside of the conditional."""
+        position = self._uses.find_origin(value, index)
+        for _ in range(_MOST_STEPS):
+            home = self._module.homes[position[0].id]
+            caller = self._uses.find_caller(home)
+            if position[0].opcode != "parameter" or caller is None or caller.opcode != "conditional":
+                break
+            branch = list(caller.called_computations).index(home.id)
+            position = self._uses.find_origin(caller.operands[1 + branch], position[1])
+        return position
+
+    def find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
+        """Returns the origin of a value in its computation, behind the copies of it."""
+        position = self._uses.find_origin(value, index)
+        for _ in range(_MOST_STEPS):
+            move = self.moves.get((position[0].id, position[1]))
+            if move is None or move.is_update:
+                break
+            position = self._uses.find_origin(*move.source)
+        return position
+
+    def find_outer_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
+        """Returns the origin of a value behind the copies of it and outside of the branches that get it."""
+        position = self.find_outer_origin(value, index)
+        for _ in range(_MOST_STEPS):
+            move = self.moves.get((position[0].id, position[1]))
+            if move is None or move.is_update:
+                break
+            position = self.find_outer_origin(*move.source)
+        return position
+
+    def get_argument(self, position: Position) -> int | None:
+        """Returns the parameter number of an argument of the program."""
+        value = position[0]
+        if value.opcode == "parameter" and self._module.homes[value.id] is self._module.entry:
+            return value.proto.parameter_number
+        return None
+
+    def is_donated(self, value: HloInstruction, index: ShapeIndex) -> bool:
+        place = self._uses.find_slice(value, index)
+        return place is not None and place.allocation in self.donated.by_allocation
+
+    def describe_bytes(self, place: Slice) -> str:
+        """Names the purpose of some bytes."""
+        parameter = self._uses.buffers.parameters.get(place.allocation)
+        if parameter is not None:
+            return f"argument {self._names.name_argument(parameter[0])}"
+        if place.allocation in self._uses.buffers.constants:
+            return "a constant"
+        output = self._outputs.get(place.allocation)
+        return "temporary memory" if output is None else f"output {self._names.name_output(output)}"
+
+    @cached_property
+    def _outputs(self) -> Mapping[int, int]:
+        """Allocation to the number of the first output that it holds."""
+        root, found = self._module.entry.root, dict[int, int]()
+        for number, (index, _) in enumerate(iterate_leaf_shapes(root.shape)):
+            place = self._uses.find_slice(root, index)
+            if place is not None:
+                found.setdefault(place.allocation, number)
+        return found
+
+    def describe_value(self, position: Position) -> str:
+        argument = self.get_argument(position)
+        if argument is not None:
+            return f"argument {self._names.name_argument(argument)}"
+        return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
+
+    def name(self, one: HloInstruction) -> str:
+        """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
+        if one.opcode == "async-start":
+            one = self._module.computations[one.called_computations[0]].root
+        if one.opcode == "fusion" and not one.op_name:
+            fused = self._module.computations[one.called_computations[0]].instructions
+            return next((describe_instruction(inner) for inner in reversed(fused) if inner.op_name), f"%{one.name}")
+        return describe_instruction(one)
+
+    def is_copy(self, one: HloInstruction) -> bool:
+        return any((one.id, index) in self.moves for index in ((), (0,)))
+
+    def list_copies(self, origin: Position) -> list[Move]:
+        """Lists the copies of a value."""
+        users = [use.user for use in self._uses.list_uses(*origin) if use.role is Role.READ]
+        return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
+
+    def follow(self, uses: Sequence[Use]) -> Iterator[Use]:
+        """Yields the uses, and for a copy its own uses."""
+        pending, seen = list(uses), set[int]()
+        while pending:
+            use = pending.pop(0)
+            move = self.moves.get((use.user.id, ())) if use.role is Role.READ else None
+            if move is None or move.is_update or use.user.id in seen:
+                yield use
+                continue
+            seen.add(use.user.id)
+            pending += self._uses.list_uses(move.instruction, move.index)
+
+
+def describe_instruction(one: HloInstruction) -> str:
+    """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
+    name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
+    return name if name and not name.startswith("jit(") else f"%{one.name}"

@@ -1,0 +1,92 @@
+"""Compares the donated arguments with the outputs that have their bytes: which argument is an output computed from?
+
+JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output that is computed from a
+donated argument, and has the bytes of another one that it does not need, is *crossed*.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from ligerdiag.hlo.dataflow import Position, search
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
+from ligerdiag.memory.value_uses import ValueUses
+
+
+class DonatedOutputs:
+    """The donated arguments of one module that outputs take."""
+
+    def __init__(self, uses: ValueUses) -> None:
+        self._uses = uses
+        self._entry = uses.module.entry
+
+    @cached_property
+    def by_allocation(self) -> Mapping[int, int]:
+        """Allocation of a donated argument that an output takes, to the number of that output."""
+        leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
+        taken = {
+            (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
+            for entry in self._uses.module.input_output_alias.entries
+        }
+        found: dict[int, int] = {}
+        for allocation, parameter in self._uses.buffers.parameters.items():
+            output = taken.get(parameter)
+            if output is not None and output in leaves:
+                found[allocation] = leaves.index(output)
+        return found
+
+    def find_crossed(self, value: Position, number: int) -> int | None:
+        """Returns a donated argument of the same size that the value is computed from, if the value does not need the
+        argument with that number, or if its last operation reads the one and not the other.
+        """
+        direct, reached = self._find_reached(*value)
+        size = measure(self._entry.parameters[number])
+        for found in (direct, reached):
+            if found >> number & 1:
+                return None
+            for one in self.numbers:
+                if found >> one & 1 and measure(self._entry.parameters[one]) == size:
+                    return one
+        return None
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(sorted({self._uses.buffers.parameters[one][0] for one in self.by_allocation}))
+
+    def _find_reached(self, value: HloInstruction, index: ShapeIndex) -> tuple[int, int]:
+        """Returns the arguments that the last operation of a value reads, and all that the value depends on.
+
+        Of a fusion with several results it looks at those that this result needs.
+        """
+        operands = value.operands
+        fused = self._uses.module.computations[value.called_computations[0]] if value.opcode == "fusion" else None
+        if fused is not None and index and fused.root.opcode == "tuple":
+            needed = search([fused.root.operands[index[0]]], _list_operands)
+            operands = tuple([operands[one.proto.parameter_number] for one in needed if one.opcode == "parameter"])
+        direct = reached = 0
+        for operand in operands:
+            reached |= self._reached.get(operand.id, 0)
+            origin = self._uses.find_origin(operand)[0]
+            if origin.opcode == "parameter":
+                direct |= 1 << origin.proto.parameter_number
+        return direct, reached
+
+    @cached_property
+    def _reached(self) -> Mapping[int, int]:
+        """Instruction id to the arguments that it depends on, by operands of the entry: bit n is parameter n."""
+        found: dict[int, int] = {}
+        for one in self._entry.instructions:
+            reached = 1 << one.proto.parameter_number if one.opcode == "parameter" else 0
+            for operand in one.operands:
+                reached |= found.get(operand.id, 0)
+            found[one.id] = reached
+        return found
+
+
+def _list_operands(one: HloInstruction) -> tuple[HloInstruction, ...]:
+    return one.operands
+
+
+def measure(value: HloInstruction) -> int:
+    """Returns the bytes of a value."""
+    return sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(value.shape))

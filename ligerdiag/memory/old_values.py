@@ -1,0 +1,65 @@
+"""Finds the instructions that write to the bytes of a value while a copy keeps the value for its readers.
+
+The buffer assignment decides: a write is a definition in overlapping bytes, also of an operation that does not know the
+old value, and inside of loops, branches and asynchronous operations.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import ShapeIndex
+from ligerdiag.memory.value_uses import Role, ValueUses
+
+_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
+
+
+class OldValues:
+    """The writes to the bytes of copied values in one module."""
+
+    def __init__(self, uses: ValueUses) -> None:
+        self._uses = uses
+
+    @cached_property
+    def _ends(self) -> Mapping[int, int]:
+        """The start of an asynchronous operation to the time of its end."""
+        times, found = self._uses.times, dict[int, int]()
+        for computation in self._uses.computations:
+            for one in computation.instructions:
+                if one.opcode == "async-done":
+                    found[one.operands[0].id] = times.get(one.id, 0)
+        return found
+
+    def find_end(self, one: HloInstruction) -> int:
+        """Returns the time at which an instruction has read its operands."""
+        return self._ends.get(one.id, self._uses.times.get(one.id, 0))
+
+    def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
+        """Returns the time of the last use of a value in its computation; a result is used to the end."""
+        home = self._uses.module.homes[value.id]
+        found = self._uses.times.get(value.id, 0)
+        for use in self._uses.list_uses(value, index):
+            found = max(found, len(home.instructions) if use.role is Role.RESULT else self.find_end(use.user))
+        return found
+
+    def list_writers(
+        self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
+    ) -> Iterator[HloInstruction]:
+        """Yields the instructions of a computation that write to the bytes of a value within a span of its schedule."""
+        number = self._uses.positions.find(value, index)
+        if number is None:
+            return
+        bytes_of_it = frozenset(self._uses.buffers.overlapping[number])
+        steps = computation.sequence or computation.instructions
+        yield from (one for one in steps[after + 1 : until + 1] if self._writes(one, bytes_of_it))
+
+    def _writes(self, one: HloInstruction, numbers: frozenset[int]) -> bool:
+        if one.opcode == "parameter":
+            return False
+        if any(number in numbers for _, number in self._uses.buffers.definitions.get(one.id, ())):
+            return True
+        if one.opcode not in _RUNS_SCHEDULED:
+            return False
+        called = [self._uses.module.computations[number] for number in one.called_computations]
+        return any(self._writes(inner, numbers) for computation in called for inner in computation.instructions)

@@ -1,0 +1,68 @@
+"""Each donated argument has the output that takes its bytes, or the reason why none does."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.model.memory import Donation, DonationFault
+from ligerdiag.model.report import CaseReport
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture(scope="module")
+def cases(shared_cache: Path) -> dict[str, CaseReport]:
+    files = (str(PROGRAMS / "void_donations.py"), str(PROGRAMS / "more_loops.py"))
+    report = api.check(api.CheckOptions(selectors=files, cache_directory=shared_cache, replay=False))
+    return {case.id: case for case in report.cases}
+
+
+def list_donations(case: CaseReport) -> dict[str, Donation]:
+    assert case.memory is not None
+    return {one.argument: one for one in case.memory.donations}
+
+
+def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport]) -> None:
+    donations = list_donations(cases["donated_half_returned"])
+    assert donations["state.w"].output == "w"
+    assert donations["state.w"].fault is None
+    assert donations["state.n"].output == "n"
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "fault", "why"),
+    [
+        ("cast_half", "x", DonationFault.DTYPE, "output `output` has its shape, and is f16, not f32"),
+        ("pad_rows", "x", DonationFault.SHAPE, "no output has its shape: it is f32[240,512]"),
+        (
+            "mean_of_three",
+            "c",
+            DonationFault.SURPLUS,
+            "another donated argument takes the only output of f32[256,1024]",
+        ),
+        ("three_for_two", "c", DonationFault.SURPLUS, "another donated argument takes each of the 2 outputs"),
+        ("ignore_second", "scratch", DonationFault.UNUSED, "the program does not use it"),
+        ("donate_static_part", "fluid.p", DonationFault.UNUSED, "the program does not use it"),
+        ("sharded_otherwise", "x", DonationFault.SHARDING, "is split over the devices in another way"),
+    ],
+)
+def test_a_void_donation_has_its_reason(
+    cases: dict[str, CaseReport], name: str, argument: str, fault: DonationFault, why: str
+) -> None:
+    donation = list_donations(cases[name])[argument]
+    assert donation.output == ""
+    assert donation.fault is fault
+    assert why in donation.why
+
+
+def test_the_line_is_the_one_that_uses_the_argument(cases: dict[str, CaseReport]) -> None:
+    line = list_donations(cases["pop_last"])["queue"].line
+    assert line is not None
+    source = (PROGRAMS / "void_donations.py").read_text(encoding="utf-8").splitlines()
+    assert "dynamic_index_in_dim(queue" in source[line.line - 1]
+
+
+def test_arguments_with_one_fault_are_one_finding(cases: dict[str, CaseReport]) -> None:
+    (finding,) = cases["attention_scores"].findings
+    assert finding.message.startswith("`q` and `k` (512.0 KiB) are donated")
