@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ligerdiag.hlo.buffers import Slice
-from ligerdiag.hlo.dataflow import Position, look_through
+from ligerdiag.hlo.dataflow import Position, look_through, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
@@ -146,13 +146,14 @@ class CopyCauses:
             or self._explain_output(move, uses)
             or self._explain_next(uses)
             or self._explain_saved(move, [use.user for use in uses if use.role is Role.READ])
+            or self._explain_replaced(move, uses)
         )
         if explained is not None:
             return explained
         if move.is_transposed:
             return Reason(
                 cause=CopyCause.LAYOUT,
-                why=f"its reader needs another layout than {self.describe_bytes(move.source_place)} has",
+                why=f"its reader needs another layout than {self.describe_value(self._uses.find_origin(*move.source))} has",
                 subject=move.instruction.id,
                 blamed=tuple([use.user for use in uses]),
                 is_needed=True,
@@ -284,16 +285,63 @@ class CopyCauses:
             for writer in writers
         )
         reader, writer = self.name(readers[0]), self.name(writers[0])
+        old = f"the old value of {self.describe_value(origin)}"
+        if readers[0].opcode == "async-start":
+            why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it"
+        else:
+            why = f"`{reader}` reads {old} after `{writer}` overwrites it"
         return Reason(
             cause=CopyCause.READ_LATER,
-            why=(
-                f"`{reader}` reads the old value of {self.describe_value(origin)} after `{writer}` overwrites it, and"
-                f" {'depends on the new one' if is_needed else 'does not need the new one'}"
-            ),
+            why=f"{why}, and {'depends on the new one' if is_needed else 'does not need the new one'}",
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
             is_needed=is_needed,
         )
+
+    def _explain_replaced(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+        """Explains a copy of a donated argument, or of a loop's state, before its next value is written into its bytes."""
+        origin = self._uses.find_origin(*move.source)
+        successor = self._find_successor(origin)
+        if successor is None:
+            return None
+        writer = self._find_source(*successor)[0]
+        readers = [use.user for use in uses if use.role is Role.READ and not self._is_copy(use.user)]
+        time = self._uses.times.get(writer.id, 0)
+        later = [one for one in readers if one is not writer and self._find_end(one) > time]
+        if later:
+            return self._explain_read_later(origin, [writer], later)
+        if writer not in readers:
+            return None
+        return Reason(
+            cause=CopyCause.DONATION if move.computation is self._module.entry else CopyCause.CARRY_REBUILT,
+            why=f"`{self.name(writer)}` cannot overwrite {self.describe_value(origin)}, which it reads at other places",
+            subject=("replaced", origin[0].id, origin[1]),
+            blamed=(writer,),
+        )
+
+    def _find_successor(self, origin: Position) -> Position | None:
+        """Returns the output in a donated argument's bytes, or the next value of an element of a loop's state."""
+        value, index = origin
+        if value.opcode != "parameter":
+            return None
+        home = self._module.homes[value.id]
+        if home is self._module.entry:
+            place = self._uses.find_slice(value, index)
+            number = None if place is None else self.donated.get(place.allocation)
+            if number is None:
+                return None
+            return home.root, [leaf for leaf, _ in iterate_leaf_shapes(home.root.shape)][number]
+        loop = self._uses.find_caller(home)
+        if loop is None or loop.opcode != "while" or loop.called_computations[0] != home.id:
+            return None
+        return home.root, index
+
+    def _find_end(self, reader: HloInstruction) -> int:
+        """Returns the time at which a reader ends: that of its done if it runs asynchronously."""
+        times = self._uses.times
+        if reader.opcode != "async-start":
+            return times.get(reader.id, 0)
+        return max(times.get(one.id, 0) for one in (reader, *self._module.homes[reader.id].users[reader.id]))
 
     def _explain_in_branch(self, move: Move, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy in a branch, of one of its operands to one of its results."""
@@ -403,13 +451,15 @@ class CopyCauses:
             )
         return Reason(
             cause=CopyCause.CARRY_REBUILT,
-            why=self._describe_rebuilt(value, move),
+            why=self._describe_rebuilt(value, elements[0], move),
             subject=subject,
             blamed=(value, *value.operands, loop),
         )
 
-    def _describe_rebuilt(self, value: HloInstruction, move: Move) -> str:
+    def _describe_rebuilt(self, value: HloInstruction, element: ShapeIndex, move: Move) -> str:
         name = self.name(value)
+        if self._takes_apart(value, (move.computation.parameters[0], element)):
+            return _describe_collected("a part of the state", "the next one")
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
@@ -435,8 +485,6 @@ class CopyCauses:
                 subject=("argument", argument),
                 blamed=(writer, *self._list_after(writer)),
             )
-        if move.is_transposed and argument is not None:
-            return self._explain_layout(source, (move.instruction, writer))
         if source[0].opcode == "constant":
             return Reason(
                 cause=CopyCause.CONSTANT,
@@ -448,12 +496,21 @@ class CopyCauses:
             use for use in self._uses.list_uses(*origin) if use.user is not move.instruction and use.user is not writer
         ]
         same = [use for use in self._uses.list_uses(*origin) if use.user is writer and use.needs_bytes]
-        if same or any(use.needs_bytes for use in others):
-            return self._explain_equal(source)
+        rivals = [use.user for use in (*same, *others) if use.needs_bytes]
+        if rivals and argument is not None:
+            return Reason(
+                cause=CopyCause.READ_LATER,
+                why=f"`{name}` and `{self.name(rivals[0])}` both overwrite {self.describe_value(source)}",
+                subject=("read later", origin[0].id, origin[1]),
+                blamed=(writer, *rivals),
+                is_needed=True,
+            )
+        if rivals:
+            return self._explain_equal(source, (writer, *rivals))
         if any(self._is_copy(use.user) for use in others if use.role is Role.READ):
             shared = [one for one in self._list_copies(origin) if one is not move]
             if any(self._is_overwritten_later(one) for one in shared):
-                return self._explain_equal(source)
+                return self._explain_equal(source, (writer,))
         readers = [use.user for use in others if use.role is Role.READ and self._is_after(use.user, writer)]
         if readers:
             return self._explain_read_later(origin, [writer], readers)
@@ -465,6 +522,8 @@ class CopyCauses:
                 blamed=(writer, origin[0]),
                 is_needed=True,
             )
+        if move.is_transposed and argument is not None and self._is_returned_rearranged(source):
+            return self._explain_layout(source, (move.instruction, writer))
         return None
 
     def _list_copies(self, origin: Position) -> list[Move]:
@@ -486,7 +545,7 @@ class CopyCauses:
             found += [one for one in self._module.computations[number].instructions if one.op_name]
         return tuple(found[-4:])
 
-    def _explain_equal(self, source: Position) -> Reason:
+    def _explain_equal(self, source: Position, writers: Sequence[HloInstruction]) -> Reason:
         value = source[0]
         size = sum(_measure(operand) for operand in value.operands)
         is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= _measure(value)
@@ -494,7 +553,7 @@ class CopyCauses:
             cause=CopyCause.EQUAL_VALUES,
             why=f"XLA computes `{self.name(value)}` once, and two writes in place start from it",
             subject=("equal", value.id),
-            blamed=(value, *value.operands),
+            blamed=(value, *value.operands, *writers),
             is_needed=not is_cheap,
         )
 
@@ -550,7 +609,10 @@ class CopyCauses:
         if self._is_rearranged(source, parameter):
             return self._explain_layout((parameter, inner), (*self._list_transposed(source, parameter), source[0]))
         name = self._names.name_argument(number)
-        crossed = self._find_crossed(source[0], number)
+        if move.is_transposed:
+            why = f"XLA computes `{self.name(source[0])}` in another layout than output {output} has"
+            return Reason(cause=CopyCause.LAYOUT, why=why, subject=("layout", source[0].id), blamed=(source[0],))
+        crossed = self._find_crossed(source, number)
         if crossed is not None:
             other = self._names.name_argument(crossed)
             why = (
@@ -558,6 +620,9 @@ class CopyCauses:
                 " donated, too"
             )
             return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(source[0],))
+        if self._takes_apart(source[0], (parameter, inner)):
+            why = _describe_collected(f"argument {name}", f"output {output}")
+            return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
         why = (
             f"`{self.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
             f" what it reads, and XLA copies it into the donated argument {name}"
@@ -582,6 +647,20 @@ class CopyCauses:
                     return
                 value = self._uses.find_origin(given[0])[0]
 
+    def _takes_apart(self, loop: HloInstruction, position: Position) -> bool:
+        """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""
+        if loop.opcode != "while":
+            return False
+        kept = self._module.computations[loop.called_computations[0]].kept_elements
+        return any(
+            use.role is Role.STATE and use.user is loop and use.index[:1] and use.index[0] in kept
+            for use in self._uses.list_uses(*position)
+        )
+
+    def _is_returned_rearranged(self, argument: Position) -> bool:
+        successor = self._find_successor(argument)
+        return successor is not None and self._is_rearranged(self._find_source(*successor), argument[0])
+
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
         values = list(self._iterate_updated(source))
         return values[-1] is parameter and bool(self._list_transposed(source, parameter))
@@ -596,19 +675,44 @@ class CopyCauses:
             or (one is not parameter and "transpose" in one.name)
         ])  # fmt: skip
 
-    def _find_crossed(self, value: HloInstruction, number: int) -> int | None:
-        """Returns a donated argument of the same size that the value is computed from, if it does not need the argument
-        with that number.
+    def _find_crossed(self, source: Position, number: int) -> int | None:
+        """Returns the donated argument of the same size that the value replaces, if it does not replace the argument with
+        that number: it is computed from it element by element, and not from the other one.
         """
-        reached = self._list_arguments(value)
-        parameter = self._module.entry.parameters[number]
-        if number in reached:
-            return None
-        size = _measure(parameter)
+        size = _measure(self._module.entry.parameters[number])
         donated = {self._uses.buffers.parameters[allocation][0] for allocation in self.donated}
-        return next(
-            (one for one in sorted(reached & donated) if _measure(self._module.entry.parameters[one]) == size), None
-        )
+        for reached in (self._list_arguments(source[0]), frozenset(self._list_replaced(source))):
+            if number not in reached:
+                alike = [one for one in reached & donated if _measure(self._module.entry.parameters[one]) == size]
+                if alike:
+                    return min(alike)
+        return None
+
+    def _list_replaced(self, source: Position) -> Iterator[int]:
+        """Yields the numbers of the arguments from which a value is computed by fusions of elementwise operations."""
+        pending, seen = [source], {(source[0].id, source[1])}
+        for _ in range(_MOST_STEPS):
+            if not pending:
+                return
+            value, index = self._find_source(*pending.pop())
+            argument = self._get_argument((value, index))
+            if argument is not None:
+                yield argument
+            if value.opcode != "fusion" or value.proto.fusion_kind != "kLoop":
+                continue
+            size = compute_byte_size(dict(iterate_leaf_shapes(value.shape))[index])
+            for operand in self._list_fused_operands(value, index):
+                if (operand.id, ()) not in seen and _measure(operand) == size:
+                    seen.add((operand.id, ()))
+                    pending.append((operand, ()))
+
+    def _list_fused_operands(self, fusion: HloInstruction, index: ShapeIndex) -> list[HloInstruction]:
+        """Lists the operands that a leaf of a fusion's result depends on."""
+        root = self._module.computations[fusion.called_computations[0]].root
+        if index and root.opcode == "tuple":
+            root = root.operands[index[0]]
+        inside = search([root], lambda one: one.operands)
+        return [fusion.operands[one.proto.parameter_number] for one in inside if one.opcode == "parameter"]
 
     def _list_arguments(self, value: HloInstruction) -> frozenset[int]:
         """Returns the numbers of the arguments that the value depends on, by operands of the entry computation."""
@@ -639,6 +743,12 @@ _UNKNOWN = Reason(
     why="neither the schedule nor the buffer assignment shows a reason",
     subject="unknown",
 )
+
+
+def _describe_collected(array: str, result: str) -> str:
+    return (
+        f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"
+    )
 
 
 def describe_instruction(one: HloInstruction) -> str:

@@ -7,6 +7,7 @@ saves nothing while the program runs.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
@@ -61,7 +62,8 @@ def judge_donations(
             )
             continue
         given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
-        fault, why, culprit = _find_fault(_Shapes(given, parameter.shape), outputs, local, claimed, names)
+        argument = names.arguments.get(number, "")
+        fault, why, culprit = _find_fault(_Shapes(argument, given, parameter.shape), outputs, local, claimed, names)
         users = optimized.entry.users[parameter.id]
         if not users:
             fault, why = DonationFault.UNUSED, f"the program does not use it, and {why}"
@@ -89,6 +91,7 @@ def _list_roots(module: HloModule, output: int | None) -> tuple[HloInstruction, 
 class _Shapes:
     """Shapes of one argument."""
 
+    name: str
     given: ShapeProto
     """The whole."""
     local: ShapeProto
@@ -108,8 +111,9 @@ def _find_fault(
     alike = [n for n, shape in enumerate(outputs) if _has_dimensions(shape, given)]
     same = [n for n in alike if outputs[n].element_type == given.element_type]
     free = [n for n in same if n not in claimed]
-    if free:
-        number = free[0]
+    split = [n for n in same if not _has_dimensions(local_outputs[n], local)]
+    if free or split:
+        number = max(split or free, key=lambda n: (_count_common(shapes.name, names.outputs, n), n in free, -n))
         name = names.name_output(number)
         if not _has_dimensions(local_outputs[number], local):
             why = (
@@ -140,6 +144,14 @@ def _find_fault(
     largest = render_shape(outputs[closest])
     why = f"no output has its shape: it is {text}, and output {names.name_output(closest)} is {largest}"
     return DonationFault.SHAPE, why, closest
+
+
+def _count_common(argument: str, outputs: Sequence[str], number: int) -> int:
+    """Returns the number of parts that the ends of both names have in common: 2 for `state.mu.w` and `0.mu.w`."""
+    if number >= len(outputs):
+        return 0
+    pairs = zip(reversed(argument.split(".")), reversed(outputs[number].split(".")), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _has_dimensions(one: ShapeProto, other: ShapeProto) -> bool:

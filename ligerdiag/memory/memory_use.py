@@ -132,7 +132,8 @@ def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bo
     """Returns whether the program itself asks for the transposition, and nothing else does."""
     if not move.is_transposed or move.instruction.opcode == "copy":
         return False
-    return causes.explain(move).is_needed
+    reason = causes.explain(move)
+    return reason.is_needed and reason.cause is CopyCause.LAYOUT
 
 
 def _explain(causes: CopyCauses, move: Move, module: HloModule) -> ExplainedCopy:
@@ -220,7 +221,7 @@ def _describe_requests(
             line=find_line(uses.module, (request.instruction,)),
         )
     for judged, donation in donations:
-        is_paid = any(one.reason.subject == ("donation", judged.number) for one in copies)
+        is_paid = any(_get_argument(uses, one.move) == judged.number for one in paid.values())
         yield Request(
             kind=RequestKind.DONATION,
             instruction=donation.argument,
@@ -228,6 +229,11 @@ def _describe_requests(
             is_in_place=judged.fault is None and not is_paid,
             line=donation.line,
         )
+
+
+def _get_argument(uses: ValueUses, move: Move) -> int | None:
+    """Returns the number of the argument whose bytes a copy writes."""
+    return uses.buffers.parameters.get(move.target_place.allocation, (None, ()))[0]
 
 
 def _add_up_collectives(uses: ValueUses) -> tuple[tuple[str, int], ...]:

@@ -20,7 +20,9 @@ def check(context: Context) -> Iterator[Finding]:
     groups: dict[tuple[DonationFault, str], list[Donation]] = {}
     for _, donation in context.memory.donations:
         if donation.fault is not None:
-            groups.setdefault((donation.fault, donation.why.partition(":")[0]), []).append(donation)
+            is_split = donation.fault is DonationFault.SHARDING
+            why = "" if is_split else donation.why.partition(":")[0]
+            groups.setdefault((donation.fault, why), []).append(donation)
     for (fault, _), found in groups.items():
         size = sum(one.bytes for one in found)
         if size < _SMALLEST:
