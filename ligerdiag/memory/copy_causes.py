@@ -64,7 +64,9 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        return f"`{self.outputs[number]}`" if number < len(self.outputs) else f"output {number}"
+        """Returns an output's name, or its number if it has none, to follow the word `output`."""
+        name = self.outputs[number] if number < len(self.outputs) else ""
+        return f"`{name}`" if name and name != f"output {number}" else str(number)
 
 
 class CopyCauses:
@@ -153,7 +155,7 @@ class CopyCauses:
         if move.is_transposed:
             return Reason(
                 cause=CopyCause.LAYOUT,
-                why=f"its reader needs another layout than {self.describe_value(self._uses.find_origin(*move.source))} has",
+                why=f"its reader needs another layout than {self.describe_value(self._find_source(*move.source))} has",
                 subject=move.instruction.id,
                 blamed=tuple([use.user for use in uses]),
                 is_needed=True,
@@ -221,6 +223,12 @@ class CopyCauses:
             return "a constant"
         output = self._outputs.get(place.allocation)
         return "temporary memory" if output is None else f"output {self._names.name_output(output)}"
+
+    def describe_source(self, move: Move) -> str:
+        """Names the bytes that a copy reads, which may be an argument's that hold something else by then."""
+        text = self.describe_bytes(move.source_place)
+        is_reused = text.startswith("argument") and self._get_argument(self._find_outer_source(*move.source)) is None
+        return f"the bytes of {text}" if is_reused else text
 
     @cached_property
     def _outputs(self) -> Mapping[int, int]:
@@ -459,7 +467,7 @@ class CopyCauses:
     def _describe_rebuilt(self, value: HloInstruction, element: ShapeIndex, move: Move) -> str:
         name = self.name(value)
         if self._takes_apart(value, (move.computation.parameters[0], element)):
-            return _describe_collected("a part of the state", "the next one")
+            return _describe_collected("an element of the outer loop's state", "the next one")
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))

@@ -5,6 +5,7 @@ devices XLA may pair more. A donated argument that no output takes is freed by t
 saves nothing while the program runs.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -14,6 +15,8 @@ from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_sha
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.memory.copy_causes import Names
 from ligerdiag.model.memory import DonationFault
+
+_SEPARATORS = re.compile(r"[._]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +116,7 @@ def _find_fault(
     free = [n for n in same if n not in claimed]
     split = [n for n in same if not _has_dimensions(local_outputs[n], local)]
     if free or split:
-        number = max(split or free, key=lambda n: (_count_common(shapes.name, names.outputs, n), n in free, -n))
+        number = max(split or free, key=lambda n: (_compare_names(shapes.name, names.outputs, n), n in free, -n))
         name = names.name_output(number)
         if not _has_dimensions(local_outputs[number], local):
             why = (
@@ -146,12 +149,16 @@ def _find_fault(
     return DonationFault.SHAPE, why, closest
 
 
-def _count_common(argument: str, outputs: Sequence[str], number: int) -> int:
-    """Returns the number of parts that the ends of both names have in common: 2 for `state.mu.w` and `0.mu.w`."""
+def _compare_names(argument: str, outputs: Sequence[str], number: int) -> tuple[int, int]:
+    """Returns how much an output's name is like an argument's: the parts that their ends have in common, and the other
+    parts of the output's, negative. They are (2, -1) for `state.mu.w` and `0.mu.w`.
+    """
     if number >= len(outputs):
-        return 0
-    pairs = zip(reversed(argument.split(".")), reversed(outputs[number].split(".")), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return 0, 0
+    parts = _SEPARATORS.split(outputs[number])
+    pairs = zip(reversed(_SEPARATORS.split(argument)), reversed(parts), strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return common, common - len(parts)
 
 
 def _has_dimensions(one: ShapeProto, other: ShapeProto) -> bool:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.memory.copy_causes import CopyCauses, Names, Reason
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
-from ligerdiag.memory.moves import Move, list_moves
+from ligerdiag.memory.moves import Move, find_surroundings, list_moves
 from ligerdiag.memory.requests import list_requests
 from ligerdiag.memory.reshards import Reshard, find_reshards
 from ligerdiag.memory.value_uses import ValueUses
@@ -144,7 +143,7 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule) -> ExplainedCopy
         trips=move.trips,
         in_branch=move.in_branch,
         operand=move.source[0].name,
-        source=causes.describe_bytes(move.source_place),
+        source=causes.describe_source(move),
         target=causes.describe_bytes(move.target_place),
         is_transposed=move.is_transposed,
         cause=reason.cause,
@@ -187,11 +186,16 @@ def _describe_donation(one: JudgedDonation, names: Names, module: HloModule) -> 
     return Donation(
         argument=names.arguments.get(one.number, str(one.number)),
         bytes=one.bytes,
-        output="" if one.output is None else names.name_output(one.output).strip("`"),
+        output="" if one.output is None else _name_output(one.output, names),
         fault=one.fault,
         why=one.why,
         line=None if one.fault is None else find_line(module, one.blamed),
     )
+
+
+def _name_output(number: int, names: Names) -> str:
+    name = names.name_output(number).strip("`")
+    return f"output {number}" if name == str(number) else name
 
 
 def _describe_reshard(one: Reshard, module: HloModule) -> Copy:
@@ -238,10 +242,9 @@ def _get_argument(uses: ValueUses, move: Move) -> int | None:
 
 def _add_up_collectives(uses: ValueUses) -> tuple[tuple[str, int], ...]:
     """Returns the bytes of the results of each kind of collective in one call of the program."""
-    counted, found = find_trips(uses.module), dict[str, int]()
+    around, found = find_surroundings(uses), dict[str, int]()
     for computation in uses.computations:
-        caller = uses.find_caller(computation)
-        trips = counted.get(caller.id, 1) if caller is not None and caller.opcode == "while" else 1
+        trips = around[computation.id].trips or 1
         for one in computation.instructions:
             if one.opcode in _COLLECTIVES:
                 size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(one.shape))

@@ -45,7 +45,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class Surroundings:
     """How often a computation runs."""
 
     trips: int | None
@@ -54,7 +54,7 @@ class _Around:
 
 def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, ...]:
     """Returns the copies of at least so many bytes, in the order of the schedule."""
-    around = _find_surroundings(uses)
+    around = find_surroundings(uses)
     found: list[Move] = []
     for computation in uses.computations:
         here = around[computation.id]
@@ -80,19 +80,19 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
     return tuple(found)
 
 
-def _find_surroundings(uses: ValueUses) -> Mapping[int, _Around]:
+def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
     """Maps the id of each computation that runs in sequence to the number of times that it runs."""
     counted = find_trips(uses.module)
-    found = {uses.module.entry.id: _Around(1, False)}
+    found = {uses.module.entry.id: Surroundings(1, False)}
     for computation in uses.computations:
-        here = found.setdefault(computation.id, _Around(None, True))
+        here = found.setdefault(computation.id, Surroundings(None, True))
         for one in computation.instructions:
             for callee in one.called_computations:
                 trips, in_branch = here.trips, here.in_branch or one.opcode == "conditional"
                 if one.opcode == "while":
                     count = counted.get(one.id)
                     trips = None if trips is None or count is None else trips * count
-                found.setdefault(callee, _Around(trips, in_branch))
+                found.setdefault(callee, Surroundings(trips, in_branch))
     return found
 
 

@@ -20,6 +20,8 @@ def check(context: Context) -> Iterator[Finding]:
     for group in group_copies(context, (CopyCause.CARRY_EXCHANGED, CopyCause.CARRY_REBUILT)):
         copy = group[0].copy
         remedy = _EXCHANGED if copy.cause is CopyCause.CARRY_EXCHANGED else _REBUILT
+        if copy.trips is None:
+            remedy = f"{remedy}; only a loop with a known number of iterations can be unrolled"
         if "array of its own" in copy.why:
             remedy = COLLECTED
         yield report_copies(context, RULE, group, _ALIASED if "writes into the bytes of" in copy.why else remedy)
