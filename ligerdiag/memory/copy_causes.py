@@ -26,7 +26,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import Role, Use, ValueUses
+from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
@@ -296,6 +296,8 @@ class CopyCauses:
         old = f"the old value of {self.describe_value(origin)}"
         if readers[0].opcode == "async-start":
             why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it"
+        elif self._repeats_update(readers[0]):
+            why = f"XLA repeats `{writer}` in `{reader}`, which so reads {old} after it is overwritten"
         else:
             why = f"`{reader}` reads {old} after `{writer}` overwrites it"
         return Reason(
@@ -304,6 +306,14 @@ class CopyCauses:
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
             is_needed=is_needed,
+        )
+
+    def _repeats_update(self, reader: HloInstruction) -> bool:
+        """Returns whether a fusion updates an operand on the way to its result."""
+        if reader.opcode != "fusion":
+            return False
+        return any(
+            one.opcode in UPDATES for one in self._module.computations[reader.called_computations[0]].instructions
         )
 
     def _explain_replaced(self, move: Move, uses: Sequence[Use]) -> Reason | None:
@@ -358,8 +368,10 @@ class CopyCauses:
             return None
         results = [use.index for use in self._follow(uses) if use.role is Role.RESULT]
         source = self._find_source(*move.source)
-        if not results or source[0].opcode != "parameter":
+        if source[0].opcode != "parameter":
             return None
+        if not results:
+            return self._explain_updated_in_branch(move, conditional)
         mine = self._find_outer_source(*move.source)
         key = mine[0].id, mine[1]
         every = {index: self._list_returned(conditional, index) for index, _ in iterate_leaf_shapes(conditional.shape)}
@@ -377,6 +389,9 @@ class CopyCauses:
                 blamed=(conditional,),
                 is_needed=not elsewhere,
             )
+        return self._explain_unchanged(mine, conditional)
+
+    def _explain_unchanged(self, mine: Position, conditional: HloInstruction) -> Reason:
         return Reason(
             cause=CopyCause.BRANCH_UNCHANGED,
             why=(
@@ -387,6 +402,16 @@ class CopyCauses:
             blamed=(conditional,),
             is_needed=self._is_kept(mine, conditional),
         )
+
+    def _explain_updated_in_branch(self, move: Move, conditional: HloInstruction) -> Reason | None:
+        """Explains a copy of an operand that the branch then updates, where another branch returns it unchanged."""
+        mine = self._find_outer_source(*move.source)
+        root = move.computation.root
+        for index, _ in iterate_leaf_shapes(root.shape):
+            is_updated = move.instruction in self._iterate_updated(self._find_source(root, index))
+            if is_updated and (mine[0].id, mine[1]) in self._list_returned(conditional, index):
+                return self._explain_unchanged(mine, conditional)
+        return None
 
     def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
         """Returns whether the bytes of a value must keep it: they are the caller's, or it is needed later."""
@@ -531,8 +556,17 @@ class CopyCauses:
                 is_needed=True,
             )
         if move.is_transposed and argument is not None and self._is_returned_rearranged(source):
-            return self._explain_layout(source, (move.instruction, writer))
+            back = self._find_successor(source)
+            return self._explain_layout(
+                source, (move.instruction, writer), is_back=back is not None and self._is_transposed(back)
+            )
         return None
+
+    def _is_transposed(self, position: Position) -> bool:
+        """Returns whether a copy makes the value, and moves its elements into another order."""
+        origin = self._uses.find_origin(*position)
+        move = self._moves.get((origin[0].id, origin[1]))
+        return move is not None and move.is_transposed
 
     def _list_copies(self, origin: Position) -> list[Move]:
         """Lists the copies of a value."""
@@ -565,10 +599,15 @@ class CopyCauses:
             is_needed=not is_cheap,
         )
 
-    def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction]) -> Reason:
+    def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction], *, is_back: bool) -> Reason:
+        value = self.describe_value(source)
         return Reason(
             cause=CopyCause.LAYOUT,
-            why=f"{self.describe_value(source)} is returned in another layout than it has, so it is moved twice",
+            why=(
+                f"XLA keeps {value} in another layout than it comes in, and moves it there and back"
+                if is_back
+                else f"{value} is returned in another layout than it has, so it is moved twice"
+            ),
             subject=("layout", source[0].id, source[1]),
             blamed=tuple(blamed),
         )
@@ -615,7 +654,8 @@ class CopyCauses:
         number, inner = self._uses.buffers.parameters[taken.allocation]
         parameter = self._module.entry.parameters[number]
         if self._is_rearranged(source, parameter):
-            return self._explain_layout((parameter, inner), (*self._list_transposed(source, parameter), source[0]))
+            blamed = *self._list_transposed(source, parameter), source[0]
+            return self._explain_layout((parameter, inner), blamed, is_back=move.is_transposed)
         name = self._names.name_argument(number)
         if move.is_transposed:
             why = f"XLA computes `{self.name(source[0])}` in another layout than output {output} has"
@@ -639,21 +679,21 @@ class CopyCauses:
 
     def _iterate_updated(self, source: Position) -> Iterator[HloInstruction]:
         """Yields the value, and the values that it updates or rearranges."""
-        value = source[0]
+        value, index = source
         for _ in range(_MOST_STEPS):
             yield value
-            move = self._moves.get((value.id, ()))
+            move = self._moves.get((value.id, index))
             if move is not None:
-                value = self._uses.find_origin(*move.source)[0]
-            elif value.opcode in ("transpose", "copy", "while") or (
-                value.opcode == "fusion" and len(value.operands) == 1
-            ):
-                value = self._uses.find_origin(value.operands[0])[0]
+                value, index = self._uses.find_origin(*move.source)
+            elif value.opcode == "while":
+                value, index = self._uses.find_origin(value.operands[0], index)
+            elif value.opcode in ("transpose", "copy") or (value.opcode == "fusion" and len(value.operands) == 1):
+                value, index = self._uses.find_origin(value.operands[0])
             else:
                 given = [one for one in value.operands if self._uses.is_overwritten(value, one)]
                 if not given:
                     return
-                value = self._uses.find_origin(given[0])[0]
+                value, index = self._uses.find_origin(given[0])
 
     def _takes_apart(self, loop: HloInstruction, position: Position) -> bool:
         """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""

@@ -9,13 +9,12 @@ result must lie in the bytes of the array itself.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.buffers import Slice
 from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
-from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.memory.value_uses import ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _MOVES_ORDER = frozenset({"transpose", "copy"})
@@ -106,7 +105,7 @@ def _list_copied(uses: ValueUses, one: HloInstruction) -> Iterator[tuple[ShapeIn
         case "fusion":
             yield from _list_fused(uses, one)
         case "dynamic-update-slice" | "scatter":
-            yield from ((index, given, False, True) for index, given in find_in_place(uses.module, one))
+            yield from ((index, given, False, True) for index, given in find_updates(uses.module, one))
         case _:
             pass
 
@@ -122,7 +121,7 @@ def _list_fused(uses: ValueUses, fusion: HloInstruction) -> Iterator[tuple[Shape
             value, rest = flow.find_definition(value.operands[0])
         if value.opcode == "parameter" and uses.module.homes[value.id] is fused:
             yield index, (fusion.operands[value.proto.parameter_number], rest), is_transposed, False
-    for index, given in find_in_place(uses.module, fusion):
+    for index, given in find_updates(uses.module, fusion):
         yield index, given, False, True
 
 

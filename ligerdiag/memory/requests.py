@@ -7,11 +7,10 @@ loops with the elements of their state that change, and conditionals that return
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import Role, ValueUses
+from ligerdiag.memory.value_uses import Role, ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 
@@ -72,7 +71,7 @@ def _classify(uses: ValueUses, one: HloInstruction) -> tuple[RequestKind | None,
             sizes = [uses.find_slice(one, index) for index in one.operand_output_aliases.values()]
             return RequestKind.CALL, sum(place.size for place in sizes if place is not None)
         case "dynamic-update-slice" | "scatter" | "fusion":
-            updated = [uses.find_slice(one, index) for index, _ in find_in_place(uses.module, one)]
+            updated = [uses.find_slice(one, index) for index, _ in find_updates(uses.module, one)]
             return RequestKind.UPDATE, sum(place.size for place in updated if place is not None)
         case _:
             return None, 0

@@ -7,14 +7,13 @@ author donated. A collective that the author writes (`all_gather`, `psum`, ...) 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import HloInstruction, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.memory.copy_causes import describe_instruction
 from ligerdiag.memory.moves import find_surroundings
-from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.memory.value_uses import ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _GATHERS = having(Trait.GATHERS)
@@ -44,7 +43,7 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
         for writer in computation.instructions:
             if writer.opcode not in ("custom-call", "dynamic-update-slice", "scatter", "fusion"):
                 continue
-            for _, (operand, index) in find_in_place(uses.module, writer):
+            for _, (operand, index) in find_updates(uses.module, writer):
                 place = _find_collective(uses, operand, index)
                 if place is None or place in seen:
                     continue

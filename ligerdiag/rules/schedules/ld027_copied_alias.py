@@ -33,6 +33,7 @@ _OTHER_LAYOUT = (
     "give the value the layout of the argument by `jax.experimental.layout.with_layout_constraint`, or write the"
     " operation that makes XLA choose another one, such as a product with the transposed array, without it"
 )
+_REPEATED = "put the result of the write through `jax.lax.optimization_barrier`, so that its reader takes it from there"
 _BACKWARD = (
     "XLA chose this order: try `unroll` for the scan, or write the derivative by `jax.custom_vjp`, with an"
     " `optimization_barrier` between the reader and the write"
@@ -53,8 +54,10 @@ def choose_remedy(one: ExplainedCopy) -> str:
     """Returns the help for a cause, in more detail where the reason shows more."""
     if "array of its own" in one.copy.why:
         return COLLECTED
-    if one.copy.cause is CopyCause.LAYOUT and "XLA computes" in one.copy.why:
+    if one.copy.cause is CopyCause.LAYOUT and one.copy.why.startswith(("XLA computes", "XLA keeps")):
         return _OTHER_LAYOUT
+    if "XLA repeats" in one.copy.why:
+        return _REPEATED
     if one.copy.cause is CopyCause.READ_LATER and is_of_the_backward_pass(one):
         return _BACKWARD
     return REMEDIES[one.copy.cause]
