@@ -729,11 +729,13 @@ class CopyCauses:
         """
         size = _measure(self._module.entry.parameters[number])
         donated = {self._uses.buffers.parameters[allocation][0] for allocation in self.donated}
-        for reached in (self._list_arguments(source[0]), frozenset(self._list_replaced(source))):
-            if number not in reached:
-                alike = [one for one in reached & donated if _measure(self._module.entry.parameters[one]) == size]
-                if alike:
-                    return min(alike)
+        for list_reached in (self._list_replaced, self._list_arguments):  # the cheap one first
+            reached = frozenset(list_reached(source))
+            if number in reached:
+                return None
+            alike = [one for one in reached & donated if _measure(self._module.entry.parameters[one]) == size]
+            if alike:
+                return min(alike)
         return None
 
     def _list_replaced(self, source: Position) -> Iterator[int]:
@@ -762,9 +764,9 @@ class CopyCauses:
         inside = search([root], lambda one: one.operands)
         return [fusion.operands[one.proto.parameter_number] for one in inside if one.opcode == "parameter"]
 
-    def _list_arguments(self, value: HloInstruction) -> frozenset[int]:
+    def _list_arguments(self, source: Position) -> frozenset[int]:
         """Returns the numbers of the arguments that the value depends on, by operands of the entry computation."""
-        pending, seen, found = [value], {value.id}, set[int]()
+        pending, seen, found = [source[0]], {source[0].id}, set[int]()
         while pending:
             one = pending.pop()
             if one.opcode == "parameter":
