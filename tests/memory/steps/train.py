@@ -112,18 +112,19 @@ def several_steps(optimizer: Any, params: Any, opt_state: Any, batches: Any) -> 
     return params, opt_state, losses
 
 
-def target_network(optimizer: Any, params: Any, target: Any, opt_state: Any, step: Any, batch: Any) -> Any:
-    """Q-learning: the target network is replaced every 100 steps."""
+def q_loss(params: Any, target: Any, batch: Any) -> Any:
     x, actions, rewards, following = batch
 
     def value(params: Any, x: Any) -> Any:
         return jax.nn.relu(x @ params["a"]) @ params["b"]
 
-    def loss(params: Any) -> Any:
-        picked = jnp.take_along_axis(value(params, x), actions[:, None], 1)[:, 0]
-        return jnp.mean((picked - rewards - 0.99 * value(target, following).max(-1)) ** 2)
+    picked = jnp.take_along_axis(value(params, x), actions[:, None], 1)[:, 0]
+    return jnp.mean((picked - rewards - 0.99 * value(target, following).max(-1)) ** 2)
 
-    gradients = jax.grad(loss)(params)
+
+def target_network(optimizer: Any, params: Any, target: Any, opt_state: Any, step: Any, batch: Any) -> Any:
+    """Q-learning: the target network is replaced every 100 steps."""
+    gradients = jax.grad(q_loss)(params, target, batch)
     changes, opt_state = optimizer.update(gradients, opt_state, params)
     params = optax.apply_updates(params, changes)
     target = optax.periodic_update(params, target, step, 100)
