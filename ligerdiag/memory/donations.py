@@ -52,7 +52,7 @@ def judge_donations(
     local = [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]
     claimed = {leaves.index(index) for index in taken.values() if index in leaves}
     found: list[JudgedDonation] = []
-    for number in sorted({*donated, *taken}):
+    for number in sorted({*donated, *taken, *optimized.donors}):
         if number >= len(optimized.entry.parameters):
             continue
         parameter = optimized.entry.parameters[number]
@@ -66,7 +66,11 @@ def judge_donations(
             continue
         given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
         argument = names.arguments.get(number, "")
-        fault, why, culprit = _find_fault(_Shapes(argument, given, parameter.shape), outputs, local, claimed, names)
+        earlier = [one.shape for one in whole.entry.parameters[:number]]
+        rank = sum(1 for one in earlier if _has_dimensions(one, given) and one.element_type == given.element_type)
+        fault, why, culprit = _find_fault(
+            _Shapes(argument, rank, given, parameter.shape), outputs, local, claimed, names
+        )
         users = optimized.entry.users[parameter.id]
         if not users:
             fault, why = DonationFault.UNUSED, f"the program does not use it, and {why}"
@@ -95,6 +99,8 @@ class _Shapes:
     """Shapes of one argument."""
 
     name: str
+    rank: int
+    """Its number among the arguments of this shape and dtype."""
     given: ShapeProto
     """The whole."""
     local: ShapeProto
@@ -116,7 +122,10 @@ def _find_fault(
     free = [n for n in same if n not in claimed]
     split = [n for n in same if not _has_dimensions(local_outputs[n], local)]
     if free or split:
-        number = max(split or free, key=lambda n: (_compare_names(shapes.name, names.outputs, n), n in free, -n))
+        number = max(
+            split or free,
+            key=lambda n: (_compare_names(shapes.name, names.outputs, n), same.index(n) == shapes.rank, n in free, -n),
+        )
         name = names.name_output(number)
         if not _has_dimensions(local_outputs[number], local):
             why = (

@@ -3,11 +3,12 @@
 docs/measurements/2026-11-26-memory-of-steps.md lists all of them.
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.api import CheckOptions, check
+from ligerdiag.api import CheckOptions, InspectOptions, check, inspect
 from ligerdiag.model.report import CaseReport
 
 STEPS = Path(__file__).with_name("steps")
@@ -75,6 +76,16 @@ def test_a_void_donation_names_the_output_of_the_same_name(shared_cache: Path) -
     (case,) = judge(shared_cache, "split.py::zero_one").values()
     (void,) = [one for one in case.findings if one.rule == "LD028"]
     assert "output `0.a` is split over the devices in another way" in void.message
+
+
+def test_a_dump_has_the_same_findings_also_about_donations_of_split_arrays(shared_cache: Path, tmp_path: Path) -> None:
+    (case,) = judge(shared_cache, "split.py::zero_one").values()
+    for stage, file in (("sm_9.0_gpu_after_optimizations", "optimized"), ("before_optimizations", "unoptimized")):
+        shutil.copy(Path(case.artifact) / f"{file}.hlo.pb", tmp_path / f"module_0001.jit_step.{stage}.hlo.pb")
+    (dumped,) = inspect(InspectOptions(paths=(tmp_path,), replay=False)).cases
+    assert list_findings(dumped) == FOUND["split.py::zero_one"]
+    (void,) = [one for one in dumped.findings if one.rule == "LD028"]
+    assert "output 0 is split over the devices in another way" in void.message
 
 
 def test_a_cache_that_a_branch_and_attention_both_write_is_copied_because_it_must_be(shared_cache: Path) -> None:

@@ -130,8 +130,8 @@ Python warning among others, names shapes and no arguments, and says nothing whe
 Do not donate what no output replaces. If an output should replace it, give both the same shape, dtype, sharding and
 layout.""",
     limits="""\
-A dump does not say which arguments were donated in vain, unless XLA lists them as buffer donors; only programs that
-ligerdiag compiles itself are complete. Donated arguments with one reason that have less than 4 KiB together do not
+A dump says only where arrays are split over devices which arguments were donated in vain; of other programs JAX alone
+knows. Donated arguments with one reason that have less than 4 KiB together do not
 count.""",
     references=("docs.jax.dev/en/latest/buffer_donation.html",),
     bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE),

@@ -60,8 +60,9 @@ def token_listed(params: Any, caches: Any, token: Any, position: Any) -> Any:
     for number, (keys, values) in enumerate(caches):
         own = own_of(params, number)
         q, k, v = project(own, x, position)
-        new.append((put(keys, k, position), put(values, v, position)))
-        x = attend(own, x, q, *new[-1], position)
+        new_keys, new_values = put(keys, k, position), put(values, v, position)
+        new.append((new_keys, new_values))
+        x = attend(own, x, q, new_keys, new_values, position)
     return pick(params, x), new
 
 
@@ -223,8 +224,9 @@ def beams(params: Any, caches: Any, tokens: Any, scores: Any, start: Any) -> Any
         for number, (keys, values) in enumerate(caches):
             own = own_of(params, number)
             q, k, v = project(own, x, position)
-            new.append((put(keys, k, position), put(values, v, position)))
-            x = attend(own, x, q, *new[-1], position)
+            new_keys, new_values = put(keys, k, position), put(values, v, position)
+            new.append((new_keys, new_values))
+            x = attend(own, x, q, new_keys, new_values, position)
         logits = jax.nn.log_softmax(norm(x, params["norm"]) @ params["head"])[:, 0]
         scores, best = lax.top_k((scores[:, None] + logits).reshape(-1), ROWS)
         beam, word = best // VOCABULARY, best % VOCABULARY
