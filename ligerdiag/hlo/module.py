@@ -170,7 +170,7 @@ class HloModule:
     input_output_alias: HloInputOutputAliasProto
     """Module-level aliasing of entry parameters and outputs (donation)."""
     donors: tuple[int, ...] = ()
-    """Numbers of the entry's parameters that are donated without an output of their own: XLA may pair them."""
+    """Numbers of the entry parameters that are donated and have no output yet: XLA pairs them where arrays are split."""
     replica_count: int = 1
     """How many replicas run the program, beside its partitions; 1 where the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])

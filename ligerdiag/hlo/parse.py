@@ -111,7 +111,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         computations=computations,
         stack_frames=proto.stack_frame_index,
         input_output_alias=proto.input_output_alias,
-        donors=tuple([entry.parameter_number for entry in proto.buffer_donor.entries]),
+        donors=tuple([one.parameter_number for one in proto.buffer_donor.entries if not one.parameter_shape_index]),
         replica_count=max(proto.device_assignment.replica_count, 1),
         frontend_attributes=dict(proto.frontend_attributes.map),
         tags=tags,

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import Position, look_through
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -29,7 +28,7 @@ from ligerdiag.memory.copy_sources import CopySources, Names
 from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.moves import Move
 from ligerdiag.memory.old_values import OldValues
-from ligerdiag.memory.value_uses import Role, Use, ValueUses
+from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses, find_updates
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
@@ -129,13 +128,17 @@ class CopyCauses:
             or self._explain_saved(move, [use.user for use in uses if use.role is Role.READ])
             or self._explain_detour(move)
             or self._explain_kept(move)
+            or self._explain_replaced(move, uses)
         )
         if explained is not None:
             return explained
         if move.is_transposed:
             return Reason(
                 cause=CopyCause.LAYOUT,
-                why=f"its reader needs another layout than {self.sources.describe_bytes(move.source_place)} has",
+                why=(
+                    "its reader needs another layout than"
+                    f" {self.sources.describe_value(self.sources.find_source(*move.source))} has"
+                ),
                 subject=move.instruction.id,
                 blamed=tuple([use.user for use in uses]),
                 is_needed=True,
@@ -178,16 +181,68 @@ class CopyCauses:
             for writer in writers
         )
         reader, writer = self.sources.name(readers[0]), self.sources.name(writers[0])
+        old = f"the old value of {self.sources.describe_value(origin)}"
+        if readers[0].opcode == "async-start":
+            why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it"
+        elif self._repeats_update(readers[0]):
+            why = f"XLA repeats `{writer}` in `{reader}`, which so reads {old} after it is overwritten"
+        else:
+            why = f"`{reader}` reads {old} after `{writer}` overwrites it"
         return Reason(
             cause=CopyCause.READ_LATER,
-            why=(
-                f"`{reader}` reads the old value of {self.sources.describe_value(origin)} after `{writer}` overwrites it,"
-                f" and {'depends on the new one' if is_needed else 'does not need the new one'}"
-            ),
+            why=f"{why}, and {'depends on the new one' if is_needed else 'does not need the new one'}",
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
             is_needed=is_needed,
         )
+
+    def _repeats_update(self, reader: HloInstruction) -> bool:
+        """Returns whether a fusion updates an operand on the way to its result."""
+        if reader.opcode != "fusion":
+            return False
+        return any(
+            one.opcode in UPDATES for one in self._module.computations[reader.called_computations[0]].instructions
+        )
+
+    def _explain_replaced(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+        """Explains a copy of a donated argument, or of a loop's state, before its next value is written into its bytes."""
+        origin = self._uses.find_origin(*move.source)
+        successor = self._find_successor(origin)
+        if successor is None:
+            return None
+        writer = self.sources.find_source(*successor)[0]
+        readers = [use.user for use in uses if use.role is Role.READ and not self.sources.is_copy(use.user)]
+        later = [one for one in readers if one is not writer and self._is_after(one, writer)]
+        if later:
+            return self._explain_read_later(origin, [writer], later)
+        if writer not in readers:
+            return None
+        return Reason(
+            cause=CopyCause.DONATION if move.computation is self._module.entry else CopyCause.CARRY_REBUILT,
+            why=(
+                f"`{self.sources.name(writer)}` cannot overwrite {self.sources.describe_value(origin)}, which it reads at"
+                " other places"
+            ),
+            subject=("replaced", origin[0].id, origin[1]),
+            blamed=(writer,),
+        )
+
+    def _find_successor(self, origin: Position) -> Position | None:
+        """Returns the output in a donated argument's bytes, or the next value of an element of a loop's state."""
+        value, index = origin
+        if value.opcode != "parameter":
+            return None
+        home = self._module.homes[value.id]
+        if home is self._module.entry:
+            place = self._uses.find_slice(value, index)
+            number = None if place is None else self.sources.donated.by_allocation.get(place.allocation)
+            if number is None:
+                return None
+            return home.root, [leaf for leaf, _ in iterate_leaf_shapes(home.root.shape)][number]
+        loop = self._uses.find_caller(home)
+        if loop is None or loop.opcode != "while" or loop.called_computations[0] != home.id:
+            return None
+        return home.root, index
 
     def _explain_in_branch(self, move: Move, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy in a branch, of one of its operands to one of its results."""
@@ -196,10 +251,10 @@ class CopyCauses:
             return None
         results = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
         source = self.sources.find_source(*move.source)
-        if not results:
-            return None
         if source[0].opcode != "parameter":
-            return self._explain_computed(source, conditional, results)
+            return self._explain_computed(source, conditional, results) if results else None
+        if not results:
+            return self._explain_updated_in_branch(move, conditional)
         mine = self.sources.find_outer_source(*move.source)
         key = mine[0].id, mine[1]
         every = {index: self._list_returned(conditional, index) for index, _ in iterate_leaf_shapes(conditional.shape)}
@@ -217,6 +272,9 @@ class CopyCauses:
                 blamed=(conditional,),
                 is_needed=not elsewhere and self._is_kept(mine, conditional),
             )
+        return self._explain_unchanged(mine, conditional)
+
+    def _explain_unchanged(self, mine: Position, conditional: HloInstruction) -> Reason:
         return Reason(
             cause=CopyCause.BRANCH_UNCHANGED,
             why=(
@@ -227,6 +285,16 @@ class CopyCauses:
             blamed=(conditional,),
             is_needed=self._is_kept(mine, conditional),
         )
+
+    def _explain_updated_in_branch(self, move: Move, conditional: HloInstruction) -> Reason | None:
+        """Explains a copy of an operand that the branch then updates, where another branch returns it unchanged."""
+        mine = self.sources.find_outer_source(*move.source)
+        root = move.computation.root
+        for index, _ in iterate_leaf_shapes(root.shape):
+            updated = [one for one, _ in self._iterate_updated(self.sources.find_source(root, index))]
+            if move.instruction in updated and (mine[0].id, mine[1]) in self._list_returned(conditional, index):
+                return self._explain_unchanged(mine, conditional)
+        return None
 
     def _explain_computed(
         self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
@@ -311,13 +379,15 @@ class CopyCauses:
             )
         return Reason(
             cause=CopyCause.CARRY_REBUILT,
-            why=self._describe_rebuilt(value, move),
+            why=self._describe_rebuilt(value, elements[0], move),
             subject=subject,
             blamed=(value, *value.operands, loop),
         )
 
-    def _describe_rebuilt(self, value: HloInstruction, move: Move) -> str:
+    def _describe_rebuilt(self, value: HloInstruction, element: ShapeIndex, move: Move) -> str:
         name = self.sources.name(value)
+        if self._takes_apart(value, (move.computation.parameters[0], element)):
+            return _describe_collected("an element of the outer loop's state", "the next one")
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
@@ -346,8 +416,6 @@ class CopyCauses:
                 subject=("argument", argument),
                 blamed=(writer, *self._list_after(writer)),
             )
-        if move.is_transposed and argument is not None:
-            return self._explain_layout(source, (move.instruction, writer))
         if source[0].opcode == "constant":
             return Reason(
                 cause=CopyCause.CONSTANT,
@@ -376,7 +444,22 @@ class CopyCauses:
                 blamed=(writer, origin[0]),
                 is_needed=True,
             )
+        if move.is_transposed and argument is not None and self._is_returned_rearranged(source):
+            back = self._find_successor(source)
+            return self._explain_layout(
+                source, (move.instruction, writer), is_back=back is not None and self._is_transposed(back)
+            )
         return None
+
+    def _is_transposed(self, position: Position) -> bool:
+        """Returns whether a copy makes the value, and moves its elements into another order."""
+        origin = self._uses.find_origin(*position)
+        move = self.sources.moves.get((origin[0].id, origin[1]))
+        return move is not None and move.is_transposed
+
+    def _is_returned_rearranged(self, argument: Position) -> bool:
+        successor = self._find_successor(argument)
+        return successor is not None and self._is_rearranged(self.sources.find_source(*successor), argument[0])
 
     def _is_overwritten_later(self, move: Move) -> bool:
         return any(use.needs_bytes for use in self._uses.list_uses(move.instruction, move.index))
@@ -408,10 +491,15 @@ class CopyCauses:
             is_needed=is_given or not is_cheap,
         )
 
-    def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction]) -> Reason:
+    def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction], *, is_back: bool) -> Reason:
+        value = self.sources.describe_value(source)
         return Reason(
             cause=CopyCause.LAYOUT,
-            why=f"{self.sources.describe_value(source)} is returned in another layout than it has, so it is moved twice",
+            why=(
+                f"XLA keeps {value} in another layout than it comes in, and moves it there and back"
+                if is_back
+                else f"{value} is returned in another layout than it has, so it is moved twice"
+            ),
             subject=("layout", source[0].id, source[1]),
             blamed=tuple(blamed),
         )
@@ -435,7 +523,7 @@ class CopyCauses:
                 number, _ = self._uses.buffers.parameters[taken.allocation]
                 if number == argument:
                     moved = self._list_transposed((move.instruction, move.index), source[0])
-                    return self._explain_layout(source, moved) if moved else None
+                    return self._explain_layout(source, moved, is_back=False) if moved else None
                 other = self._names.name_argument(number)
                 why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
                 return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,))
@@ -462,10 +550,14 @@ class CopyCauses:
         number, inner = self._uses.buffers.parameters[taken.allocation]
         parameter = self._module.entry.parameters[number]
         if self._is_rearranged(source, parameter):
-            return self._explain_layout((parameter, inner), (*self._list_transposed(source, parameter), source[0]))
+            blamed = *self._list_transposed(source, parameter), source[0]
+            return self._explain_layout((parameter, inner), blamed, is_back=move.is_transposed)
         if move.is_transposed and move.instruction.opcode != "copy":
             return None
         name = self._names.name_argument(number)
+        if move.is_transposed:
+            why = f"XLA computes `{self.sources.name(source[0])}` in another layout than output {output} has"
+            return Reason(cause=CopyCause.LAYOUT, why=why, subject=("layout", source[0].id), blamed=(source[0],))
         crossed = self._find_crossed(source, number)
         if crossed is not None:
             other = self._names.name_argument(crossed)
@@ -474,6 +566,9 @@ class CopyCauses:
                 " donated, too"
             )
             return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(source[0],))
+        if self._takes_apart(source[0], (parameter, inner)):
+            why = _describe_collected(f"argument {name}", f"output {output}")
+            return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
         why = (
             f"`{self.sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
             f" what it reads, and XLA copies it into the donated argument {name}"
@@ -514,10 +609,20 @@ class CopyCauses:
             elif value.opcode in _MOVED or _permutes(self._module, value):
                 value, index = self._uses.find_origin(value.operands[0])
             else:
-                given = next((given for result, given in find_in_place(self._module, value) if result == index), None)
+                given = next((given for result, given in find_updates(self._module, value) if result == index), None)
                 if given is None:
                     return
                 value, index = self._uses.find_origin(*given)
+
+    def _takes_apart(self, loop: HloInstruction, position: Position) -> bool:
+        """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""
+        if loop.opcode != "while":
+            return False
+        kept = self._module.computations[loop.called_computations[0]].kept_elements
+        return any(
+            use.role is Role.STATE and use.user is loop and use.index[:1] and use.index[0] in kept
+            for use in self._uses.list_uses(*position)
+        )
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
         values = list(self._iterate_updated(source))
@@ -622,6 +727,12 @@ _UNKNOWN = Reason(
     why="neither the schedule nor the buffer assignment shows a reason",
     subject="unknown",
 )
+
+
+def _describe_collected(array: str, result: str) -> str:
+    return (
+        f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"
+    )
 
 
 def _permutes(module: HloModule, value: HloInstruction) -> bool:

@@ -30,7 +30,9 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        return f"`{self.outputs[number]}`" if number < len(self.outputs) else f"output {number}"
+        """Returns an output's name, or its number if it has none, to follow the word `output`."""
+        name = self.outputs[number] if number < len(self.outputs) else ""
+        return f"`{name}`" if name and name != f"output {number}" else str(number)
 
 
 class CopySources:
@@ -116,6 +118,12 @@ class CopySources:
         if argument is not None:
             return f"argument {self._names.name_argument(argument)}"
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
+
+    def describe_source(self, move: Move) -> str:
+        """Names the bytes that a copy reads, which may be an argument's that hold something else by then."""
+        text = self.describe_bytes(move.source_place)
+        is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
+        return f"the bytes of {text}" if is_reused else text
 
     def name(self, one: HloInstruction) -> str:
         """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""

@@ -5,14 +5,18 @@ devices XLA may pair more. A donated argument that no output takes is freed by t
 saves nothing while the program runs.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.memory.copy_sources import Names
 from ligerdiag.model.memory import DonationFault
+
+_SEPARATORS = re.compile(r"[._]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +65,12 @@ def judge_donations(
             )
             continue
         given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
-        fault, why, culprit = _find_fault(_Shapes(given, parameter.shape), outputs, local, claimed, names)
+        argument = names.arguments.get(number, "")
+        earlier = [one.shape for one in whole.entry.parameters[:number]]
+        rank = sum(1 for one in earlier if _has_dimensions(one, given) and one.element_type == given.element_type)
+        fault, why, culprit = _find_fault(
+            _Shapes(argument, rank, given, parameter.shape), outputs, local, claimed, names
+        )
         users = optimized.entry.users[parameter.id]
         if not users:
             fault, why = DonationFault.UNUSED, f"the program does not use it, and {why}"
@@ -89,6 +98,9 @@ def _list_roots(module: HloModule, output: int | None) -> tuple[HloInstruction, 
 class _Shapes:
     """Shapes of one argument."""
 
+    name: str
+    rank: int
+    """Its number among the arguments of this shape and dtype."""
     given: ShapeProto
     """The whole."""
     local: ShapeProto
@@ -108,8 +120,12 @@ def _find_fault(
     alike = [n for n, shape in enumerate(outputs) if _has_dimensions(shape, given)]
     same = [n for n in alike if outputs[n].element_type == given.element_type]
     free = [n for n in same if n not in claimed]
-    if free:
-        number = free[0]
+    split = [n for n in same if not _has_dimensions(local_outputs[n], local)]
+    if free or split:
+        number = max(
+            split or free,
+            key=lambda n: (_compare_names(shapes.name, names.outputs, n), same.index(n) == shapes.rank, n in free, -n),
+        )
         name = names.name_output(number)
         if not _has_dimensions(local_outputs[number], local):
             why = (
@@ -140,6 +156,18 @@ def _find_fault(
     largest = render_shape(outputs[closest])
     why = f"no output has its shape: it is {text}, and output {names.name_output(closest)} is {largest}"
     return DonationFault.SHAPE, why, closest
+
+
+def _compare_names(argument: str, outputs: Sequence[str], number: int) -> tuple[int, int]:
+    """Returns how much an output's name is like an argument's: the parts that their ends have in common, and the other
+    parts of the output's, negative. They are (2, -1) for `state.mu.w` and `0.mu.w`.
+    """
+    if number >= len(outputs):
+        return 0, 0
+    parts = _SEPARATORS.split(outputs[number])
+    pairs = zip(reversed(_SEPARATORS.split(argument)), reversed(parts), strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return common, common - len(parts)
 
 
 def _has_dimensions(one: ShapeProto, other: ShapeProto) -> bool:

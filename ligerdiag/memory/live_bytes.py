@@ -8,9 +8,11 @@ loop's state counts from the first to the last iteration: XLA may use its bytes 
 between the last use of the old value and the next one.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
@@ -125,21 +127,72 @@ class _Walk:
         for number in spans:
             by_allocation[slices[number].allocation].append(number)
         for numbers in by_allocation.values():
-            numbers.sort(key=lambda number: (slices[number].offset, -slices[number].size))
-            outer: list[int] = []
-            for number in numbers:
-                outer = [one for one in outer if slices[one].offset + slices[one].size > slices[number].offset]
-                covering = [span for one in outer for span in spans[one]]
-                for first, last in _subtract(spans[number], covering):
-                    changes[first] += slices[number].size
-                    changes[last + 1] -= slices[number].size
-                outer.append(number)
-        sizes: list[int] = []
-        total = 0
-        for change in changes[:count]:
-            total += change
-            sizes.append(total)
-        return tuple(sizes)
+            events = [event for n in numbers for first, last in spans[n] for event in ((first, 1, n), (last + 1, 0, n))]
+            used, ranges = (
+                _UsedBytes(),
+                {n: _Range(slices[n].offset, slices[n].offset + slices[n].size) for n in numbers},
+            )
+            for step, is_start, number in sorted(events):
+                changes[step] += used.add(ranges[number]) if is_start else used.remove(ranges[number])
+        return tuple(accumulate(changes[:count]))
+
+
+class _Range:
+    """A range of bytes in use, with the ranges in use that lie within it."""
+
+    __slots__ = ("end", "inner", "offset", "outer")
+
+    def __init__(self, offset: int, end: int) -> None:
+        self.offset = offset
+        self.end = end
+        self.outer: _Range | None = None
+        self.inner: set[_Range] = set()
+
+
+class _UsedBytes:
+    """The ranges in use of one allocation; those that no other one covers are ordered, and do not overlap."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._ranges: list[_Range] = []
+
+    def add(self, new: _Range) -> int:
+        """Adds a range, and returns by how many bytes the memory in use grows."""
+        place = bisect_left(self._offsets, new.offset)
+        for number in (place, place - 1):
+            if 0 <= number < len(self._ranges) and self._covers(self._ranges[number], new):
+                new.outer = self._ranges[number]
+                new.outer.inner.add(new)
+                return 0
+        end = bisect_left(self._offsets, new.end, place)
+        covered = self._ranges[place:end]
+        for one in covered:
+            one.outer = new
+            new.inner.add(one)
+        self._offsets[place:end], self._ranges[place:end] = [new.offset], [new]
+        return new.end - new.offset - sum(one.end - one.offset for one in covered)
+
+    def remove(self, old: _Range) -> int:
+        """Removes a range, and returns by how many bytes, negative or 0, the memory in use grows."""
+        inner, outer = list(old.inner), old.outer
+        old.inner.clear()
+        old.outer = None
+        if outer is not None:
+            outer.inner.discard(old)
+            for one in inner:
+                one.outer = outer
+                outer.inner.add(one)
+            return 0
+        place = bisect_left(self._offsets, old.offset)
+        del self._offsets[place], self._ranges[place]
+        for one in inner:
+            one.outer = None
+        return old.offset - old.end + sum(self.add(one) for one in inner)
+
+    @staticmethod
+    def _covers(one: _Range, new: _Range) -> bool:
+        """Returns whether a range covers the beginning of a new one: it then counts for both."""
+        return (one.offset < new.offset < one.end) or (one.offset == new.offset and one.end >= new.end)
 
 
 def _merge(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -151,18 +204,3 @@ def _merge(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         else:
             found.append((first, last))
     return tuple(found)
-
-
-def _subtract(spans: tuple[tuple[int, int], ...], covering: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yields the parts of the spans outside of the covering ones."""
-    covered = _merge(covering)
-    for first, last in spans:
-        start = first
-        for low, high in covered:
-            if high < start or low > last:
-                continue
-            if low > start:
-                yield start, low - 1
-            start = high + 1
-        if start <= last:
-            yield start, last

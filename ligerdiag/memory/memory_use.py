@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
@@ -18,7 +17,7 @@ from ligerdiag.memory.copy_causes import CopyCauses, Reason
 from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
-from ligerdiag.memory.moves import Move, list_moves
+from ligerdiag.memory.moves import Move, find_surroundings, list_moves
 from ligerdiag.memory.requests import list_requests
 from ligerdiag.memory.reshards import Reshard, find_reshards
 from ligerdiag.memory.value_uses import ValueUses
@@ -144,7 +143,8 @@ def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bo
         one.opcode == "transpose" and (_NAMED.search(one.name) or describe_instruction(one) == "transpose")
         for one in inner
     )
-    return is_written and causes.explain(move).is_needed
+    reason = causes.explain(move)
+    return is_written and reason.is_needed and reason.cause in (CopyCause.LAYOUT, CopyCause.RETURNED)
 
 
 def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModule | None) -> ExplainedCopy:
@@ -155,7 +155,7 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
         trips=move.trips,
         in_branch=move.in_branch,
         operand=move.source[0].name,
-        source=causes.sources.describe_bytes(move.source_place),
+        source=causes.sources.describe_source(move),
         target=causes.sources.describe_bytes(move.target_place),
         is_transposed=move.is_transposed,
         cause=reason.cause,
@@ -221,13 +221,18 @@ def _describe_donation(one: JudgedDonation, names: Names, module: HloModule, pro
     return Donation(
         argument=names.arguments.get(one.number, str(one.number)),
         bytes=one.bytes,
-        output="" if one.output is None else names.name_output(one.output).strip("`"),
+        output="" if one.output is None else _name_output(one.output, names),
         fault=one.fault,
         why=one.why,
         line=None
         if one.fault is None
         else find_line(module, one.blamed) or _find_user_of_argument(program, one.number),
     )
+
+
+def _name_output(number: int, names: Names) -> str:
+    name = names.name_output(number).strip("`")
+    return f"output {number}" if name == str(number) else name
 
 
 def _describe_reshard(one: Reshard, module: HloModule) -> Copy:
@@ -257,7 +262,7 @@ def _describe_requests(
             line=find_line(uses.module, (request.instruction,)),
         )
     for judged, donation in donations:
-        is_paid = any(one.reason.subject == ("donation", judged.number) for one in copies)
+        is_paid = any(_get_argument(uses, one.move) == judged.number for one in paid.values())
         yield Request(
             kind=RequestKind.DONATION,
             instruction=donation.argument,
@@ -267,12 +272,16 @@ def _describe_requests(
         )
 
 
+def _get_argument(uses: ValueUses, move: Move) -> int | None:
+    """Returns the number of the argument whose bytes a copy writes."""
+    return uses.buffers.parameters.get(move.target_place.allocation, (None, ()))[0]
+
+
 def _add_up_collectives(uses: ValueUses) -> tuple[tuple[str, int], ...]:
     """Returns the bytes of the results of each kind of collective in one call of the program."""
-    counted, found = find_trips(uses.module), dict[str, int]()
+    around, found = find_surroundings(uses), dict[str, int]()
     for computation in uses.computations:
-        caller = uses.find_caller(computation)
-        trips = counted.get(caller.id, 1) if caller is not None and caller.opcode == "while" else 1
+        trips = around[computation.id].trips or 1
         for one in computation.instructions:
             if one.opcode in _COLLECTIVES:
                 size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(one.shape))

@@ -9,13 +9,12 @@ result must lie in the bytes of the array itself.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.buffers import Slice
 from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
-from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.memory.value_uses import ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _MOVES_ORDER = frozenset({"transpose", "copy"})
@@ -45,7 +44,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class Surroundings:
     """How often a computation runs."""
 
     trips: int | None
@@ -54,7 +53,7 @@ class _Around:
 
 def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, ...]:
     """Returns the copies of at least so many bytes, in the order of the schedule."""
-    around = _find_surroundings(uses)
+    around = find_surroundings(uses)
     found: list[Move] = []
     for computation in uses.computations:
         here = around[computation.id]
@@ -80,19 +79,19 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
     return tuple(found)
 
 
-def _find_surroundings(uses: ValueUses) -> Mapping[int, _Around]:
+def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
     """Maps the id of each computation that runs in sequence to the number of times that it runs."""
     counted = find_trips(uses.module)
-    found = {uses.module.entry.id: _Around(1, False)}
+    found = {uses.module.entry.id: Surroundings(1, False)}
     for computation in uses.computations:
-        here = found.setdefault(computation.id, _Around(None, True))
+        here = found.setdefault(computation.id, Surroundings(None, True))
         for one in computation.instructions:
             for callee in one.called_computations:
                 trips, in_branch = here.trips, here.in_branch or one.opcode == "conditional"
                 if one.opcode == "while":
                     count = counted.get(one.id)
                     trips = None if trips is None or count is None else trips * count
-                found.setdefault(callee, _Around(trips, in_branch))
+                found.setdefault(callee, Surroundings(trips, in_branch))
     return found
 
 
@@ -106,7 +105,7 @@ def _list_copied(uses: ValueUses, one: HloInstruction) -> Iterator[tuple[ShapeIn
         case "fusion":
             yield from _list_fused(uses, one)
         case "dynamic-update-slice" | "scatter":
-            yield from ((index, given, False, True) for index, given in find_in_place(uses.module, one))
+            yield from ((index, given, False, True) for index, given in find_updates(uses.module, one))
         case _:
             pass
 
@@ -122,7 +121,7 @@ def _list_fused(uses: ValueUses, fusion: HloInstruction) -> Iterator[tuple[Shape
             value, rest = flow.find_definition(value.operands[0])
         if value.opcode == "parameter" and uses.module.homes[value.id] is fused:
             yield index, (fusion.operands[value.proto.parameter_number], rest), is_transposed, False
-    for index, given in find_in_place(uses.module, fusion):
+    for index, given in find_updates(uses.module, fusion):
         yield index, given, False, True
 
 

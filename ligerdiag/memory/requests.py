@@ -7,15 +7,11 @@ loops with the elements of their state that change, and conditionals that return
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import Role, ValueUses
+from ligerdiag.memory.value_uses import UPDATES, Role, ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
-
-_UPDATES = (having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)) | {"fusion"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,8 +70,8 @@ def _classify(uses: ValueUses, one: HloInstruction) -> tuple[RequestKind | None,
         case "custom-call":
             sizes = [uses.find_slice(one, index) for index in one.operand_output_aliases.values()]
             return RequestKind.CALL, sum(place.size for place in sizes if place is not None)
-        case opcode if opcode in _UPDATES:
-            updated = [uses.find_slice(one, index) for index, _ in find_in_place(uses.module, one)]
+        case opcode if opcode in UPDATES or opcode == "fusion":
+            updated = [uses.find_slice(one, index) for index, _ in find_updates(uses.module, one)]
             return RequestKind.UPDATE, sum(place.size for place in updated if place is not None)
         case _:
             return None, 0

@@ -7,17 +7,17 @@ author donated. A collective that the author writes (`all_gather`, `psum`, ...) 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ligerdiag.hlo.aliasing import find_in_place
-from ligerdiag.hlo.counters import find_trips
+from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import HloInstruction, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
-from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
+from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.memory.copy_sources import describe_instruction
-from ligerdiag.memory.value_uses import ValueUses
+from ligerdiag.memory.moves import find_surroundings
+from ligerdiag.memory.value_uses import UPDATES, ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _GATHERS = having(Trait.GATHERS)
-_WRITERS = (having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)) | {"custom-call", "fusion"}
+_WRITERS = UPDATES | {"custom-call", "fusion"}
 _PASSES = having(Trait.SAME_ELEMENTS, Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE)
 _OWN = ("all_gather", "all_to_all", "ppermute", "psum", "pshuffle", "pbroadcast", "reduce_scatter", "pvary")
 _MOST_STEPS = 16
@@ -30,7 +30,7 @@ class Reshard:
     collective: HloInstruction
     writer: HloInstruction
     bytes: int
-    """Of its result."""
+    """Of the array that it brings; a combined collective has others, too."""
     trips: int | None
     why: str
     """One clause."""
@@ -38,41 +38,49 @@ class Reshard:
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
     """Yields the collectives of at least `SMALLEST_BYTES`, each once."""
-    counted, seen = find_trips(uses.module), set[int]()
+    around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:
-        caller = uses.find_caller(computation)
-        trips = counted.get(caller.id) if caller is not None and caller.opcode == "while" else 1
+        trips = around[computation.id].trips
         for writer in computation.instructions:
             if writer.opcode not in _WRITERS:
                 continue
-            for _, (operand, index) in find_in_place(uses.module, writer):
-                collective = _find_collective(uses, operand, index)
-                if collective is None or collective.id in seen:
+            for _, (operand, index) in find_updates(uses.module, writer):
+                place = _find_collective(uses, operand, index)
+                if place is None or place in seen:
                     continue
-                size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(collective.shape))
+                collective, leaf = place
+                size = compute_byte_size(dict(iterate_leaf_shapes(collective.shape))[leaf]) or 0
                 if size < SMALLEST_BYTES:
                     continue
-                seen.add(collective.id)
+                seen.add(place)
+                opcode = strip_phase(_find_started(uses, collective).opcode)
                 why = (
                     f"the partitioner moves the operand of `{describe_instruction(writer)}` between devices first"
-                    f" ({strip_phase(collective.opcode)} to {render_shape(operand.shape)}), so the call does not work on"
-                    " the array that it was given"
+                    f" ({opcode} to {render_shape(operand.shape)}), so the call does not work on the array that it was given"
                 )
                 yield Reshard(collective=collective, writer=writer, bytes=size, trips=trips, why=why)
 
 
-def _find_collective(uses: ValueUses, value: HloInstruction, index: tuple[int, ...]) -> HloInstruction | None:
-    """Returns the collective that brings the value, behind copies and transpositions; None for the author's own."""
+def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) -> Position | None:
+    """Returns the result of a collective that brings the value, behind copies and transpositions; None for one that the
+    author writes.
+    """
     for _ in range(_MOST_STEPS):
         value, index = uses.find_origin(value, index)
-        if value.opcode in _GATHERS:
-            name = strip_tags(value.op_name).rpartition("/")[2]
-            return None if name.startswith(_OWN) else value
+        collective = _find_started(uses, value)
+        if collective.opcode in _GATHERS:
+            name = strip_tags(collective.op_name).rpartition("/")[2]
+            return None if name.startswith(_OWN) else (value, index)
         is_moved = value.opcode in _PASSES or (value.opcode == "fusion" and _only_moves(uses, value))
         if not is_moved or not value.operands:
             return None
         value, index = value.operands[0], ()
     return None
+
+
+def _find_started(uses: ValueUses, value: HloInstruction) -> HloInstruction:
+    """Returns the operation that an asynchronous start runs; any other instruction itself."""
+    return uses.module.computations[value.called_computations[0]].root if value.opcode == "async-start" else value
 
 
 def _only_moves(uses: ValueUses, fusion: HloInstruction) -> bool:

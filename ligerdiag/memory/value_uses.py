@@ -15,11 +15,13 @@ from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, Positions, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex, is_tuple
+from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _BARRIERS = having(Trait.BARRIER)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
+UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
+"""Operations that write a part of an operand in place."""
 _MOST_USES = 10_000
 
 
@@ -156,7 +158,7 @@ class ValueUses:
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
         """Returns whether the user writes a result into the bytes of this operand, as XLA requires of it."""
-        return any(given is value and inner == leaf for _, (given, inner) in find_in_place(self.module, user))
+        return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
         """Returns whether an instruction needs the result of another one of its computation."""
@@ -167,6 +169,23 @@ class ValueUses:
             return [operand for operand in one.operands if times.get(operand.id, start) >= start]
 
         return earlier in search([later], list_operands)
+
+
+def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
+    """Yields the leaves and operands of `find_in_place`, and those of a fusion that updates a bitcast of its operand."""
+    found = list(find_in_place(module, instruction))
+    yield from found
+    if instruction.opcode != "fusion":
+        return
+    known = {index for index, _ in found}
+    fused = module.computations[instruction.called_computations[0]]
+    flow = Dataflow(module, PassThrough(bitcasts=True, tuples=True))
+    for index in iterate_leaves(instruction.shape):
+        value, rest = flow.find_definition(fused.root, index)
+        if value.opcode in UPDATES and index not in known:
+            updated, inner = flow.find_definition(value.operands[rest[0] if rest else 0])
+            if updated.opcode == "parameter" and module.homes[updated.id] is fused:
+                yield index, (instruction.operands[updated.proto.parameter_number], inner)
 
 
 def is_array(value: HloInstruction) -> bool:

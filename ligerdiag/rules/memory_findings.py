@@ -1,6 +1,6 @@
 """Builds findings about copies: one for all copies that have one cause in common."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.memory.memory_use import ExplainedCopy
@@ -10,23 +10,37 @@ from ligerdiag.rules.rule import Rule
 from ligerdiag.text import render_bytes
 
 _MOST_LISTED = 6
+COLLECTED = (
+    "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
+    " `xs` and returning it as `ys`"
+)
+"""The remedy for a scan that takes an array apart and collects the new one."""
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields the copies with these causes, those with one subject together, unless the program needs all of them.
-
-    Donations that cost a copy at one line belong together: a training step has one for each of its parameters.
+    """Yields the copies with these causes, those with one subject or line together, unless the program needs all of
+    them.
     """
     if context.memory is None:
         return
     groups: dict[object, list[ExplainedCopy]] = {}
     for one in context.memory.copies:
         if one.copy.cause in causes:
-            is_at_line = one.copy.cause is CopyCause.DONATION and one.copy.line is not None
-            groups.setdefault(one.copy.line if is_at_line else one.reason.subject, []).append(one)
-    for group in groups.values():
+            groups.setdefault(one.reason.subject, []).append(one)
+    for group in _join_lines(groups.values()):
         if not all(one.copy.is_needed for one in group):
             yield tuple(sorted(group, key=lambda one: (one.copy.is_needed, -one.copy.total)))
+
+
+def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[ExplainedCopy]]:
+    """Joins groups that have their cause and their source line in common, such as those of all layers' caches."""
+    joined: dict[object, list[ExplainedCopy]] = {}
+    for group in groups:
+        first = group[0]
+        is_avoidable = not all(one.copy.is_needed for one in group)
+        key = first.reason.subject if first.copy.line is None else (first.copy.cause, first.copy.line, is_avoidable)
+        joined.setdefault(key, []).extend(group)
+    return joined.values()
 
 
 def report_copies(

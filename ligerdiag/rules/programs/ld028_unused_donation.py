@@ -20,7 +20,9 @@ def check(context: Context) -> Iterator[Finding]:
     groups: dict[tuple[DonationFault, str], list[Donation]] = {}
     for _, donation in context.memory.donations:
         if donation.fault is not None:
-            groups.setdefault((donation.fault, donation.why.partition(":")[0]), []).append(donation)
+            is_split = donation.fault is DonationFault.SHARDING
+            why = "" if is_split else donation.why.partition(":")[0]
+            groups.setdefault((donation.fault, why), []).append(donation)
     for (fault, _), found in groups.items():
         size = sum(one.bytes for one in found)
         if size < _SMALLEST:
@@ -128,8 +130,8 @@ Python warning among others, names shapes and no arguments, and says nothing whe
 Do not donate what no output replaces. If an output should replace it, give both the same shape, dtype, sharding and
 layout.""",
     limits="""\
-A dump does not say which arguments were donated in vain, unless XLA lists them as buffer donors; only programs that
-ligerdiag compiles itself are complete. Donated arguments with one reason that have less than 4 KiB together do not
+A dump says only where arrays are split over devices which arguments were donated in vain; of other programs JAX alone
+knows. Donated arguments with one reason that have less than 4 KiB together do not
 count.""",
     references=("docs.jax.dev/en/latest/buffer_donation.html",),
     bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE),

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.memory.memory_use import ExplainedCopy
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
-from ligerdiag.rules.memory_findings import group_copies, report_copies
+from ligerdiag.rules.memory_findings import COLLECTED, group_copies, report_copies
 from ligerdiag.rules.rule import Example, Rule
 
 REMEDIES: Mapping[CopyCause, str] = {
@@ -17,14 +18,26 @@ REMEDIES: Mapping[CopyCause, str] = {
     ),
     CopyCause.LAYOUT: "return the array in the layout that it came in, or keep it in the other one between calls",
     CopyCause.PAIRING: (
-        "return the outputs in the order of the donated arguments that they replace, or donate only those that an output"
-        " replaces"
+        "return the outputs in the order, and with the shardings, of the donated arguments that they replace, or donate"
+        " only those that an output replaces"
     ),
-    CopyCause.DONATION: "do not donate this argument: the donation costs a copy and does not lower the peak",
+    CopyCause.DONATION: (
+        "do not donate this argument, so that XLA computes the output where it is returned, or compute it from the"
+        " same elements of the argument alone"
+    ),
     CopyCause.UNKNOWN: "compare the schedule around the copy with the program, and report it if it is a mistake of XLA's",
 }
 
 
+_OTHER_LAYOUT = (
+    "give the value the layout of the argument by `jax.experimental.layout.with_layout_constraint`, or write the"
+    " operation that makes XLA choose another one, such as a product with the transposed array, without it"
+)
+_REPEATED = "put the result of the write through `jax.lax.optimization_barrier`, so that its reader takes it from there"
+_BACKWARD = (
+    "XLA chose this order: try `unroll` for the scan, or write the derivative by `jax.custom_vjp`, with an"
+    " `optimization_barrier` between the reader and the write"
+)
 _NOTED = (CopyCause.UNDONATED, CopyCause.CONSTANT, CopyCause.UNKNOWN)
 """Causes of which the author may know, or that may be none."""
 
@@ -32,9 +45,31 @@ _NOTED = (CopyCause.UNDONATED, CopyCause.CONSTANT, CopyCause.UNKNOWN)
 def check(context: Context) -> Iterator[Finding]:
     """Reports the copies of each value, with their cause."""
     for group in group_copies(context, REMEDIES):
-        copy = group[0].copy
-        severity = Severity.NOTE if copy.cause in _NOTED else None
-        yield report_copies(context, RULE, group, REMEDIES[copy.cause], severity=severity)
+        first = group[0]
+        severity = Severity.NOTE if first.copy.cause in _NOTED or is_of_the_backward_pass(first) else None
+        yield report_copies(context, RULE, group, choose_remedy(first), severity=severity)
+
+
+def choose_remedy(one: ExplainedCopy) -> str:
+    """Returns the help for a cause, in more detail where the reason shows more."""
+    if "array of its own" in one.copy.why:
+        return COLLECTED
+    if one.copy.cause is CopyCause.LAYOUT and one.copy.why.startswith(("XLA computes", "XLA keeps")):
+        return _OTHER_LAYOUT
+    if "XLA repeats" in one.copy.why:
+        return _REPEATED
+    if one.copy.cause is CopyCause.READ_LATER and is_of_the_backward_pass(one):
+        return _BACKWARD
+    return REMEDIES[one.copy.cause]
+
+
+def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
+    """Returns whether the reader of an old value is an operation in a loop whose order JAX or XLA chooses: that of a
+    derivative, or an asynchronous one.
+    """
+    if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
+        return False
+    return any("transpose(jvp(" in reader.op_name or reader.opcode == "async-start" for reader in one.reason.blamed[:1])
 
 
 _BEFORE = """\

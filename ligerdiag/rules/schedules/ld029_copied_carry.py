@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
-from ligerdiag.rules.memory_findings import group_copies, report_copies
+from ligerdiag.rules.memory_findings import COLLECTED, group_copies, report_copies
 from ligerdiag.rules.rule import Example, Rule
 
 _EXCHANGED = (
@@ -20,6 +20,10 @@ def check(context: Context) -> Iterator[Finding]:
     for group in group_copies(context, (CopyCause.CARRY_EXCHANGED, CopyCause.CARRY_REBUILT)):
         copy = group[0].copy
         remedy = _EXCHANGED if copy.cause is CopyCause.CARRY_EXCHANGED else _REBUILT
+        if copy.trips is None:
+            remedy = f"{remedy}; only a loop with a known number of iterations can be unrolled"
+        if "array of its own" in copy.why:
+            remedy = COLLECTED
         yield report_copies(context, RULE, group, _ALIASED if "writes into the bytes of" in copy.why else remedy)
 
 

@@ -10,7 +10,7 @@ from ligerdiag.rules.rule import Example, Rule
 
 _UNCHANGED = (
     "compute the result in place in all branches, or replace the conditional by `jnp.where`; not donating the operand saves"
-    " the copy after it"
+    " the copy after it, and before jax 0.11 so may returning it from the first branch"
 )
 _EXCHANGED = "choose element by element with `jnp.where(p, b, a)`, or exchange the arrays outside of the program"
 

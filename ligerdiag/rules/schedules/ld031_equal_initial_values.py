@@ -8,17 +8,22 @@ from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import group_copies, report_copies
 from ligerdiag.rules.rule import Example, Rule
 
+_AUTHORS = (
+    "make each of them by `jnp.zeros` or another constant, which XLA writes twice instead of copying, or keep both in one"
+    " array"
+)
+_MADE_BY_JAX = (
+    "these are the empty results of a scan, or of its derivative: let the scan return one array instead of several of the"
+    " same shape, or carry the results in its state"
+)
+
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each value that XLA computes once for several writers."""
+    """Reports each value that XLA computes once for several writers; a note if no line of the program makes it."""
     for group in group_copies(context, (CopyCause.EQUAL_VALUES,)):
-        yield report_copies(
-            context,
-            RULE,
-            group,
-            "make each of them by `jnp.zeros` or another constant, which XLA writes twice instead of copying, or keep both"
-            " in one array",
-        )
+        is_authors = bool(group[0].reason.blamed[0].op_name)
+        remedy = _AUTHORS if is_authors else _MADE_BY_JAX
+        yield report_copies(context, RULE, group, remedy, severity=None if is_authors else Severity.NOTE)
 
 
 _BEFORE = """\
