@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
@@ -295,7 +295,8 @@ def _add_curve(use: MemoryUse, live: LiveBytes, uses: ValueUses, names: Names) -
     if not live.steps:
         return replace(use, peak=max(live.sizes, default=0))
     peak, slices = live.peak, uses.buffers.slices
-    alive = sorted(live.list_alive(peak), key=lambda number: -slices[number].size)[:MOST_AT_PEAK]
+    numbers = list(live.list_alive(peak))
+    alive = _list_largest([slices[number] for number in numbers], numbers)
     points = [
         CurvePoint(
             instruction=live.steps[step].name,
@@ -312,6 +313,17 @@ def _add_curve(use: MemoryUse, live: LiveBytes, uses: ValueUses, names: Names) -
         at_peak=tuple([_describe_value(live, uses, names, number) for number in alive]),
         curve=tuple(points),
     )
+
+
+def _list_largest(places: Sequence[Slice], numbers: Sequence[int]) -> list[int]:
+    """Returns the numbers of the largest slices, largest first, without those that lie in another one."""
+    found: list[tuple[Slice, int]] = []
+    for place, number in sorted(zip(places, numbers, strict=True), key=lambda pair: -pair[0].size):
+        if not any(place.overlaps(larger) for larger, _ in found):
+            found.append((place, number))
+            if len(found) == MOST_AT_PEAK:
+                break
+    return [number for _, number in found]
 
 
 def _choose_points(sizes: Sequence[int]) -> list[int]:
