@@ -30,6 +30,7 @@ from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
+_COLLECTIVES = having(Trait.COLLECTIVE)
 _CHEAP = 8
 """A value is cheap to compute again if its operands have this many times fewer bytes."""
 _CHEAP_OPCODES = frozenset({"broadcast", "iota", "constant"})
@@ -308,6 +309,11 @@ class CopyCauses:
             is_needed=is_needed,
         )
 
+    def _is_collective(self, one: HloInstruction) -> bool:
+        if one.opcode == "async-start":
+            one = self._module.computations[one.called_computations[0]].root
+        return one.opcode in _COLLECTIVES
+
     def _repeats_update(self, reader: HloInstruction) -> bool:
         """Returns whether a fusion updates an operand on the way to its result."""
         if reader.opcode != "fusion":
@@ -326,13 +332,17 @@ class CopyCauses:
         readers = [use.user for use in uses if use.role is Role.READ and not self._is_copy(use.user)]
         time = self._uses.times.get(writer.id, 0)
         later = [one for one in readers if one is not writer and self._find_end(one) > time]
-        if later:
+        is_exchange = writer in readers and self._is_collective(writer)
+        if later and not is_exchange:
             return self._explain_read_later(origin, [writer], later)
         if writer not in readers:
             return None
         return Reason(
             cause=CopyCause.DONATION if move.computation is self._module.entry else CopyCause.CARRY_REBUILT,
-            why=f"`{self.name(writer)}` cannot overwrite {self.describe_value(origin)}, which it reads at other places",
+            why=(
+                f"`{self.name(writer)}` cannot overwrite {self.describe_value(origin)}, which it"
+                f" {'moves to another device' if is_exchange else 'reads at other places'}"
+            ),
             subject=("replaced", origin[0].id, origin[1]),
             blamed=(writer,),
         )
@@ -511,7 +521,7 @@ class CopyCauses:
         source = self._find_source(*move.source)
         argument = self._get_argument(source)
         name = self.name(writer)
-        if argument is not None and not self._is_donated(*source):
+        if argument is not None and not self._is_donated(*source) and not move.is_transposed:
             return Reason(
                 cause=CopyCause.UNDONATED,
                 why=f"`{name}` overwrites argument {self._names.name_argument(argument)}, which the caller keeps",
@@ -701,8 +711,7 @@ class CopyCauses:
             return False
         kept = self._module.computations[loop.called_computations[0]].kept_elements
         return any(
-            use.role is Role.STATE and use.user is loop and use.index[:1] and use.index[0] in kept
-            for use in self._uses.list_uses(*position)
+            use.user is loop and use.index[:1] and use.index[0] in kept for use in self._uses.list_uses(*position)
         )
 
     def _is_returned_rearranged(self, argument: Position) -> bool:
@@ -804,6 +813,8 @@ def _describe_collected(array: str, result: str) -> str:
 def describe_instruction(one: HloInstruction) -> str:
     """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
     name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
+    if name.startswith("("):  # of combined operations
+        name = name.strip("()").partition(":")[0]
     return name if name and not name.startswith("jit(") else f"%{one.name}"
 
 

@@ -21,6 +21,11 @@ FOUND = {
     "decode.py::one_stacked": ("LD027 warning",),
     "decode.py::rolled": ("LD027 warning", "LD027 warning"),
     "decode.py::scan_stacked": ("LD029 warning", "LD031 note"),
+    "more.py::advantages": ("LD027 warning",),
+    "more.py::by_layer": ("LD027 warning",),
+    "more.py::grown": ("LD028 warning",),
+    "more.py::reordered": ("LD027 warning",),
+    "more.py::ring_attention": ("LD029 warning",),
     "split.py::both_jit": ("LD027 note", "LD027 note", "LD027 warning", "LD027 warning", "LD028 warning"),
     "split.py::fsdp_jit": ("LD027 note",),
     "split.py::tensor_jit": ("LD028 warning",),
@@ -43,6 +48,10 @@ MESSAGES = {
     "decode.py::rolled": (
         "four copies move 4.0 MiB: `scatter` computes output `1.0.0` in other bytes, because it cannot overwrite what it"
         " reads, and XLA copies it into the donated argument `caches.0.0`"
+    ),
+    "more.py::ring_attention": (
+        "two copies move 4.0 MiB (1.0 MiB in each of 4 iterations): `ppermute` cannot overwrite the loop's state, which it"
+        " moves to another device"
     ),
     "split.py::zero_one": (
         "two copies move 512.0 KiB: output `1.0.mu.a` has the bytes of the donated argument `opt_state.0.nu.a`, and is"
@@ -103,7 +112,7 @@ def test_the_remedies_leave_nothing_to_find(name: str, shared_cache: Path) -> No
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("file", ["train.py", "decode.py", "split.py", "cured.py"])
+@pytest.mark.parametrize("file", ["train.py", "decode.py", "split.py", "more.py", "cured.py"])
 def test_all_steps_have_these_findings_and_no_others(file: str, shared_cache: Path) -> None:
     found = {f"{file}::{name}": list_findings(case) for name, case in judge(shared_cache, file).items()}
     assert {name: rules for name, rules in found.items() if rules} == {
