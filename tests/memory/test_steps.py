@@ -105,7 +105,9 @@ def test_a_cache_that_a_branch_and_attention_both_write_is_copied_because_it_mus
     assert all(one.is_needed for one in case.memory.copies)
 
 
-@pytest.mark.parametrize("name", ["in_order", "gradients_first", "rolled_not_donated", "whole_parameters"])
+@pytest.mark.parametrize(
+    "name", ["in_order", "gradients_first", "rolled_not_donated", "ring_in_pairs", "whole_parameters"]
+)
 def test_the_remedies_leave_nothing_to_find(name: str, shared_cache: Path) -> None:
     (case,) = judge(shared_cache, f"cured.py::{name}").values()
     assert list_findings(case) == ()

@@ -1,6 +1,7 @@
 """Steps of the other files, each with the remedy that its finding names: CASES."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
