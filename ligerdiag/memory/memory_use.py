@@ -132,7 +132,7 @@ def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bo
     if not move.is_transposed or move.instruction.opcode == "copy":
         return False
     reason = causes.explain(move)
-    return reason.is_needed and reason.cause is CopyCause.LAYOUT
+    return reason.is_needed and reason.cause in (CopyCause.LAYOUT, CopyCause.RETURNED)
 
 
 def _explain(causes: CopyCauses, move: Move, module: HloModule) -> ExplainedCopy:
