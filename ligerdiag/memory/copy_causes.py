@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ligerdiag.hlo.dataflow import Position, look_through
+from ligerdiag.hlo.dataflow import Position, look_through, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
@@ -32,6 +32,9 @@ from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses, find_upda
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
+_COLLECTIVES = having(Trait.COLLECTIVE)
+_ELSEWHERE = (having(Trait.REARRANGES, Trait.REDUCES, Trait.IN_PLACE) | {"transpose"}) - {"broadcast"}
+"""Operations whose results have elements in other places than their operands."""
 _CHEAP = 8
 """A value is cheap to compute again if its operands have this many times fewer bytes."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
@@ -196,6 +199,41 @@ class CopyCauses:
             is_needed=is_needed,
         )
 
+    def _reads_elsewhere(self, written: Position, operand: HloInstruction) -> bool:
+        """Returns whether an element of the written value needs other elements of the operand."""
+        writer, index = written
+        if writer.opcode != "fusion":
+            return True
+        fused = self._module.computations[writer.called_computations[0]]
+        root = fused.root.operands[index[0]] if index and fused.root.opcode == "tuple" else fused.root
+        given = [one for one in fused.parameters if writer.operands[one.proto.parameter_number] is operand]
+        needed, reached = search([root], lambda one: one.operands), search(given, lambda one: fused.users[one.id])
+        return any(one.opcode in _ELSEWHERE for one in needed.keys() & reached.keys())
+
+    def _explain_crossed(self, writer: HloInstruction) -> Reason | None:
+        """Explains a copy by the donation of an output that the writer computes, if another donation suits it better."""
+        for allocation, number in self.sources.donated.by_allocation.items():
+            leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
+            source = self.sources.find_source(self._module.entry.root, leaf)
+            parameter = self._uses.buffers.parameters[allocation][0]
+            crossed = self._find_crossed(source, parameter) if source[0] is writer else None
+            if crossed is not None:
+                return self._describe_crossed(writer, number, parameter, crossed)
+        return None
+
+    def _describe_crossed(self, value: HloInstruction, output: int, parameter: int, crossed: int) -> Reason:
+        why = (
+            f"output {self._names.name_output(output)} has the bytes of the donated argument"
+            f" {self._names.name_argument(parameter)}, and is computed from {self._names.name_argument(crossed)}, which is"
+            " donated, too"
+        )
+        return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(value,))
+
+    def _is_collective(self, one: HloInstruction) -> bool:
+        if one.opcode == "async-start":
+            one = self._module.computations[one.called_computations[0]].root
+        return one.opcode in _COLLECTIVES
+
     def _repeats_update(self, reader: HloInstruction) -> bool:
         """Returns whether a fusion updates an operand on the way to its result."""
         if reader.opcode != "fusion":
@@ -207,21 +245,27 @@ class CopyCauses:
     def _explain_replaced(self, move: Move, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy of a donated argument, or of a loop's state, before its next value is written into its bytes."""
         origin = self._uses.find_origin(*move.source)
-        successor = self._find_successor(origin)
+        successor = None if move.is_transposed else self._find_successor(origin)
         if successor is None:
             return None
-        writer = self.sources.find_source(*successor)[0]
+        written = self.sources.find_source(*successor)
+        writer = written[0]
         readers = [use.user for use in uses if use.role is Role.READ and not self.sources.is_copy(use.user)]
-        later = [one for one in readers if one is not writer and self._is_after(one, writer)]
-        if later:
+        time = self._uses.times.get(writer.id, 0)
+        later = [one for one in readers if one is not writer and self._old.find_end(one) > time]
+        is_exchange = self._is_collective(writer)
+        cannot_overwrite = writer in readers and (is_exchange or self._reads_elsewhere(written, move.instruction))
+        if later and not cannot_overwrite:
             return self._explain_read_later(origin, [writer], later)
+        if not cannot_overwrite and (crossed := self._explain_crossed(writer)) is not None:
+            return crossed
         if writer not in readers:
             return None
         return Reason(
             cause=CopyCause.DONATION if move.computation is self._module.entry else CopyCause.CARRY_REBUILT,
             why=(
-                f"`{self.sources.name(writer)}` cannot overwrite {self.sources.describe_value(origin)}, which it reads at"
-                " other places"
+                f"`{self.sources.name(writer)}` cannot overwrite {self.sources.describe_value(origin)}, which it"
+                f" {'moves to another device' if is_exchange else 'reads at other places' if cannot_overwrite else 'reads'}"
             ),
             subject=("replaced", origin[0].id, origin[1]),
             blamed=(writer,),
@@ -406,7 +450,7 @@ class CopyCauses:
         source = self.sources.find_source(*move.source)
         argument = self.sources.get_argument(source)
         name = self.sources.name(writer)
-        if argument is not None and not self.sources.is_donated(*source):
+        if argument is not None and not self.sources.is_donated(*source) and not move.is_transposed:
             copies = [one for one in self.sources.list_copies(source) if self._is_overwritten_later(one)]
             if self.sources.is_copy(origin[0]) or (move in copies and move is not copies[0]):
                 return self._explain_equal(source, writer)
@@ -557,15 +601,12 @@ class CopyCauses:
         name = self._names.name_argument(number)
         if move.is_transposed:
             why = f"XLA computes `{self.sources.name(source[0])}` in another layout than output {output} has"
-            return Reason(cause=CopyCause.LAYOUT, why=why, subject=("layout", source[0].id), blamed=(source[0],))
+            is_needed = source[0].opcode == "custom-call"  # a library's routine has its own layout
+            subject = "layout", source[0].id
+            return Reason(cause=CopyCause.LAYOUT, why=why, subject=subject, blamed=(source[0],), is_needed=is_needed)
         crossed = self._find_crossed(source, number)
         if crossed is not None:
-            other = self._names.name_argument(crossed)
-            why = (
-                f"output {output} has the bytes of the donated argument {name}, and is computed from {other}, which is"
-                " donated, too"
-            )
-            return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(source[0],))
+            return self._describe_crossed(source[0], leaves.index(results[0]), number, crossed)
         if self._takes_apart(source[0], (parameter, inner)):
             why = _describe_collected(f"argument {name}", f"output {output}")
             return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
@@ -620,8 +661,7 @@ class CopyCauses:
             return False
         kept = self._module.computations[loop.called_computations[0]].kept_elements
         return any(
-            use.role is Role.STATE and use.user is loop and use.index[:1] and use.index[0] in kept
-            for use in self._uses.list_uses(*position)
+            use.user is loop and use.index[:1] and use.index[0] in kept for use in self._uses.list_uses(*position)
         )
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:

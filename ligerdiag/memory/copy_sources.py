@@ -158,4 +158,6 @@ class CopySources:
 def describe_instruction(one: HloInstruction) -> str:
     """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
     name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
+    if name.startswith("("):  # of combined operations
+        name = name.strip("()").partition(":")[0]
     return name if name and not name.startswith("jit(") else f"%{one.name}"

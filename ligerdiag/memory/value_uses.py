@@ -32,7 +32,7 @@ class Role(Enum):
     OVERWRITTEN = "overwritten"
     """The user writes its result into the value's bytes, as XLA requires of an update or an aliased call."""
     STATE = "state"
-    """It is the first value of an element of a loop's state."""
+    """It is the first value of an element of a loop's state that the loop changes."""
     BRANCH = "branch"
     """It is an operand of a branch."""
     RESULT = "result"
@@ -47,7 +47,7 @@ class Use:
     user: HloInstruction
     """The root of the computation for a result."""
     index: ShapeIndex
-    """The leaf of the user's operand, or of the computation's result; () for a read."""
+    """The leaf of the user's operand, or of the computation's result; () for a read, unless by a loop."""
 
     @property
     def needs_bytes(self) -> bool:
@@ -135,7 +135,8 @@ class ValueUses:
 
     def _describe(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Use]:
         if user.opcode == "while":
-            yield Use(role=Role.STATE, user=user, index=leaf)
+            is_kept = leaf[:1] and leaf[0] in self.module.computations[user.called_computations[0]].kept_elements
+            yield Use(role=Role.READ if is_kept else Role.STATE, user=user, index=leaf)
         elif user.opcode == "conditional":
             if any(operand is value for operand in user.operands[1:]):
                 yield Use(role=Role.BRANCH, user=user, index=leaf)

@@ -21,6 +21,11 @@ FOUND = {
     "decode.py::one_stacked": ("LD027 warning",),
     "decode.py::rolled": ("LD027 warning", "LD027 warning"),
     "decode.py::scan_stacked": ("LD029 warning", "LD031 note"),
+    "more.py::advantages": ("LD027 warning",),
+    "more.py::by_layer": ("LD027 warning",),
+    "more.py::grown": ("LD028 warning",),
+    "more.py::reordered": ("LD027 warning",),
+    "more.py::ring_attention": ("LD029 warning",),
     "split.py::both_jit": ("LD027 note", "LD027 note", "LD027 warning", "LD027 warning", "LD028 warning"),
     "split.py::fsdp_jit": ("LD027 note",),
     "split.py::tensor_jit": ("LD028 warning",),
@@ -43,6 +48,10 @@ MESSAGES = {
     "decode.py::rolled": (
         "four copies move 4.0 MiB: `scatter` computes output `1.0.0` in other bytes, because it cannot overwrite what it"
         " reads, and XLA copies it into the donated argument `caches.0.0`"
+    ),
+    "more.py::ring_attention": (
+        "two copies move 4.0 MiB (1.0 MiB in each of 4 iterations): `ppermute` cannot overwrite the loop's state, which it"
+        " moves to another device"
     ),
     "split.py::zero_one": (
         "two copies move 512.0 KiB: output `1.0.mu.a` has the bytes of the donated argument `opt_state.0.nu.a`, and is"
@@ -96,14 +105,16 @@ def test_a_cache_that_a_branch_and_attention_both_write_is_copied_because_it_mus
     assert all(one.is_needed for one in case.memory.copies)
 
 
-@pytest.mark.parametrize("name", ["in_order", "gradients_first", "rolled_not_donated", "whole_parameters"])
+@pytest.mark.parametrize(
+    "name", ["in_order", "gradients_first", "rolled_not_donated", "ring_in_pairs", "whole_parameters"]
+)
 def test_the_remedies_leave_nothing_to_find(name: str, shared_cache: Path) -> None:
     (case,) = judge(shared_cache, f"cured.py::{name}").values()
     assert list_findings(case) == ()
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("file", ["train.py", "decode.py", "split.py", "cured.py"])
+@pytest.mark.parametrize("file", ["train.py", "decode.py", "split.py", "more.py", "cured.py"])
 def test_all_steps_have_these_findings_and_no_others(file: str, shared_cache: Path) -> None:
     found = {f"{file}::{name}": list_findings(case) for name, case in judge(shared_cache, file).items()}
     assert {name: rules for name, rules in found.items() if rules} == {

@@ -53,7 +53,7 @@ def check(context: Context) -> Iterator[Finding]:
 def choose_remedy(one: ExplainedCopy) -> str:
     """Returns the help for a cause, in more detail where the reason shows more."""
     if "array of its own" in one.copy.why:
-        return COLLECTED
+        return f"{COLLECTED}; or do not donate it"
     if one.copy.cause is CopyCause.LAYOUT and one.copy.why.startswith(("XLA computes", "XLA keeps")):
         return _OTHER_LAYOUT
     if "XLA repeats" in one.copy.why:

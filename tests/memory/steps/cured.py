@@ -1,6 +1,7 @@
 """Steps of the other files, each with the remedy that its finding names: CASES."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import optax
 from jax import lax
 
 from ligerdiag.model.case import Arg, Case
-from tests.memory.steps import decode, split, train
+from tests.memory.steps import decode, more, split, train
 from tests.memory.steps.arguments import llama_loss
 
 P = jax.P
@@ -55,6 +56,7 @@ def keep(tree: Any) -> Any:
     return jax.tree.map(lambda one: replace(one, donate=False), tree, is_leaf=lambda one: isinstance(one, Arg))
 
 
+RING = find(more.CASES, "ring_attention")
 LOSS_FIRST, TARGET = find(train.CASES, "loss_first"), find(train.CASES, "target_network")
 ROLLED, ZERO, TENSOR = find(decode.CASES, "rolled"), find(split.CASES, "zero_one"), find(split.CASES, "tensor_jit")
 CASES = (
@@ -62,5 +64,6 @@ CASES = (
     replace(TARGET, name="gradients_first", function=gradients_first),
     replace(ROLLED, name="rolled_not_donated", args=(ROLLED.args[0], keep(ROLLED.args[1]), *ROLLED.args[2:])),
     replace(ZERO, name="whole_parameters", function=whole_parameters),
+    replace(RING, name="ring_in_pairs", function=partial(more.ring_attention, unroll=2)),
     replace(TENSOR, name="kept_shardings", function=keep_shardings(TENSOR.args[0])),
 )
