@@ -35,7 +35,7 @@ from ligerdiag.model.memory import CopyCause
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
 _CHEAP = 8
 """A value is cheap to compute again if its operands have this many times fewer bytes."""
-_CHEAP_OPCODES = frozenset({"broadcast", "iota", "constant"})
+_CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
 _MOST_STEPS = 64
 
 
@@ -96,7 +96,7 @@ class CopyCauses:
         known = self._known.get(key)
         if known is None:
             self._known[key] = _UNKNOWN  # ends a circle of copies
-            known = self._known[key] = self._find_reason(move)
+            known = self._known[key] = self._see_in_loop(move, self._find_reason(move))
         return known
 
     def _find_reason(self, move: Move) -> Reason:
@@ -121,6 +121,7 @@ class CopyCauses:
         explained = (
             self._explain_in_branch(move, uses)
             or self._explain_after_branch(move)
+            or self._explain_brought_home(move)
             or self._explain_carry(move, uses)
             or self._explain_overwritten(move, [use for use in uses if use.needs_bytes])
             or self._explain_output(move, uses)
@@ -171,18 +172,24 @@ class CopyCauses:
     ) -> Reason:
         home = self._module.homes[origin[0].id]
         writers = [one for one in writers if self._module.homes[one.id] is home] or list(writers)
-        is_needed = any(
-            self._module.homes[reader.id] is self._module.homes[writer.id] and self._uses.depends_on(reader, writer)
+        dependent = [
+            reader
             for reader in readers
-            for writer in writers
-        )
+            if any(self._module.homes[reader.id] is self._module.homes[writer.id] for writer in writers)
+            and any(self._uses.depends_on(reader, writer) for writer in writers)
+        ]
+        is_part = all(self._uses.reads_part(reader, origin) for reader in readers)
+        is_needed = bool(dependent) and not is_part
         reader, writer = self.sources.name(readers[0]), self.sources.name(writers[0])
+        value = self.sources.describe_value(origin)
+        if is_part:
+            why = f"`{reader}` reads a part of the old value of {value} after `{writer}` overwrites it"
+        else:
+            end = "depends on the new one" if is_needed else "does not need the new one"
+            why = f"`{reader}` reads the old value of {value} after `{writer}` overwrites it, and {end}"
         return Reason(
             cause=CopyCause.READ_LATER,
-            why=(
-                f"`{reader}` reads the old value of {self.sources.describe_value(origin)} after `{writer}` overwrites it,"
-                f" and {'depends on the new one' if is_needed else 'does not need the new one'}"
-            ),
+            why=why,
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
             is_needed=is_needed,
@@ -513,10 +520,54 @@ class CopyCauses:
             elif value.opcode in ("transpose", "copy") or _permutes(self._module, value):
                 value, index = self._uses.find_origin(value.operands[0])
             else:
-                given = next((given for result, given in find_in_place(self._module, value) if result == index), None)
+                given = self._find_updated(value, index)
                 if given is None:
                     return
                 value, index = self._uses.find_origin(*given)
+
+    def _find_updated(self, value: HloInstruction, index: ShapeIndex) -> Position | None:
+        """Returns the operand that an operation updates in place to compute this result, also asynchronously."""
+        if value.opcode == "async-done":
+            value, index = value.operands[0], (1, *index)
+        if value.opcode != "async-start":
+            return next((given for result, given in find_in_place(self._module, value) if result == index), None)
+        called = self._module.computations[value.called_computations[0]]
+        given = self._find_updated(*self._uses.find_origin(called.root, index[1:]))
+        if given is None:
+            return None
+        parameter, leaf = self._uses.find_origin(*given)
+        return (value.operands[parameter.proto.parameter_number], leaf) if parameter.opcode == "parameter" else None
+
+    def _find_away(self, back: Move) -> Move | None:
+        """Returns the copy from the bytes to which this one brings an update of the copied value."""
+        for value, index in self._iterate_updated(back.source):
+            away = self.sources.moves.get((value.id, index))
+            if away is not None and not away.is_update and away.source_place == back.target_place:
+                return away
+        return None
+
+    def _explain_brought_home(self, move: Move) -> Reason | None:
+        """Explains a copy that brings an update back to the bytes of the old value, by the copy of the old value."""
+        away = self._find_away(move)
+        reason = None if away is None else self.explain(away)
+        if reason is None or reason.cause not in (CopyCause.READ_LATER, CopyCause.CARRY_REBUILT):
+            return None
+        return replace(reason, is_needed=False)
+
+    def _see_in_loop(self, move: Move, reason: Reason) -> Reason:
+        """Returns the reason of a copy of a loop's state, as the loop's if another copy brings its update back."""
+        loop = self._uses.find_caller(move.computation)
+        if reason.cause is not CopyCause.READ_LATER or loop is None or loop.opcode != "while":
+            return reason
+        inside = [one for one in self.sources.moves.values() if one.computation is move.computation]
+        returned = [one for one in inside if self._find_away(one) is move and self._list_results(one)]
+        if not returned:
+            return reason
+        return replace(reason, cause=CopyCause.CARRY_REBUILT, subject=("carry", loop.id), is_needed=False)
+
+    def _list_results(self, move: Move) -> list[ShapeIndex]:
+        uses = self._uses.list_uses(move.instruction, move.index)
+        return [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
         values = list(self._iterate_updated(source))

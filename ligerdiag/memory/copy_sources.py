@@ -121,6 +121,10 @@ class CopySources:
         """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
         if one.opcode == "async-start":
             one = self._module.computations[one.called_computations[0]].root
+        if one.opcode == "fusion" and not one.op_name:
+            fused = self._module.computations[one.called_computations[0]].instructions
+            names = [describe_instruction(inner) for inner in reversed(fused)]
+            return next((name for name in names if not name.startswith("%")), f"%{one.name}")
         return describe_instruction(one)
 
     def is_copy(self, one: HloInstruction) -> bool:
