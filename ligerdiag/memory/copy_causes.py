@@ -6,14 +6,15 @@ else uses the value (`value_uses`):
 - a copy that brings a value back to the bytes that it came from, and the copy that took it there, keep the old value for a
   reader after the write;
 - in a branch, an operand that is also the result: the other branches put the result into other bytes, or return another
-  operand there;
+  operand there; or a result that the branch computes elsewhere, while another branch returns its operand;
 - at the end of a loop's body: the next value of the state was computed elsewhere, or is another element of the state;
 - before a write in place: the value is the caller's, a constant, the start of another write in place, or read later;
-- at the end of the program: the bytes of a donated argument get a value that was computed elsewhere.
+- at the end of the program: the bytes of a donated argument get a value that was computed elsewhere;
+- the next value is computed in the bytes of a donated argument or of a loop's state, while the old one is still read.
 
-A copy that leads to another one has the cause of that one. A copy is *needed* if the program reads the old value after
-the write and depends on it, if the caller keeps an argument that is returned, or if the program starts two writes in place
-from one computed value.
+A copy that leads to another one, also after updates in place, has the cause of that one. A copy is *needed* if the program
+reads all of the old value after the write and depends on the new one, if the caller keeps an argument that is returned, if
+the program starts two writes in place from one computed value, or if a branch selects an array that stays in use.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
