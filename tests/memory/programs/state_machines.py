@@ -1,6 +1,6 @@
 """Models and simulations that keep several arrays, and write to some of them in each call."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,9 @@ def lend(*shape, dtype="float32"):
 
 
 class Replay(NamedTuple):
-    observations: object
-    rewards: object
-    size: object
+    observations: Any
+    rewards: Any
+    size: Any
 
 
 def push(replay, observation, reward):
