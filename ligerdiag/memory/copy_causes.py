@@ -21,12 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import Position, look_through
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
-from ligerdiag.memory.copy_sources import CopySources, Names
+from ligerdiag.memory.copy_sources import CopySources, Names, permutes
 from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.moves import Move
 from ligerdiag.memory.old_values import OldValues
@@ -37,6 +36,8 @@ _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
 _CHEAP = 8
 """A value is cheap to compute again if its operands have this many times fewer bytes."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
+_BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUES)
+"""Causes of a copy after which a second copy to the first bytes changes nothing."""
 _MOST_STEPS = 64
 
 
@@ -104,11 +105,13 @@ class CopyCauses:
         key = move.instruction.id, move.index
         if key in self._returns and (found := self._explain_saved(move, self._list_readers(move))) is not None:
             return found
+        if (back := self._returns.get(key)) is not None:
+            written = [self._list_writers(one) for one in (move, back)]
+            if all(written):
+                return self._explain_equal(self.sources.find_source(*move.source), written[0][0])
         if (taken := self._brought_back.get(key)) is not None:
             reason = self.explain(taken)
-            if reason.cause in (CopyCause.READ_LATER, CopyCause.RETURNED) and not self._is_overwritten_between(
-                taken, move
-            ):
+            if reason.cause in _BROUGHT_BACK and not self._is_overwritten_between(taken, move):
                 return replace(
                     reason,
                     cause=CopyCause.READ_LATER,
@@ -224,6 +227,8 @@ class CopyCauses:
                 blamed=(conditional,),
                 is_needed=not elsewhere and self._is_kept(mine, conditional),
             )
+        if (crossed := self._explain_crossed(mine, conditional, results)) is not None:
+            return crossed
         return Reason(
             cause=CopyCause.BRANCH_UNCHANGED,
             why=(
@@ -234,6 +239,26 @@ class CopyCauses:
             blamed=(conditional,),
             is_needed=self._is_kept(mine, conditional),
         )
+
+    def _explain_crossed(
+        self, value: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
+    ) -> Reason | None:
+        """Explains the copy of a donated argument to a result that has the bytes of another donated argument."""
+        argument = self.sources.get_argument(value)
+        if argument is None or not self.sources.is_donated(*value):
+            return None
+        root = self._module.entry.root
+        uses = [use for index in results for use in self.sources.follow(self._uses.list_uses(conditional, index))]
+        for use in uses:
+            taken = self._uses.find_slice(root, use.index) if use.role is Role.RESULT and use.user is root else None
+            if taken is None or taken.allocation not in self.sources.donated.by_allocation:
+                continue
+            number, _ = self._uses.buffers.parameters[taken.allocation]
+            if number != argument:
+                mine, other = self._names.name_argument(argument), self._names.name_argument(number)
+                why = f"the branches return argument {mine} as an output that has the bytes of the donated argument {other}"
+                return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(conditional,))
+        return None
 
     def _explain_computed(
         self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
@@ -280,12 +305,21 @@ class CopyCauses:
         conditional = self.sources.find_source(*move.source)[0]
         if conditional.opcode != "conditional":
             return None
-        inside = [one for one in self.sources.moves.values() if one.computation.id in conditional.called_computations]
-        for one in inside:
+        inside = {id(one) for one in self._iterate_inside(conditional)}
+        for one in [one for one in self.sources.moves.values() if id(one.computation) in inside]:
             reason = self.explain(one)
-            if reason.subject == ("branch", conditional.id):
+            if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED) or reason.subject == "pairing":
                 return replace(reason, is_needed=False)
         return None
+
+    def _iterate_inside(self, conditional: HloInstruction) -> Iterator[HloComputation]:
+        """Yields the branches of a conditional, and those of the conditionals in them."""
+        for number in conditional.called_computations:
+            branch = self._module.computations[number]
+            yield branch
+            for one in branch.instructions:
+                if one.opcode == "conditional":
+                    yield from self._iterate_inside(one)
 
     def _explain_carry(self, move: Move, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy in a loop's body that becomes the next value of its state."""
@@ -302,7 +336,7 @@ class CopyCauses:
                 return None
             why = "the loop returns one element of its state in the position of another one"
             return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
-        first, element = list(self._iterate_updated((value, index)))[-1]
+        first, element = list(self.sources.iterate_updated((value, index)))[-1]
         if first is move.computation.parameters[0] and element not in elements:
             why = (
                 f"the loop returns one element of its state, to which `{self.sources.name(value)}` writes, in the position"
@@ -386,7 +420,11 @@ class CopyCauses:
         return None
 
     def _is_overwritten_later(self, move: Move) -> bool:
-        return any(use.needs_bytes for use in self._uses.list_uses(move.instruction, move.index))
+        return bool(self._list_writers(move))
+
+    def _list_writers(self, move: Move) -> list[HloInstruction]:
+        """Lists the operations that overwrite a copy."""
+        return [use.user for use in self._uses.list_uses(move.instruction, move.index) if use.needs_bytes]
 
     def _is_after(self, one: HloInstruction, other: HloInstruction) -> bool:
         return self._old.find_end(one) > self._uses.times.get(other.id, 0)
@@ -489,7 +527,7 @@ class CopyCauses:
 
     def _find_crossed(self, source: Position, number: int) -> int | None:
         """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
-        first = self.sources.get_argument(list(self._iterate_updated(source))[-1])
+        first = self.sources.get_argument(list(self.sources.iterate_updated(source))[-1])
         if first is not None and first != number and first in self.sources.donated.numbers:
             return first
         return self.sources.donated.find_crossed(source, number)
@@ -508,40 +546,9 @@ class CopyCauses:
                 found.setdefault(other, output)
         return found
 
-    def _iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields the value, and the values that it updates or rearranges."""
-        value, index = source
-        for _ in range(_MOST_STEPS):
-            yield value, index
-            move = self.sources.moves.get((value.id, index))
-            if move is not None:
-                value, index = self._uses.find_origin(*move.source)
-            elif value.opcode == "while":
-                value, index = self._uses.find_origin(value.operands[0], index)
-            elif value.opcode in ("transpose", "copy") or _permutes(self._module, value):
-                value, index = self._uses.find_origin(value.operands[0])
-            else:
-                given = self._find_updated(value, index)
-                if given is None:
-                    return
-                value, index = self._uses.find_origin(*given)
-
-    def _find_updated(self, value: HloInstruction, index: ShapeIndex) -> Position | None:
-        """Returns the operand that an operation updates in place to compute this result, also asynchronously."""
-        if value.opcode == "async-done":
-            value, index = value.operands[0], (1, *index)
-        if value.opcode != "async-start":
-            return next((given for result, given in find_in_place(self._module, value) if result == index), None)
-        called = self._module.computations[value.called_computations[0]]
-        given = self._find_updated(*self._uses.find_origin(called.root, index[1:]))
-        if given is None:
-            return None
-        parameter, leaf = self._uses.find_origin(*given)
-        return (value.operands[parameter.proto.parameter_number], leaf) if parameter.opcode == "parameter" else None
-
     def _find_away(self, back: Move) -> Move | None:
         """Returns the copy from the bytes to which this one brings an update of the copied value."""
-        for value, index in self._iterate_updated(back.source):
+        for value, index in self.sources.iterate_updated(back.source):
             away = self.sources.moves.get((value.id, index))
             if away is not None and not away.is_update and away.source_place == back.target_place:
                 return away
@@ -571,17 +578,17 @@ class CopyCauses:
         return [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
-        values = list(self._iterate_updated(source))
+        values = list(self.sources.iterate_updated(source))
         return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
 
     def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
         """Lists the values between an argument and an output that have the elements in another order."""
         return tuple([
             one
-            for one, index in self._iterate_updated(source)
+            for one, index in self.sources.iterate_updated(source)
             if one.opcode == "transpose"
             or ((move := self.sources.moves.get((one.id, index))) is not None and move.is_transposed)
-            or (one is not parameter and _permutes(self._module, one))
+            or (one is not parameter and permutes(self._module, one))
         ])  # fmt: skip
 
     def _is_overwritten_between(self, away: Move, back: Move) -> bool:
@@ -623,6 +630,10 @@ class CopyCauses:
         readers = [use.user for use in self._uses.list_uses(*copied) if use.role is not Role.RESULT]
         if not writers or not readers:
             return None
+        for writer in writers:
+            other = self.sources.moves.get((writer.id, ()))
+            if other is not None and (reason := self.explain(other)).cause is not CopyCause.UNKNOWN:
+                return reason
         source = self.sources.find_source(*move.source)
         loop = self._uses.find_caller(move.computation)
         if loop is not None and loop.opcode == "while" and source[0] is move.computation.parameters[0]:
@@ -673,17 +684,6 @@ _UNKNOWN = Reason(
     why="neither the schedule nor the buffer assignment shows a reason",
     subject="unknown",
 )
-
-
-def _permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether a fusion computes something of the elements of its one operand in another order."""
-    if value.opcode != "fusion" or len(value.operands) != 1:
-        return False
-    fused = module.computations[value.called_computations[0]]
-    one = fused.parameters[0]
-    while len(users := fused.users[one.id]) == 1 and users[0].opcode == "bitcast":
-        one = users[0]
-    return bool(users) and all(user.opcode == "transpose" for user in users)
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.buffers import Slice
 from ligerdiag.hlo.dataflow import Position
-from ligerdiag.hlo.module import HloInstruction, strip_tags
+from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
 from ligerdiag.memory.donated_outputs import DonatedOutputs
 from ligerdiag.memory.moves import Move
@@ -146,6 +147,48 @@ class CopySources:
                 continue
             seen.add(use.user.id)
             pending += self._uses.list_uses(move.instruction, move.index)
+
+    def iterate_updated(self, source: Position) -> Iterator[Position]:
+        """Yields the value, and the values that it updates or rearranges."""
+        value, index = source
+        for _ in range(_MOST_STEPS):
+            yield value, index
+            move = self.moves.get((value.id, index))
+            if move is not None:
+                value, index = self._uses.find_origin(*move.source)
+            elif value.opcode == "while":
+                value, index = self._uses.find_origin(value.operands[0], index)
+            elif value.opcode in ("transpose", "copy") or permutes(self._module, value):
+                value, index = self._uses.find_origin(value.operands[0])
+            else:
+                given = self._find_updated(value, index)
+                if given is None:
+                    return
+                value, index = self._uses.find_origin(*given)
+
+    def _find_updated(self, value: HloInstruction, index: ShapeIndex) -> Position | None:
+        """Returns the operand that an operation updates in place to compute this result, also asynchronously."""
+        if value.opcode == "async-done":
+            value, index = value.operands[0], (1, *index)
+        if value.opcode != "async-start":
+            return next((given for result, given in find_in_place(self._module, value) if result == index), None)
+        called = self._module.computations[value.called_computations[0]]
+        given = self._find_updated(*self._uses.find_origin(called.root, index[1:]))
+        if given is None:
+            return None
+        parameter, leaf = self._uses.find_origin(*given)
+        return (value.operands[parameter.proto.parameter_number], leaf) if parameter.opcode == "parameter" else None
+
+
+def permutes(module: HloModule, value: HloInstruction) -> bool:
+    """Returns whether a fusion computes something of the elements of its one operand in another order."""
+    if value.opcode != "fusion" or len(value.operands) != 1:
+        return False
+    fused = module.computations[value.called_computations[0]]
+    one = fused.parameters[0]
+    while len(users := fused.users[one.id]) == 1 and users[0].opcode == "bitcast":
+        one = users[0]
+    return bool(users) and all(user.opcode == "transpose" for user in users)
 
 
 def describe_instruction(one: HloInstruction) -> str:
