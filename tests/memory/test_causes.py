@@ -149,6 +149,15 @@ CAUSES = {
     "negate_kept": "LD027: not donated",
     "negate_and_compare": "LD027: read later",
     "negate_both_zeros": "(needed: returned unchanged)",
+    "ring": "LD027 LD029: carry rebuilt, donation costs a copy",
+    "transpose_shard": "(needed: layout)",
+    "momentum_cond_crossed": "LD027: donations crossed",
+    "three_state": "LD029: carry exchanged",
+    "init_and_return": "LD027: read later (needed: returned unchanged)",
+    "init_two_loops": "LD027: read later (needed: equal initial values)",
+    "scan_swapped_ys": "LD029: carry exchanged, carry rebuilt",
+    "cond_in_cond_noop": "LD030: branch without effect",
+    "donated_dtype_pair": "LD027: donations crossed",
 }
 """Case to its rules and the causes of copies and donations, and the causes of copies that the program needs."""
 
@@ -175,7 +184,8 @@ IN_PLACE = {
     "trapezoid", "cholesky_of_kept", "cholesky_of_donated", "set_by_mask", "put_maximum", "put_along",
     "scatter_two_indices", "set_diagonal_blocks", "set_strided", "swap_two_rows", "power_of_two",
     "untouched_and_touched", "broadcast_back", "vmapped_cond", "bf16_accumulate", "max_plus", "butterfly_donated",
-    "butterfly_loop", "negate_in_loop", "negate_in_branch",
+    "butterfly_loop", "negate_in_loop", "negate_in_branch", "cache_sharded", "row_write", "fsdp", "outer_while",
+    "momentum_cond",
 }  # fmt: skip
 """Cases without any copy of a whole array."""
 
