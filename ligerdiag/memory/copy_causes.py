@@ -6,14 +6,15 @@ else uses the value (`value_uses`):
 - a copy that brings a value back to the bytes that it came from, and the copy that took it there, keep the old value for a
   reader after the write;
 - in a branch, an operand that is also the result: the other branches put the result into other bytes, or return another
-  operand there;
+  operand there; or a result that the branch computes elsewhere, while another branch returns its operand;
 - at the end of a loop's body: the next value of the state was computed elsewhere, or is another element of the state;
 - before a write in place: the value is the caller's, a constant, the start of another write in place, or read later;
-- at the end of the program: the bytes of a donated argument get a value that was computed elsewhere.
+- at the end of the program: the bytes of a donated argument get a value that was computed elsewhere;
+- the next value is computed in the bytes of a donated argument or of a loop's state, while the old one is still read.
 
-A copy that leads to another one has the cause of that one. A copy is *needed* if the program reads the old value after
-the write and depends on it, if the caller keeps an argument that is returned, or if the program starts two writes in place
-from one computed value.
+A copy that leads to another one, also after updates in place, has the cause of that one. A copy is *needed* if the program
+reads all of the old value after the write and depends on the new one, if the caller keeps an argument that is returned, if
+the program starts two writes in place from one computed value, or if a branch selects an array that stays in use.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +22,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ligerdiag.hlo.dataflow import Position, look_through, search
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
-from ligerdiag.memory.copy_sources import CopySources, Names
+from ligerdiag.memory.copy_sources import CopySources, Names, permutes
 from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.moves import Move
 from ligerdiag.memory.old_values import OldValues
-from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses, find_updates
+from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
@@ -38,7 +39,8 @@ _ELSEWHERE = (having(Trait.REARRANGES, Trait.REDUCES, Trait.IN_PLACE) | {"transp
 _CHEAP = 8
 """A value is cheap to compute again if its operands have this many times fewer bytes."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
-_MOVED = frozenset({"transpose", "copy"})
+_BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUES)
+"""Causes of a copy after which a second copy to the first bytes changes nothing."""
 _MOST_STEPS = 64
 
 
@@ -99,18 +101,20 @@ class CopyCauses:
         known = self._known.get(key)
         if known is None:
             self._known[key] = _UNKNOWN  # ends a circle of copies
-            known = self._known[key] = self._find_reason(move)
+            known = self._known[key] = self._see_in_loop(move, self._find_reason(move))
         return known
 
     def _find_reason(self, move: Move) -> Reason:
         key = move.instruction.id, move.index
         if key in self._returns and (found := self._explain_saved(move, self._list_readers(move))) is not None:
             return found
+        if (back := self._returns.get(key)) is not None:
+            written = [self._list_writers(one) for one in (move, back)]
+            if all(written):
+                return self._explain_equal(self.sources.find_source(*move.source), written[0][0])
         if (taken := self._brought_back.get(key)) is not None:
             reason = self.explain(taken)
-            if reason.cause in (CopyCause.READ_LATER, CopyCause.RETURNED) and not self._is_overwritten_between(
-                taken, move
-            ):
+            if reason.cause in _BROUGHT_BACK and not self._is_overwritten_between(taken, move):
                 return replace(
                     reason,
                     cause=CopyCause.READ_LATER,
@@ -124,6 +128,7 @@ class CopyCauses:
         explained = (
             self._explain_in_branch(move, uses)
             or self._explain_after_branch(move)
+            or self._explain_brought_home(move)
             or self._explain_carry(move, uses)
             or self._explain_overwritten(move, [use for use in uses if use.needs_bytes])
             or self._explain_output(move, uses)
@@ -178,22 +183,29 @@ class CopyCauses:
     ) -> Reason:
         home = self._module.homes[origin[0].id]
         writers = [one for one in writers if self._module.homes[one.id] is home] or list(writers)
-        is_needed = any(
-            self._module.homes[reader.id] is self._module.homes[writer.id] and self._uses.depends_on(reader, writer)
+        dependent = [
+            reader
             for reader in readers
-            for writer in writers
-        )
+            if any(self._module.homes[reader.id] is self._module.homes[writer.id] for writer in writers)
+            and any(self._uses.depends_on(reader, writer) for writer in writers)
+        ]
+        is_part = all(self._uses.reads_part(reader, origin) for reader in readers)
+        is_needed = bool(dependent) and not is_part
         reader, writer = self.sources.name(readers[0]), self.sources.name(writers[0])
-        old = f"the old value of {self.sources.describe_value(origin)}"
-        if readers[0].opcode == "async-start":
-            why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it"
+        value = self.sources.describe_value(origin)
+        old = f"the old value of {value}"
+        end = "depends on the new one" if is_needed else "does not need the new one"
+        if is_part:
+            why = f"`{reader}` reads a part of {old} after `{writer}` overwrites it"
+        elif readers[0].opcode == "async-start":
+            why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it, and {end}"
         elif self._repeats_update(readers[0]):
-            why = f"XLA repeats `{writer}` in `{reader}`, which so reads {old} after it is overwritten"
+            why = f"XLA repeats `{writer}` in `{reader}`, which so reads {old} after it is overwritten, and {end}"
         else:
-            why = f"`{reader}` reads {old} after `{writer}` overwrites it"
+            why = f"`{reader}` reads {old} after `{writer}` overwrites it, and {end}"
         return Reason(
             cause=CopyCause.READ_LATER,
-            why=f"{why}, and {'depends on the new one' if is_needed else 'does not need the new one'}",
+            why=why,
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
             is_needed=is_needed,
@@ -316,6 +328,8 @@ class CopyCauses:
                 blamed=(conditional,),
                 is_needed=not elsewhere and self._is_kept(mine, conditional),
             )
+        if (crossed := self._explain_crossed_in_branch(mine, conditional, results)) is not None:
+            return crossed
         return self._explain_unchanged(mine, conditional)
 
     def _explain_unchanged(self, mine: Position, conditional: HloInstruction) -> Reason:
@@ -335,9 +349,29 @@ class CopyCauses:
         mine = self.sources.find_outer_source(*move.source)
         root = move.computation.root
         for index, _ in iterate_leaf_shapes(root.shape):
-            updated = [one for one, _ in self._iterate_updated(self.sources.find_source(root, index))]
+            updated = [one for one, _ in self.sources.iterate_updated(self.sources.find_source(root, index))]
             if move.instruction in updated and (mine[0].id, mine[1]) in self._list_returned(conditional, index):
                 return self._explain_unchanged(mine, conditional)
+        return None
+
+    def _explain_crossed_in_branch(
+        self, value: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
+    ) -> Reason | None:
+        """Explains the copy of a donated argument to a result that has the bytes of another donated argument."""
+        argument = self.sources.get_argument(value)
+        if argument is None or not self.sources.is_donated(*value):
+            return None
+        root = self._module.entry.root
+        uses = [use for index in results for use in self.sources.follow(self._uses.list_uses(conditional, index))]
+        for use in uses:
+            taken = self._uses.find_slice(root, use.index) if use.role is Role.RESULT and use.user is root else None
+            if taken is None or taken.allocation not in self.sources.donated.by_allocation:
+                continue
+            number, _ = self._uses.buffers.parameters[taken.allocation]
+            if number != argument:
+                mine, other = self._names.name_argument(argument), self._names.name_argument(number)
+                why = f"the branches return argument {mine} as an output that has the bytes of the donated argument {other}"
+                return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(conditional,))
         return None
 
     def _explain_computed(
@@ -385,12 +419,21 @@ class CopyCauses:
         conditional = self.sources.find_source(*move.source)[0]
         if conditional.opcode != "conditional":
             return None
-        inside = [one for one in self.sources.moves.values() if one.computation.id in conditional.called_computations]
-        for one in inside:
+        inside = {id(one) for one in self._iterate_inside(conditional)}
+        for one in [one for one in self.sources.moves.values() if id(one.computation) in inside]:
             reason = self.explain(one)
-            if reason.subject == ("branch", conditional.id):
+            if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED) or reason.subject == "pairing":
                 return replace(reason, is_needed=False)
         return None
+
+    def _iterate_inside(self, conditional: HloInstruction) -> Iterator[HloComputation]:
+        """Yields the branches of a conditional, and those of the conditionals in them."""
+        for number in conditional.called_computations:
+            branch = self._module.computations[number]
+            yield branch
+            for one in branch.instructions:
+                if one.opcode == "conditional":
+                    yield from self._iterate_inside(one)
 
     def _explain_carry(self, move: Move, uses: Sequence[Use]) -> Reason | None:
         """Explains a copy in a loop's body that becomes the next value of its state."""
@@ -407,7 +450,7 @@ class CopyCauses:
                 return None
             why = "the loop returns one element of its state in the position of another one"
             return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
-        first, element = list(self._iterate_updated((value, index)))[-1]
+        first, element = list(self.sources.iterate_updated((value, index)))[-1]
         if first is move.computation.parameters[0] and element not in elements:
             why = (
                 f"the loop returns one element of its state, to which `{self.sources.name(value)}` writes, in the position"
@@ -506,7 +549,11 @@ class CopyCauses:
         return successor is not None and self._is_rearranged(self.sources.find_source(*successor), argument[0])
 
     def _is_overwritten_later(self, move: Move) -> bool:
-        return any(use.needs_bytes for use in self._uses.list_uses(move.instruction, move.index))
+        return bool(self._list_writers(move))
+
+    def _list_writers(self, move: Move) -> list[HloInstruction]:
+        """Lists the operations that overwrite a copy."""
+        return [use.user for use in self._uses.list_uses(move.instruction, move.index) if use.needs_bytes]
 
     def _is_after(self, one: HloInstruction, other: HloInstruction) -> bool:
         return self._old.find_end(one) > self._uses.times.get(other.id, 0)
@@ -618,7 +665,7 @@ class CopyCauses:
 
     def _find_crossed(self, source: Position, number: int) -> int | None:
         """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
-        first = self.sources.get_argument(list(self._iterate_updated(source))[-1])
+        first = self.sources.get_argument(list(self.sources.iterate_updated(source))[-1])
         if first is not None and first != number and first in self.sources.donated.numbers:
             return first
         return self.sources.donated.find_crossed(source, number)
@@ -637,23 +684,36 @@ class CopyCauses:
                 found.setdefault(other, output)
         return found
 
-    def _iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields the value, and the values that it updates or rearranges."""
-        value, index = source
-        for _ in range(_MOST_STEPS):
-            yield value, index
-            move = self.sources.moves.get((value.id, index))
-            if move is not None:
-                value, index = self._uses.find_origin(*move.source)
-            elif value.opcode == "while":
-                value, index = self._uses.find_origin(value.operands[0], index)
-            elif value.opcode in _MOVED or _permutes(self._module, value):
-                value, index = self._uses.find_origin(value.operands[0])
-            else:
-                given = next((given for result, given in find_updates(self._module, value) if result == index), None)
-                if given is None:
-                    return
-                value, index = self._uses.find_origin(*given)
+    def _find_away(self, back: Move) -> Move | None:
+        """Returns the copy from the bytes to which this one brings an update of the copied value."""
+        for value, index in self.sources.iterate_updated(back.source):
+            away = self.sources.moves.get((value.id, index))
+            if away is not None and not away.is_update and away.source_place == back.target_place:
+                return away
+        return None
+
+    def _explain_brought_home(self, move: Move) -> Reason | None:
+        """Explains a copy that brings an update back to the bytes of the old value, by the copy of the old value."""
+        away = self._find_away(move)
+        reason = None if away is None else self.explain(away)
+        if reason is None or reason.cause not in (CopyCause.READ_LATER, CopyCause.CARRY_REBUILT):
+            return None
+        return replace(reason, is_needed=False)
+
+    def _see_in_loop(self, move: Move, reason: Reason) -> Reason:
+        """Returns the reason of a copy of a loop's state, as the loop's if another copy brings its update back."""
+        loop = self._uses.find_caller(move.computation)
+        if reason.cause is not CopyCause.READ_LATER or loop is None or loop.opcode != "while":
+            return reason
+        inside = [one for one in self.sources.moves.values() if one.computation is move.computation]
+        returned = [one for one in inside if self._find_away(one) is move and self._list_results(one)]
+        if not returned:
+            return reason
+        return replace(reason, cause=CopyCause.CARRY_REBUILT, subject=("carry", loop.id), is_needed=False)
+
+    def _list_results(self, move: Move) -> list[ShapeIndex]:
+        uses = self._uses.list_uses(move.instruction, move.index)
+        return [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
 
     def _takes_apart(self, loop: HloInstruction, position: Position) -> bool:
         """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""
@@ -665,17 +725,17 @@ class CopyCauses:
         )
 
     def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
-        values = list(self._iterate_updated(source))
+        values = list(self.sources.iterate_updated(source))
         return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
 
     def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
         """Lists the values between an argument and an output that have the elements in another order."""
         return tuple([
             one
-            for one, index in self._iterate_updated(source)
+            for one, index in self.sources.iterate_updated(source)
             if one.opcode == "transpose"
             or ((move := self.sources.moves.get((one.id, index))) is not None and move.is_transposed)
-            or (one is not parameter and _permutes(self._module, one))
+            or (one is not parameter and permutes(self._module, one))
         ])  # fmt: skip
 
     def _is_overwritten_between(self, away: Move, back: Move) -> bool:
@@ -717,6 +777,10 @@ class CopyCauses:
         readers = [use.user for use in self._uses.list_uses(*copied) if use.role is not Role.RESULT]
         if not writers or not readers:
             return None
+        for writer in writers:
+            other = self.sources.moves.get((writer.id, ()))
+            if other is not None and (reason := self.explain(other)).cause is not CopyCause.UNKNOWN:
+                return reason
         source = self.sources.find_source(*move.source)
         loop = self._uses.find_caller(move.computation)
         if loop is not None and loop.opcode == "while" and source[0] is move.computation.parameters[0]:
@@ -773,17 +837,6 @@ def _describe_collected(array: str, result: str) -> str:
     return (
         f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"
     )
-
-
-def _permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether a fusion computes something of the elements of its one operand in another order."""
-    if value.opcode != "fusion" or len(value.operands) != 1:
-        return False
-    fused = module.computations[value.called_computations[0]]
-    one = fused.parameters[0]
-    while len(users := fused.users[one.id]) == 1 and users[0].opcode == "bitcast":
-        one = users[0]
-    return bool(users) and all(user.opcode == "transpose" for user in users)
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from ligerdiag.hlo.buffers import Slice
 from ligerdiag.hlo.dataflow import Position
-from ligerdiag.hlo.module import HloInstruction, strip_tags
+from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
 from ligerdiag.memory.donated_outputs import DonatedOutputs
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import Role, Use, ValueUses
+from ligerdiag.memory.value_uses import Role, Use, ValueUses, find_updates
 
 _MOST_STEPS = 64
 
@@ -131,7 +131,8 @@ class CopySources:
             one = self._module.computations[one.called_computations[0]].root
         if one.opcode == "fusion" and not one.op_name:
             fused = self._module.computations[one.called_computations[0]].instructions
-            return next((describe_instruction(inner) for inner in reversed(fused) if inner.op_name), f"%{one.name}")
+            names = [describe_instruction(inner) for inner in reversed(fused)]
+            return next((name for name in names if not name.startswith("%")), f"%{one.name}")
         return describe_instruction(one)
 
     def is_copy(self, one: HloInstruction) -> bool:
@@ -153,6 +154,48 @@ class CopySources:
                 continue
             seen.add(use.user.id)
             pending += self._uses.list_uses(move.instruction, move.index)
+
+    def iterate_updated(self, source: Position) -> Iterator[Position]:
+        """Yields the value, and the values that it updates or rearranges."""
+        value, index = source
+        for _ in range(_MOST_STEPS):
+            yield value, index
+            move = self.moves.get((value.id, index))
+            if move is not None:
+                value, index = self._uses.find_origin(*move.source)
+            elif value.opcode == "while":
+                value, index = self._uses.find_origin(value.operands[0], index)
+            elif value.opcode in ("transpose", "copy") or permutes(self._module, value):
+                value, index = self._uses.find_origin(value.operands[0])
+            else:
+                given = self._find_updated(value, index)
+                if given is None:
+                    return
+                value, index = self._uses.find_origin(*given)
+
+    def _find_updated(self, value: HloInstruction, index: ShapeIndex) -> Position | None:
+        """Returns the operand that an operation updates in place to compute this result, also asynchronously."""
+        if value.opcode == "async-done":
+            value, index = value.operands[0], (1, *index)
+        if value.opcode != "async-start":
+            return next((given for result, given in find_updates(self._module, value) if result == index), None)
+        called = self._module.computations[value.called_computations[0]]
+        given = self._find_updated(*self._uses.find_origin(called.root, index[1:]))
+        if given is None:
+            return None
+        parameter, leaf = self._uses.find_origin(*given)
+        return (value.operands[parameter.proto.parameter_number], leaf) if parameter.opcode == "parameter" else None
+
+
+def permutes(module: HloModule, value: HloInstruction) -> bool:
+    """Returns whether a fusion computes something of the elements of its one operand in another order."""
+    if value.opcode != "fusion" or len(value.operands) != 1:
+        return False
+    fused = module.computations[value.called_computations[0]]
+    one = fused.parameters[0]
+    while len(users := fused.users[one.id]) == 1 and users[0].opcode == "bitcast":
+        one = users[0]
+    return bool(users) and all(user.opcode == "transpose" for user in users)
 
 
 def describe_instruction(one: HloInstruction) -> str:

@@ -22,7 +22,9 @@ _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
 UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
 """Operations that write a part of an operand in place."""
+_SLICES = frozenset({"slice", "dynamic-slice"})
 _MOST_USES = 10_000
+_MOST_COPIES = 8
 
 
 class Role(Enum):
@@ -160,6 +162,26 @@ class ValueUses:
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
         """Returns whether the user writes a result into the bytes of this operand, as XLA requires of it."""
         return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
+
+    def reads_part(self, user: HloInstruction, position: Position) -> bool:
+        """Returns whether an operation, a fusion's or an asynchronous one's included, reads only slices of a value."""
+        if user.opcode in _SLICES or user.opcode == "gather":
+            return True
+        if user.opcode not in ("fusion", "async-start"):
+            return False
+        inner = self.module.computations[user.called_computations[0]]
+        numbers = [n for n, operand in enumerate(user.operands) if self._is_copy_of(operand, position)]
+        uses = [use for number in numbers for use in self._walk(inner.parameters[number], ())]
+        return bool(uses) and all(self.reads_part(use.user, (inner.parameters[numbers[0]], ())) for use in uses)
+
+    def _is_copy_of(self, operand: HloInstruction, position: Position) -> bool:
+        """Returns whether an operand is a value, or a copy of it."""
+        origin = self.find_origin(operand)
+        for _ in range(_MOST_COPIES):
+            if origin == position or origin[0].opcode not in ("copy", "copy-start"):
+                break
+            origin = self.find_origin(origin[0].operands[0])
+        return origin == position
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
         """Returns whether an instruction needs the result of another one of its computation."""

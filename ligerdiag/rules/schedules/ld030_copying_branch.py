@@ -72,8 +72,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     summary="a branch that changes nothing copies its operand",
     what_it_does="""\
-Looks for copies in the branches of a `conditional` (`lax.cond`, `lax.switch`) from an operand to a result, and for the
-copies of its results.""",
+Looks for copies in the branches of a `conditional` (`lax.cond`, `lax.switch`) from an operand to a result, or from a value
+that the branch computes to the bytes of an operand that another branch returns, and for the copies of its results.""",
     why="""\
 All branches put a result into the same bytes. If one branch computes it in bytes of its own, a branch that returns its
 operand has to copy it there, and both may be copied once more to where a donated argument or a loop's state is. So the
