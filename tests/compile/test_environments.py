@@ -110,7 +110,7 @@ def test_an_environment_without_its_interpreter_is_created_again(cache: Cache) -
 def test_an_environment_without_packages_fails_with_a_remedy_and_leaves_nothing(cache: Cache) -> None:
     spec = make_spec(absent_package="3.0")
     with pytest.raises(
-        InputError, match=r"cannot create toolchain `tiny`: it needs a package index .* uv says: "
+        InputError, match=r"cannot create toolchain `tiny`: this needs a package index .* uv says: "
     ) as told:
         create_environment(spec, cache, ignore)
     assert str(locate_environment(spec, cache)) in str(told.value)
