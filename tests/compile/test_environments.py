@@ -119,7 +119,7 @@ def test_an_environment_without_packages_fails_with_a_remedy_and_leaves_nothing(
 
 
 def test_a_missing_python_is_reported_with_its_version(cache: Cache) -> None:
-    with pytest.raises(InputError, match=r"it needs a Python 3\.99, or a copy of "):
+    with pytest.raises(InputError, match=r"this needs a Python 3\.99; or copy "):
         create_environment(make_spec(python="3.99"), cache, ignore)
     assert list((cache.root / "toolchains").iterdir()) == []
 
