@@ -10,7 +10,7 @@
   and nobody knows; `propagate` makes such an output unknown for that write, and drops the reads that were blamed for
   it.
 - `drop_disjoint_rows` drops a write if the output uses only rows that the kernel does not write. No other step can make
-  an output right.
+  an output better.
 - `bystanders` drops the kernels that are not responsible (`DirectErrors.drop_bystanders`); a wrong output stays wrong.
 
 Without the program as written, `schedule_alone` replaces all of these. Later steps make no output right:
