@@ -132,8 +132,8 @@ class FusionEnvironment(Protocol):
         """Returns the set of an operation's result, with the labels that start there; records a tagged operation's set."""
         ...
 
-    def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the labels that start at this instruction, as `finish_fused` adds them."""
+    def find_started(self, instruction: HloInstruction) -> Labels:
+        """Returns the labels that start at this instruction."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
@@ -218,10 +218,7 @@ class FusionEvaluator:
         elif value is None:
             value = unite(sets)
         concluded = self._surroundings.finish_fused(instruction, self._fusion, union_of(value), self._reads)
-        if isinstance(value, Pieces):
-            value = value.add(self._surroundings.find_started(instruction, self._fusion, self._reads))
-        else:
-            value = concluded
+        value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
         if opcode == "custom-call" and (missed := self._surroundings.list_missed(instruction)):
             labels = union_of(value)
             found = [labels | missed.get(index, 0) for index in iterate_leaves(instruction.shape)]

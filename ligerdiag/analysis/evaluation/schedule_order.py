@@ -233,7 +233,7 @@ class ScheduleEvaluation:
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
         """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
-        marks = self.find_started(collective, collective, reads)
+        marks = self.find_started(collective)
         sets = self._list_piecewise(collective, reads)
         if collective.opcode not in ALL_REDUCES:
             sets = [union_of(one) for one in sets]
@@ -271,9 +271,9 @@ class ScheduleEvaluation:
         place = find_read_place(self.module, instruction, scheduled, reads)
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
-    def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+    def find_started(self, instruction: HloInstruction) -> Labels:
         """Returns the ORIG labels and marks that start at this instruction."""
-        return self._find_starting(instruction, scheduled, reads) | self.marked.get(instruction.id, 0)
+        return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -359,12 +359,12 @@ class ScheduleEvaluation:
         labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
         self._define(instruction, labels)
         if isinstance(product, Pieces):
-            self._define_product(instruction, product, reads)
+            self._define_product(instruction, product)
         self.record(instruction, instruction, labels, reads)
 
-    def _define_product(self, call: HloInstruction, product: Pieces, reads: tuple[Read, ...]) -> None:
+    def _define_product(self, call: HloInstruction, product: Pieces) -> None:
         """Defines the first result of a library's product in pieces."""
-        started = self.find_started(call, call, reads)
+        started = self.find_started(call)
         for index, number in self.places.buffers.definitions.get(call.id, ()):
             if not any(index):
                 self.memory.put(number, product.add(started))
