@@ -171,7 +171,7 @@ def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
     except zlib.error as error:
         raise FieldError(f"expected gzip: {error}") from error
     if not stream.eof:
-        raise FieldError(f"expected at most {maximum} bytes")
+        raise FieldError(f"expected a whole record of at most {maximum} bytes")
     return parse_record(kind, text)
 
 

@@ -84,7 +84,7 @@ def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[s
         if name in ("out_shape", "out_type", _ALIASES):
             raise TypeError(f"`{name}` is for `triton_call`: say `outputs` and `written` in its place")
         if name not in constant and _is_array(value):
-            raise TypeError(f"`{name}` is an array but no parameter of the kernel, which has {_list(constant)}")
+            raise TypeError(f"`{name}` is an array, but the kernel has no such parameter: it has {_list(constant)}")
     return bound | keywords
 
 

@@ -183,10 +183,11 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Returns (writes that cover only part of their operand; per output, those whose rows it does not use), by
-        program and schedule.
+        """Finds the outputs that use no row which a kernel writes, in the program and in the schedule.
 
-        Empty if rows are not tracked.
+        Returns the writes that cover only some rows of their operand, and for each output the writes whose rows it does
+        not use, a bit each (see `LabelSpace.bits_of`). There are none if rows are not tracked: for inferred tags, a
+        canonicalized program, or a shard_map.
         """
         if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()

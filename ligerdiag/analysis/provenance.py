@@ -1,5 +1,8 @@
-"""Infers tags for modules that the compile worker did not tag, from the metadata that XLA keeps; corrects those of
-branches that XLA has deduplicated.
+"""Finds out which operation of the program each instruction of the schedule computes, if the compile worker did not tag
+the modules.
+
+The metadata that XLA keeps takes the place of tags. This module also corrects the tags of branches that XLA has
+deduplicated.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
 a slash, and appends the call's stack frames; an instruction that lacks either gets the call's. An *instance* is one
@@ -7,12 +10,16 @@ operation by one path of calls: it has a tag path, and the op_name and chain of 
 optimized module carry.
 
 The unoptimized module's operations are numbered in program order. An instruction of the optimized module is an instance
-with the same op_name, chain of source locations and opcode. If several instances match, first its name decides, if it
-continues that of an unoptimized instruction (`add.11.1` continues `add.11`: no two instructions get one name while a
-module's passes run); then element type and dimensions; then, since a partitioned module has smaller arrays, element
-type and rank. If a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name
-decides alone. If several instances remain, the instruction is *ambiguous*: it keeps its candidates under a negative tag
-of its own (see `ambiguities`).
+with the same op_name, chain of source locations and opcode. If several instances match, these decide, one after
+another, until one instance is left:
+
+- the name: `add.11.1` continues `add.11`, and no two instructions get one name while a module's passes run;
+- element type and dimensions;
+- element type and rank, since a partitioned module has smaller arrays.
+
+If a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone. If
+several instances remain, the instruction is *ambiguous*: it keeps its candidates under a negative tag of its own (see
+`ambiguities`).
 """
 
 from collections import defaultdict

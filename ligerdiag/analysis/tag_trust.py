@@ -45,7 +45,9 @@ class TagTrust:
     """Ids of the optimized module's instructions with the tag of an operation that they cannot be."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations that an optimized instruction is by its tag; none if a pass copied the tag."""
+        """Returns the program's operations with the instruction's tag that it may compute; none if a pass copied the
+        tag to it.
+        """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
             return ()

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ligerdiag.analysis.verdict.comparison import OrderSensitivity
 from ligerdiag.bisect.evidence import (
     Evidence,
     describe_loosening,
@@ -23,7 +22,14 @@ from ligerdiag.bisect.evidence import (
     describe_openness,
     describe_order,
 )
-from ligerdiag.bisect.snapshots import CompilerStep, History, SensitivityChange, judge_history, list_snapshots
+from ligerdiag.bisect.snapshots import (
+    CompilerStep,
+    History,
+    OrderSensitivity,
+    SensitivityChange,
+    judge_history,
+    list_snapshots,
+)
 from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, make_row
 from ligerdiag.effects.declared import parse_declared
 from ligerdiag.effects.isolated import CallEffectsReader
@@ -32,14 +38,14 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
-from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.registry import get_only_id
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.gpu_targets import Target
 
 DUMP = {"xla_dump_hlo_pass_re": ".*"}
-(_SHARED_BYTES,) = list_ids(RuleKind.SHARED_BYTES)
+_SHARED_BYTES = get_only_id(RuleKind.SHARED_BYTES)
 """Id of the rule that finds two values in the same bytes."""
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")

@@ -18,11 +18,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.analysis.context import Context, compute_context
-from ligerdiag.analysis.verdict.comparison import OrderSensitivity, choose_verdict, find_order_sensitivity
 from ligerdiag.analysis.writes import find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy, inline_calls, schedule_module
@@ -137,6 +137,33 @@ def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None
         elif later.pipeline in begun:
             return later
     return None
+
+
+class OrderSensitivity(StrEnum):
+    """How the verdict on an output depends on a schedule that XLA has not chosen yet."""
+
+    FORCED = "forced"
+    """It is fresh under each schedule."""
+    OPEN = "open"
+    """It is right under some schedule: the order decides, and nothing forces it."""
+    LOST = "lost"
+    """It is wrong under each schedule: no order can mend that."""
+    UNKNOWN = "unknown"
+
+
+def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
+    """Returns the sensitivity of an output. verdicts: its verdict under each schedule."""
+    if verdicts == {Verdict.FRESH}:
+        return OrderSensitivity.FORCED
+    if any(verdict.is_right for verdict in verdicts):
+        return OrderSensitivity.OPEN
+    return OrderSensitivity.LOST if all(verdict.is_wrong for verdict in verdicts) else OrderSensitivity.UNKNOWN
+
+
+def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
+    """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
+    said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
+    return said.get(sensitivity, Verdict.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

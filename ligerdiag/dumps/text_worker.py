@@ -131,7 +131,7 @@ def _find_parser() -> Callable[[str], Any]:
         parse = getattr(library, "hlo_module_from_text", None)
         if parse is not None:
             return parse
-    raise CompileError("this jaxlib has no parser for HLO text: give the protobuf, `--xla_dump_hlo_as_proto`")
+    raise CompileError("this jaxlib cannot parse HLO text: dump the protobuf, with `--xla_dump_hlo_as_proto`")
 
 
 def _shorten(fault: Exception) -> str:

@@ -28,7 +28,9 @@ class CallTrait(Flag):
     READS_ONLY = auto()
     """The call overwrites no operand but those that its outputs declare to alias."""
     MADE_BY_XLA = auto()
-    """XLA rewrites an operation to this call, and its launcher knows every buffer."""
+    """XLA rewrites an operation to this call, and its launcher knows every buffer: the aliases that it declares inside a
+    fusion are not checked (`fused_aliases`, LD022).
+    """
 
     # targets that carry a kernel
     JAX_TRITON = auto()

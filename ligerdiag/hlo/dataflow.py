@@ -191,7 +191,7 @@ def look_through_forward(
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Steps backward within one computation, through every operation."""
+    """Returns the operands: one step back within the computation, whatever the opcode."""
     return instruction.operands
 
 

@@ -66,7 +66,7 @@ class SharedStorage:
             yield from self._flow.list_sources(instruction, index)
 
     def is_loop_invariant(self, loop: HloInstruction, index: ShapeIndex) -> bool:
-        """Returns whether the body of this loop returns that leaf of the state unchanged, in the same position."""
+        """Returns whether the loop's body returns this leaf of the state unchanged, at the same index."""
         key = loop.id, index
         if key not in self._carried:
             self._carried[key] = False  # while it is being asked about

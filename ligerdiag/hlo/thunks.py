@@ -1,5 +1,4 @@
-"""Parses thunk sequences: what XLA launches, on which stream, in which command buffer, and how that orders its
-commands.
+"""Parses XLA's dump of a thunk sequence: the launches, their streams and command buffers, and the order that these keep.
 
 XLA dumps a thunk sequence as text. A line is a thunk: its id, its kind, in brackets the nearest thunks before and after
 it that it must not be swapped with according to declared buffers, and details of the kind. Lines with more indentation

@@ -14,7 +14,7 @@ class Severity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The relation of an output in the schedule to its intended value.
+    """The relation of an output in the schedule to its intended value; `analysis.verdict.comparison` is the definition.
 
     `VERDICT_ORDER` sorts verdicts from good to bad; of several that apply, the worst counts.
     """
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
     CLOBBERED = "clobbered"
     """Sees a hidden write that it should not see: a read needs the value from before it."""
     STALE = "stale"
-    """Misses a hidden write that it should see."""
+    """Misses a hidden write that it should see, or also sees the contents from before that write."""
 
     @property
     def is_wrong(self) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.model.report import CaseReport
 from ligerdiag.report.status import list_counted
-from ligerdiag.rules.registry import RULES, list_ids
+from ligerdiag.rules.registry import RULES, get_only_id
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.rules.wording import name_outputs, render_at, render_patch
 from ligerdiag.text import FEW, count_of, describe_names, find_layers, order_names, render_patterns
@@ -35,8 +35,8 @@ _WAYS_OF_KINDS: Mapping[RuleKind, str] = {
     RuleKind.LATE_READ: _SEEN,
 }
 _WAYS: Mapping[str, str] = {rule.id: _WAYS_OF_KINDS[rule.kind] for rule in RULES if rule.kind in _WAYS_OF_KINDS}
-(_ROOT,) = list_ids(RuleKind.HIDDEN_WRITE)
-(_LUCK,) = list_ids(RuleKind.LUCKY_READ)
+_ROOT = get_only_id(RuleKind.HIDDEN_WRITE)
+_LUCK = get_only_id(RuleKind.LUCKY_READ)
 _SEVERITIES = tuple(Severity)
 _NAMES = {rule.id: rule.name for rule in RULES}
 _VARYING = re.compile(r"%[\w.$-]+|\d+")

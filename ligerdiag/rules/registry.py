@@ -61,6 +61,16 @@ def list_ids(*kinds: RuleKind) -> frozenset[str]:
     return frozenset(rule.id for rule in RULES if rule.kind in kinds)
 
 
+def get_only_id(kind: RuleKind) -> str:
+    """Returns the id of the one rule of this kind, for kinds of which there is exactly one."""
+    found = sorted(list_ids(kind))
+    assert len(found) == 1, (
+        f"expected one rule of the kind {kind.name} but got {join_words(found) or 'none'}:"
+        " a rule made from a copy must not keep `kind`"
+    )
+    return found[0]
+
+
 def _find_near(wanted: str) -> tuple[Rule, ...]:
     """Returns the rules with this number in their id or text in their name, else those with a similar name."""
     if not wanted:

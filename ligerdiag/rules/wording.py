@@ -125,20 +125,20 @@ def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
     verb = "updates" if meeting.are_atomic else "writes"
     yield (
         "write",
-        f"program {meeting.writer} {verb} {count_of(meeting.bytes, 'byte')} of {buffer} of %{launch.instruction}, from byte"
-        f" {meeting.first_byte}{render_at(meeting.line)}",
+        f"grid program {meeting.writer} {verb} {count_of(meeting.bytes, 'byte')} of {buffer} of %{launch.instruction},"
+        f" starting at byte {meeting.first_byte}{render_at(meeting.line)}",
     )
     verb = "updates" if meeting.are_atomic else "writes" if meeting.other_writes else "reads"
     drawn = ", and the result depends on which comes first" if meeting.are_atomic else ""
-    yield "meets", f"program {meeting.other} {verb} them, too{render_at(meeting.other_line)}{drawn}"
+    yield "meets", f"grid program {meeting.other} {verb} them, too{render_at(meeting.other_line)}{drawn}"
 
 
 def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
     """Returns the evidence that no order that replay tried changes the results of the launch."""
     return (
         "replay",
-        f"on the drawn inputs the results of %{launch.instruction} are the same from the last program to the first and with"
-        f" all at once, in {launch.checked} of {launch.launches} launches: the value read may not matter",
+        f"on the drawn inputs, running the grid's programs of %{launch.instruction} in reverse order or all at once gives"
+        f" the same results, in {launch.checked} of {launch.launches} launches: the value read may not matter",
     )
 
 

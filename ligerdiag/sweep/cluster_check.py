@@ -42,7 +42,9 @@ def check_on_cluster(options: CheckOptions, address: str, report_progress: OnPro
     """
     require_extra()
     if options.device:
-        raise InputError("expected `--device` or `--scheduler`: a GPU of this machine is not the workers'")
+        raise InputError(
+            "`--device` and `--scheduler` exclude each other: the workers of a cluster do not have the GPU of this machine"
+        )
     baseline, started = None if options.baseline is None else load_baseline(options.baseline), time.perf_counter()
     grid = SweepGrid(
         folder=Path.cwd(),

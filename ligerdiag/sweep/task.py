@@ -196,7 +196,7 @@ def find_case(report: Json, case_id: str) -> Json:
     if own is None:
         own = next((case for case in cases if case.get("error")), None)
     if own is None:
-        raise FieldError(f"expected a report of `{case_id}` but it is of other cases")
+        raise FieldError(f"expected case `{case_id}` in the report but it has other cases")
     return own
 
 

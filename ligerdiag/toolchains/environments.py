@@ -196,8 +196,8 @@ def _run(
     except UvError as error:
         needs = f"a Python {spec.python}" if arguments[0] == "venv" else "a package index that has its packages"
         raise InputError(
-            f"cannot create toolchain `{spec.name}`: it needs {needs}, or a copy of `{directory / spec.directory_name}`"
-            f" from a machine like this, where `ligerdiag toolchains create {spec.name}` made it; uv says: {error}"
+            f"cannot create toolchain `{spec.name}`: this needs {needs}; or copy `{directory / spec.directory_name}` from a"
+            f" similar machine on which `ligerdiag toolchains create {spec.name}` worked; uv says: {error}"
         ) from error
 
 

@@ -192,9 +192,10 @@ OOM_SCORE = "800"
 
 
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
-    """Forks workers, or answers jobs, until the socket closes. `prepare` does the slow imports first.
+    """Runs the process of a worker or of a template, until its parent closes the socket.
 
-    starts_nothing: whether the jobs start no process.
+    Calls `prepare`, which does the slow imports, and reports that it is ready. Then a template forks a worker for each
+    request, and a worker answers jobs. starts_nothing: the jobs start no processes.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

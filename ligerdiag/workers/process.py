@@ -5,6 +5,9 @@ end the worker together with the processes that it started, such as ptxas. The w
 the PYTHONPATH that ligerdiag itself needs (see `toolchain`), and a current folder of its own. So it never imports files
 from the user's current folder, such as a `pickle.py` in a dump. The paths that a user's case needs are added when the
 case is imported (see `compile.cases.loader`).
+
+If XLA aborts, the worker dies, and this module notices that the channel is closed: `ask` raises WorkerDied with the
+signal. `pool` raises a CompileError for this job, with the end of the worker's log; other jobs continue in other workers.
 """
 
 import json
@@ -147,7 +150,10 @@ class WorkerProcess:
 
 
 def _describe_signal(code: int) -> str:
-    """code: as `Popen.returncode`."""
+    """Returns how a signal ended the process: `killed` for SIGKILL, `aborted` for any other, also for a SIGSEGV.
+
+    code: as `Popen.returncode`.
+    """
     try:
         name = signal.Signals(-code).name
     except ValueError:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ligerdiag.analysis.verdict.comparison import OrderSensitivity
-from ligerdiag.bisect.snapshots import Judgement, judge_module
+from ligerdiag.bisect.snapshots import Judgement, OrderSensitivity, judge_module
 from ligerdiag.bisect.synthetic_schedules import SchedulePolicy
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader

@@ -110,7 +110,7 @@ def test_an_environment_without_its_interpreter_is_created_again(cache: Cache) -
 def test_an_environment_without_packages_fails_with_a_remedy_and_leaves_nothing(cache: Cache) -> None:
     spec = make_spec(absent_package="3.0")
     with pytest.raises(
-        InputError, match=r"cannot create toolchain `tiny`: it needs a package index .* uv says: "
+        InputError, match=r"cannot create toolchain `tiny`: this needs a package index .* uv says: "
     ) as told:
         create_environment(spec, cache, ignore)
     assert str(locate_environment(spec, cache)) in str(told.value)
@@ -119,7 +119,7 @@ def test_an_environment_without_packages_fails_with_a_remedy_and_leaves_nothing(
 
 
 def test_a_missing_python_is_reported_with_its_version(cache: Cache) -> None:
-    with pytest.raises(InputError, match=r"it needs a Python 3\.99, or a copy of "):
+    with pytest.raises(InputError, match=r"this needs a Python 3\.99; or copy "):
         create_environment(make_spec(python="3.99"), cache, ignore)
     assert list((cache.root / "toolchains").iterdir()) == []
 

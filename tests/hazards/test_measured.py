@@ -161,7 +161,7 @@ def test_a_measured_race_joins_the_proven_one_of_the_same_call_and_operand() -> 
     assert "differ by 5.0e-01" in finding.evidence[1][1]
     first, second = measure(shown, launches=(launch(racing={1: 0.5}, checked=2),))
     assert (first.operand, second.operand) == (2, 1)
-    assert "from the last program to the first and with all at once, in 2 of 3 launches" in first.evidence[1][1]
+    assert "in reverse order or all at once gives the same results, in 2 of 3 launches" in first.evidence[1][1]
     assert measure(shown, launches=(launch(),)) == (shown,)
 
 
@@ -317,8 +317,8 @@ def test_a_result_that_depends_on_the_grid_s_order_is_reported_at_the_writing_li
     (finding,) = measure(launches=(launch(operands=1, order_difference=0.5, meetings=(MEETING,)),))
     assert (finding.rule, finding.kernel, finding.source) == ("LD019", "k", MEETING.line)
     assert finding.evidence == (
-        ("write", "program 3 writes 32 bytes of output 1 of %call.1, from byte 96 (k.py:7)"),
-        ("meets", "program 4 reads them, too (k.py:6)"),
+        ("write", "grid program 3 writes 32 bytes of output 1 of %call.1, starting at byte 96 (k.py:7)"),
+        ("meets", "grid program 4 reads them, too (k.py:6)"),
         ("replay", "the results of %call.1 differ by 5.0e-01 when its programs run from the last to the first"),
     )
 
@@ -348,7 +348,7 @@ def test_an_unknown_place_is_not_called_empty() -> None:
             make_outside(hit="fusion.2"),
             "`k` writes outside output 0",
             (
-                "program 1 of %call.1 is the first, at index 100 of 100 elements of 4 bytes; 28 elements in all",
+                "grid program 1 of %call.1 does so first, at index 100 of 100 elements of 4 bytes; 28 elements in all",
                 "in XLA's buffer assignment these bytes belong to %fusion.2",
             ),
         ),
@@ -356,14 +356,14 @@ def test_an_unknown_place_is_not_called_empty() -> None:
             make_outside(kind=MemoryOperation.LOAD, buffer=0, first_byte=-6, elements=1, hit="call.1"),
             "`k` reads outside operand 0",
             (
-                "program 1 of %call.1 is the first, at byte -6; 1 element in all",
+                "grid program 1 of %call.1 does so first, at byte -6; 1 element in all",
                 "in XLA's buffer assignment these bytes belong to its own output",
             ),
         ),
         (
             make_outside(kind=MemoryOperation.ATOMIC, buffer=None, size=0, first_byte=0),
             "`k` updates memory of no operand or output",
-            ("program 1 of %call.1 is the first, at byte 0; 28 elements in all",),
+            ("grid program 1 of %call.1 does so first, at byte 0; 28 elements in all",),
         ),
     ],
 )

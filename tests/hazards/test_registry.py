@@ -1,13 +1,15 @@
 """Ids and names of the rules are permanent, because people write them down."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.rules.registry import RULES, get_rule
-from ligerdiag.rules.rule import Rule
+from ligerdiag.rules import registry
+from ligerdiag.rules.registry import RULES, get_only_id, get_rule
+from ligerdiag.rules.rule import Rule, RuleKind
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +38,13 @@ def test_ids_and_names_are_well_formed(rule: Rule) -> None:
 
 def test_no_two_rules_share_an_id_or_a_name() -> None:
     assert len({rule.id for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_a_rule_that_was_copied_with_its_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = replace(get_rule("LD003"), id="LD999")
+    monkeypatch.setattr(registry, "RULES", (*RULES, copied))
+    with pytest.raises(AssertionError, match=r"LUCKY_READ but got LD003 and LD999: .* must not keep `kind`"):
+        get_only_id(RuleKind.LUCKY_READ)
 
 
 def test_rules_are_in_the_order_of_their_ids() -> None:

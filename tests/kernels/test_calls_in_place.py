@@ -147,7 +147,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a name of triton_call": (lambda: adam(X, 0.1, X + 1, X, out_shape=SCALAR), "`out_shape` is for `triton_call`"),
     "an operand twice": (lambda: adam(X, 0.1, X + 1, X, g_ptr=X), "`g_ptr` is given by its place and by its name"),
-    "a name with a typo": (lambda: adam(X, 0.1, X + 1, grad_ptr=X), "`grad_ptr` is an array but no parameter"),
+    "a name with a typo": (
+        lambda: adam(X, 0.1, X + 1, grad_ptr=X),
+        "`grad_ptr` is an array, but the kernel has no such parameter",
+    ),
     "too many operands": (lambda: adam(*[X] * 9), "expected at most 8 operands"),
     "no kernel": (lambda: call_in_place(X, kernel=len, written=0, grid=1), "decorate the function with `triton.jit`"),
 }

@@ -1,8 +1,8 @@
 """Finds carriers: operations that hold the value of a kernel's operand from before the kernel overwrote it.
 
 A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
-the write all the same. But it *also* depends on the original, on a path that does not lead through the kernel. Carriers
-are the operations where such a path can start:
+the write all the same. But it *also* depends on the original, on a path that does not lead through the kernel (the
+label ORIG). ORIG starts at an entry parameter that a kernel overwrites (`Carriers.parameters`), and at carriers:
 
 - the operation that defines the overwritten operand, found through its other names (see `reaching_definitions`);
 - each operation whose users all are carriers (the bf16 logits before the convert, the product before the bias); not a
@@ -13,11 +13,20 @@ legitimately. Neither is one with a twin among the other operations, in the comp
 called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
 
 Carriers are found again in the optimized module by tag and opcode. One that has grown is a merger of two operations
-(two products with a common factor) and counts as neither. Where one is not found in a partitioned module, candidates
-without a tag are looked for as `tag_trust` does for a foreign module. An operand with several definitions (elements of
-a loop's state that change places) has as many in the optimized module: if some are not found there, and the same number
-of instructions that are no carriers define the operand, these are the missing ones. Without any carrier, only the check
-for missing writes remains.
+(two products with a common factor) and counts as neither. An operand with several definitions (elements of a loop's
+state that change places) has as many in the optimized module: if some are not found there, and the same number of
+instructions that are no carriers define the operand, these are the missing ones (`carry_displaced`). Without any
+carrier, only the check for missing writes remains.
+
+Other files decide where ORIG starts and ends in an evaluation:
+
+- `analysis.context.compute_context` calls this module; `evaluated_pair.find_unrelated` lists the ORIG labels that an
+  operand of a call cannot have.
+- `schedule_order.ScheduleEvaluation._find_starting` starts none at a slice of bytes that the kernel has overwritten.
+- `labels.transfer_call` ends it at the kernel's call, `LabelSpace.meet` where alternative paths meet.
+- `analysis.context._find_partitioned_carriers` looks in a partitioned module for instructions without a tag that may be
+  carriers. No label of these starts in the evaluation that decides: an output that would be worse with them is unknown
+  (`verdicts.add_unidentified`).
 """
 
 from collections import Counter, defaultdict

@@ -1,24 +1,21 @@
 """Represents dependence sets as integers: the meaning of each bit, and how a custom call passes labels on.
 
-For each hidden write W, and for each *iteration class* c, there are two bits:
-
-- FRESH(W, c): the value depends on W's write.
-- ORIG(W, c): the value depends on the value of W's operand before W, on a path that does not lead through W's kernel.
-
-Iteration class 0 is "this iteration"; class j >= 1 means that the write happened in an earlier iteration of the loop at
-nesting level j (1 is the outermost), the outermost loop that has advanced since. Without classes, a loop-carried
-dependence would hide a dependence that is missing in this iteration.
+`verdict.comparison` defines the two labels of a hidden write, FRESH and ORIG, and their iteration classes. A set has
+two bits for each hidden write W and each iteration class c: FRESH(W, c) and ORIG(W, c). Without classes, a loop-carried
+dependence would hide a dependence that is missing in this iteration. `LabelSpace.advance` moves labels to their class
+in the next iteration; of several loops that have advanced since the write, the outermost counts.
 
 Above these bits are *marks*: one bit for each discovery of the evaluation, such as a lucky read or a stale reader.
 
-A custom call passes labels on by the same rule in both programs:
+A custom call passes labels on by the same rule in both programs (`transfer_call`):
 
 - Its results depend on every operand that it may read.
 - A hidden-written operand then depends on the same operands, and is FRESH. If the write is unknown, it is FRESH and has
   no other label, because no other dependence is certain.
-- A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG. ORIG of an
-  earlier iteration does propagate: the operand held another value then. A mark on an operation that is right before a
-  call and wrong after it ends at every value that the call overwrites, because these were computed before.
+- A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG: the original
+  ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark on an
+  operation that is right before a call and wrong after it ends at every value that the call overwrites, because these
+  were computed before.
 - The result of a kernel with unknown effects is FRESH of that unknown write: every value downstream is then unknown.
 - In an evaluation about the bytes themselves (`direct`), a hidden-written operand is FRESH of this write and of no
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
@@ -199,11 +196,11 @@ class LabelSpace:
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """Returns all marks so far about this write in this iteration."""
+        """Returns all marks so far that a value is wrong about this write in this iteration."""
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns those of them that are on operations of the program."""
+        """Returns the marks of `wrong_about` that are on operations of the program."""
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:

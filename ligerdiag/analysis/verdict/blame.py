@@ -6,10 +6,12 @@ reasons:
 - XLA merged a kernel call with an earlier one although the two see different versions: every value computed from the
   later call's result is stale.
 - XLA folded `max(a, b)` or `where(c, a, b)` to `a` because it believes a == b, but a kernel overwrites one of the two.
-- Two such values meet in a loop or conditional.
+  A value computed from the choice is clobbered if it sees the write, and stale otherwise.
+- Two such values meet in a loop or conditional, which may return one for the other: likewise.
 - An operation upstream is the author's own and its dependence set is wrong (`first_divergence`): an output that mixes
-  several values can depend on all the right writes and still have one wrong part. This does not apply to a kernel that
-  could not be followed, or whose loop nesting differs.
+  several values can depend on all the right writes and still have one wrong part. The output gets the operation's
+  verdict. This does not apply to three kinds of writes: those of a kernel that could not be followed, those whose loop
+  nesting differs, and those that a call which the program lacks may have performed for this output (`_find_elsewhere`).
 
 A wrong output is blamed on the reads at which operations start to be wrong and from which the output is computed; a
 latent one on the lucky reads in its set. If there are too many wrong operations to find out which of them an output

@@ -1,39 +1,61 @@
 """Defines the verdicts: compares the intended and the actual dependence set of each output, and combines verdicts.
 
-For each hidden write W and value v, with I its intended set and A its actual one, v is
+A dependence set is a set of labels (bits, see `evaluation.labels`). For each hidden write W a value may have two:
+
+FRESH(W)   the value depends on what W wrote
+ORIG(W)    the value depends on the contents of W's operand from before W, on a path that does not lead through W's kernel
+
+Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class j >= 1
+in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration does not
+hide one that is missing in this iteration.
+
+Let I be the intended set of a value v, from the program (`evaluation.program_order`), and A its actual set, from the
+schedule (`evaluation.schedule_order`). For each hidden write W, v is
 
 stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
 clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
            W's operand was seen to hold the original: one reader wants the value from before the write, another the value
            from after it, and both get the latter
-unknown    if W's kernel has unknown effects and v depends on W in any way, or the place of W's write is unknown and v
-           depends on W or wants the original, whatever else holds. Also if neither stale nor clobbered, and a read on
-           the way races with the kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in
-           A, and nothing was seen to hold the original, which may be there unseen
+unknown    if W's kernel has unknown effects and v depends on W in any way, or W is undecided (the place of the write, its
+           intended readers, or whether it runs is unknown: `EvaluatedPair.undecided`) and v depends on W or wants the
+           original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
+           kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen
+           to hold the original, which may be there unseen
 latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
            control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
            from the other version. This holds even if I has no label of W: the author then means another computation,
            which XLA has merged with the one that defines W's operand
 fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
-The worst over all W is the value's verdict. An output may be worse than its value: see `blame`,
-`verdicts.judge_conditional_results` and `lost_refs`.
+`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is the
+value's. `verdicts.judge` calls it for each output.
+
+An output may be worse than its own sets:
+
+- stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
+- stale or clobbered, if XLA folded a choice between two values that it took for equal, or if two such values meet in a
+  loop or conditional (`blame`, `merged_values`);
+- stale or clobbered, if an operation upstream is the author's own and its own sets say so (`blame`, `first_divergence`);
+- unknown, whatever the sets say, if it depends on something ambiguous, such as an instruction that may be one of two
+  operations (`ambiguity_search`, `verdicts.propagate`);
+- stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
+  (`verdicts.judge_conditional_results`);
+- stale, clobbered or unknown, if JAX lost a write to a Ref before XLA got the program (`analysis.lost_refs`);
+- clobbered, if XLA keeps a value that it depends on in the same bytes as another live value; unknown, if there is no
+  buffer assignment (`hlo.shared_bytes`);
+- unknown, if XLA mixes up donated arguments (`schedule_alone`), or nobody wrote bytes that it depends on
+  (`report.status`).
+
+An output is right although its own sets are not only if it uses no row that the kernel writes
+(`verdicts.drop_disjoint_rows`). The docstring of `verdicts` has all steps in their order.
 
 A program with an unknown order of operations is judged as several programs with one schedule. An output in which they
-differ is unknown. So is a read in which they differ, and a read that reaches an unknown output.
-
-A module without a schedule is judged under several schedules that it could have (see `synthetic_schedules`). An output is
-
-forced     if fresh under each of them
-open       else, if right under one of them: the order decides, and nothing forces it
-lost       if wrong under each: no order can mend that
-unknown    otherwise
+differ is unknown (`join_outputs`). So is a read in which they differ, and a read that reaches an unknown output.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
@@ -72,16 +94,20 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Several actual sets at once; each except `common` has a bit for each write (see `LabelSpace.bits_of`)."""
+    """Several actual sets at once.
+
+    `common` and `some` are sets of labels, with the iteration classes of a write merged where its loop nesting differs.
+    `original` and `replaced` have one bit for each write (see `LabelSpace.bits_of`).
+    """
 
     common: Labels = -1
     """Labels in every set."""
     some: Labels = 0
-    """Writes with a label in some set."""
+    """Labels in any set."""
     original: Labels = 0
-    """Some set holds ORIG."""
+    """Writes with ORIG in some set."""
     replaced: Labels = 0
-    """Some set holds FRESH and not ORIG."""
+    """Writes with FRESH and without ORIG in some set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,15 +221,6 @@ class Comparison:
         return None if verdict is Verdict.FRESH else Cause(write.index, verdict, tuple(lucky), tuple(raced))
 
 
-class OrderSensitivity(StrEnum):
-    """How an output depends on an order that is not decided yet, see above."""
-
-    FORCED = "forced"
-    OPEN = "open"
-    LOST = "lost"
-    UNKNOWN = "unknown"
-
-
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
     """Joins the verdicts of several programs. programs: output name to verdict, for each program; at least one."""
     first, *others = programs
@@ -216,18 +233,3 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
     """Returns the kind of a read of several programs. others: its kinds in the other programs, None without such a read."""
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
-
-
-def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
-    """Returns the sensitivity of an output. verdicts: its verdict under each schedule."""
-    if verdicts == {Verdict.FRESH}:
-        return OrderSensitivity.FORCED
-    if any(verdict.is_right for verdict in verdicts):
-        return OrderSensitivity.OPEN
-    return OrderSensitivity.LOST if all(verdict.is_wrong for verdict in verdicts) else OrderSensitivity.UNKNOWN
-
-
-def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
-    """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
-    said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
-    return said.get(sensitivity, Verdict.UNKNOWN)

@@ -58,7 +58,7 @@ class Reached:
     reads: tuple[frozenset[int], ...]
     """Positions in the list of reads."""
     open: frozenset[Cause] = frozenset()
-    """Causes of which some output may still depend on one of their operations, after the last evaluation."""
+    """Causes whose operations could not all be searched: some output may depend on one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,11 @@ def find_reached(
     reads: list[WrongRead],
     twins: TwinJudge,
 ) -> Reached:
-    """Finds the causes of wrong operations, and the reads, that each output depends on."""
+    """Returns, for each output, the causes and the reads on which it depends.
+
+    An output depends on a cause if it depends on one of the cause's wrong operations. outputs: their number. wrong:
+    (cause, wrong operation) pairs.
+    """
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)
 

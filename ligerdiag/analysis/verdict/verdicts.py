@@ -1,16 +1,28 @@
-"""Takes both evaluations and decides once what each output is; nothing else changes a verdict.
+"""Judges each output of one schedule, step by step; lists everything that decides or changes a verdict, also elsewhere.
 
-The steps, in this order, each defined in its own module:
+`judge` takes these steps, in this order:
 
-- `comparison` compares the two dependence sets of each output: stale, clobbered, latent, unknown or fresh;
-- `first_divergence` finds the operations and operands whose sets differ;
-- `blame` makes outputs worse whose own sets agree, and names the reads where they start to be wrong;
-- `bystanders` takes the blame from kernels whose bytes nobody reads wrongly;
-- `ambiguity_search` finds outputs that depend on something unknown; this module makes them unknown, and drops the reads
-  that were blamed for them.
+- `comparison.compare` compares the two dependence sets of each output: stale, clobbered, unknown, latent or fresh.
+- `first_divergence` and `merged_values.find_joined` find the operations and operands whose sets differ; `bystanders`
+  removes the writes whose bytes an operation does not read wrongly (`DirectErrors.refine`).
+- `blame` makes outputs worse whose own sets agree, and names the reads where they start to be wrong.
+- `ambiguity_search`, `add_unidentified`, `add_unsearched` and `add_mixed_confluences` find what an output depends on
+  and nobody knows; `propagate` makes such an output unknown for that write, and drops the reads that were blamed for
+  it.
+- `drop_disjoint_rows` drops a write if the output uses only rows that the kernel does not write. No other step can make
+  an output better.
+- `bystanders` drops the kernels that are not responsible (`DirectErrors.drop_bystanders`); a wrong output stays wrong.
 
-Without the program as written, `schedule_alone` replaces all of these. `reads` judges every read of an overwritten
-value from these verdicts, so that no read contradicts the output that it makes wrong.
+Without the program as written, `schedule_alone` replaces all of these. Later steps make no output right:
+
+- `judge_conditional_results` (called by `analysis.context`): the schedule may skip a call, or never makes it.
+- `inspection.compilation`: JAX lost a Ref, or may have (`_find_lost_refs`; every output is unknown if the effect of
+  moved Refs is, `refs_trouble`); live values share bytes (`_mark_shared`); XLA mixed up donated arguments.
+- `inspection.coverage.join_inspections`: the author's order is unknown, and the programs that it may be disagree.
+- `report.status.mark_undefined`: an output holds bytes that nobody wrote, or is not defined by any order.
+
+`reads` judges every read of an overwritten value from the verdicts of `judge`, so that no read contradicts the output
+that it makes wrong.
 
 An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
 else the write does to it; another write's effect on the output stands. To find missing names, the schedule is evaluated
@@ -98,7 +110,7 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
-    """Drops a cause if the output only uses rows that the kernel does not write.
+    """Drops a cause if the output only uses rows that the kernel does not write; the output can get better.
 
     Marks the remaining causes as not contradicted by correct numbers: the rows that are read may be untouched.
     """

@@ -125,7 +125,9 @@ _TAG = re.compile(r"#ld\d+$")
 CALL_NAME = re.compile(r"ld_call_[0-9a-f]{8}")
 """A scope of JAX's name stack that distinguishes kernel calls until the module is compiled, see `call_names`."""
 _EVALUATED = "eval_jaxpr/"
-"""Part of a name, once for each time that JAX ran the operation's jaxpr, which differs between traces."""
+"""A step that JAX adds to an operation's name each time it evaluates the jaxpr around it; two traces may have different
+numbers of them.
+"""
 _CALL_STEP = re.compile(rf"{CALL_NAME.pattern}/?")
 
 _TYPED_BY_CONTENTS = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})

@@ -151,7 +151,10 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
 
 
 def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRuns:
-    """Returns the same bytes in sorted runs that neither touch nor overlap; programs stay separate, or count as one."""
+    """Returns the same bytes as sorted runs that neither touch nor overlap.
+
+    by_program: merges the runs of each program of the grid alone; else those of all programs, as those of program 0.
+    """
     if not len(runs):
         return runs
     budget.spend(4 * len(runs))

@@ -271,7 +271,7 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Properties of two buffers with the same bytes: see `access.InPlace`."""
+    """How the grid's programs meet in two buffers that have the same bytes; the fields are those of `access.InPlace`."""
 
     neighbours: Neighbours
     is_update: bool = False

@@ -40,7 +40,7 @@ def parse_literal(literal: LiteralProto) -> Value:
     else:
         flat = np.array(data, dtype)
     if flat.size != math.prod(dimensions):
-        raise ArtifactError(f"a constant of {math.prod(dimensions)} elements holds {flat.size}")
+        raise ArtifactError(f"expected {math.prod(dimensions)} elements in a constant but got {flat.size}")
     return order_elements(flat, literal.shape, dimensions)
 
 

@@ -62,7 +62,7 @@ class Reducer:
     ufuncs: tuple[UFunc, ...]
     """One per operand; empty if the computation is not one operation per operand."""
     keeps_second: bool
-    """Whether it returns its second value, as in a scatter that replaces."""
+    """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 
     def combine(self, first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]:
         """Combines arrays of one shape element by element, by the computation itself."""

@@ -163,7 +163,7 @@ def load_programs(artifact: Artifact) -> Programs:
     if buffers is None or not optimized.is_scheduled:
         raise ArtifactError(f"`{artifact.optimized}` holds no schedule or no buffer assignment")
     if fault := find_buffer_fault(optimized, buffers):
-        raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` does not hold: {fault}")
+        raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` is inconsistent: {fault}")
     if not is_tagged(program):
         raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
     check_replicas(optimized)

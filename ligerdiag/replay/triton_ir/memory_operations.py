@@ -290,10 +290,10 @@ def access_descriptor(
 
 
 def _find_source(op: Operation, function: Function) -> int:
-    """Returns the operand that is stored: the last tensor, because a scatter's rows come before it."""
+    """Returns the operand that the operation stores: its last tensor; in a scatter the rows come before it."""
     tensors = [operand for operand in op.operands[1:] if len(parse_type(function.types[operand]).shape) > 0]
     if not tensors:
-        raise NotCoveredError(f"{op.name} without a tensor")
+        raise NotCoveredError(f"{op.name} that stores no tensor")
     return tensors[-1]
 
 

@@ -151,12 +151,12 @@ def _hits_argument(context: Context, call: HloInstruction, effects: CallEffects)
 
 def _report(context: Context, call: HloInstruction, effects: CallEffects, operand: int | None, why: str) -> Finding:
     module = context.optimized if any(call is one for one, _ in context.optimized_calls) else context.program
-    what = f"operand {operand} in place" if operand is not None else "the bytes of an argument"
+    what, it = (f"operand {operand}", "it") if operand is not None else ("the bytes of an argument", "them")
     read = f"it reads operand {operand} before it overwrites it; {why}" if operand is not None else why
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"`{effects.kernel}` is autotuned on {what}, and the launcher does not restore it",
+        message=f"`{effects.kernel}` overwrites {what} while it is autotuned, and the launcher does not restore {it}",
         source=find_user_line(module, call),
         kernel=effects.kernel,
         operand=operand,

@@ -75,7 +75,7 @@ def _describe(launch: LaunchNumbers, access: OutsideAccess, label: str) -> Itera
     elements = count_of(access.elements, "element")
     total = f"{elements} in all" if label == "replay" else f"at least {elements}, whatever the data"
     first = "; the first execution stays inside" if access.is_later else ""
-    yield label, f"program {access.program} of %{launch.instruction} is the first, at {where}; {total}{first}"
+    yield label, f"grid program {access.program} of %{launch.instruction} does so first, at {where}; {total}{first}"
     if access.buffer is not None:
         if access.hit is None:
             yield "bytes", "it is unknown whose bytes these are: XLA's buffer assignment does not place the buffer"

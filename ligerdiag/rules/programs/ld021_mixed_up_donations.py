@@ -87,7 +87,7 @@ differ.""",
             report="jax-ml/jax#39625",
             case="donated_outputs[donated-last]",
             reproduced=(
-                "the program, and on an H200 its two wrong numbers: `inspect` finds the shared buffer in that run's dump"
+                "the program and, on an H200, its two wrong numbers; `inspect` finds the shared buffer in that dump"
             ),
             missing="the same compile for an absent GPU: XLA makes all copies, and its numbers are right",
         ),

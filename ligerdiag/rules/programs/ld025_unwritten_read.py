@@ -26,7 +26,7 @@ def check(context: Context) -> Iterator[Finding]:
             if use.old_read is None or leaf in aliased:
                 continue
             reach = find_dependents(context, context.program, call, [leaf])
-            if not reach.is_used and not use.old_read.is_atomic:  # the kernel may compute its other outputs from it
+            if not reach.is_used and not use.old_read.is_atomic:  # the kernel may use it for its other outputs
                 reach = find_dependents(context, context.program, call, iterate_leaves(call.shape))
             if not reach.is_used:
                 continue
@@ -81,7 +81,10 @@ def _render(kernel: str, output: int, *, is_atomic: bool) -> str:
 
 def _describe_static(read: OldRead, output: int) -> tuple[str, str]:
     verb = "updates" if read.is_atomic else "loads"
-    return "read", f"whatever the data, a program {verb} the previous contents of output {output}{render_at(read.line)}"
+    return (
+        "read",
+        f"whatever the data, a grid program {verb} the previous contents of output {output}{render_at(read.line)}",
+    )
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
@@ -162,8 +165,8 @@ def _describe_replay(launch: LaunchNumbers, read: UnwrittenRead) -> tuple[str, s
     verb = "update" if read.is_atomic else "load"
     return (
         "replay",
-        f"program {read.program} of %{launch.instruction} is the first to {verb} such bytes, from byte {read.first_byte}"
-        f"{render_at(read.line)}; {read.bytes} of {read.size} bytes in all",
+        f"grid program {read.program} of %{launch.instruction} is the first to {verb} unwritten bytes, starting at byte"
+        f" {read.first_byte}{render_at(read.line)}; {read.bytes} of {read.size} bytes in all",
     )
 
 

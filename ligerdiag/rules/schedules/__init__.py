@@ -1,1 +1,1 @@
-"""Rules about what a schedule does to a program that is right as it is written; one file a rule."""
+"""Rules about schedules that break a program which is right as written, one rule in each file."""

@@ -18,7 +18,8 @@ def check(context: Context) -> Iterator[Finding]:
         who, reader = begin_sentence(names, "is", "are"), read.reader
         message = f"{who} right only because `%{reader.name}` happens to run {side} `{read.write.kernel}`"
         time = context.logical_times.get(reader.id)
-        sentence = f"%{reader.name} reads at logical time {time}, {side} the write, and no path orders the two"
+        sentence = f"%{reader.name} reads at logical time {time}, {side} the write"
+        sentence += "; no data or control dependence orders the two"
         yield report_read(context, RULE, read, message, sentence, outputs=names)
 
 
