@@ -17,19 +17,22 @@ reads all of the old value after the write and depends on the new one, if the ca
 the program starts two writes in place from one computed value, or if a branch selects an array that stays in use.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from ligerdiag.hlo.dataflow import Position, look_through, search
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
-from ligerdiag.memory.copy_sources import CopySources, Names, permutes
+from ligerdiag.memory.branch_causes import BranchCauses
+from ligerdiag.memory.copy_reason import UNEXPLAINED, CopyReason, describe_collected
+from ligerdiag.memory.copy_sources import CopySources, Names
 from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.moves import Move
 from ligerdiag.memory.old_values import OldValues
-from ligerdiag.memory.value_uses import UPDATES, Role, Use, ValueUses
+from ligerdiag.memory.output_causes import OutputCauses
+from ligerdiag.memory.value_uses import ASYNC_STARTS, UPDATES, UseRole, ValueUse, ValueUses
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
@@ -44,21 +47,6 @@ _BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUE
 _MOST_STEPS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """The cause of a copy."""
-
-    cause: CopyCause
-    why: str
-    """One clause."""
-    subject: object
-    """Equal for copies that have one cause in common: a loop, a conditional, an argument, a value."""
-    blamed: tuple[HloInstruction, ...] = ()
-    """The instructions whose source line is responsible, the first that has one."""
-    is_needed: bool = False
-    is_round_trip: bool = False
-
-
 class CopyCauses:
     """Explains the copies of one module."""
 
@@ -68,7 +56,9 @@ class CopyCauses:
         self._module = uses.module
         self._names = names
         self._old = OldValues(uses)
-        self._known: dict[tuple[int, ShapeIndex], Reason] = {}
+        self._branches = BranchCauses(uses, self.sources, names)
+        self._outputs = OutputCauses(uses, self.sources, names)
+        self._known: dict[tuple[int, ShapeIndex], CopyReason] = {}
 
     @cached_property
     def _round_trips(self) -> tuple[tuple[Move, Move], ...]:
@@ -95,16 +85,16 @@ class CopyCauses:
         """A copy that brings a value back to the one that took it away."""
         return {(back.instruction.id, back.index): away for away, back in self._round_trips}
 
-    def explain(self, move: Move) -> Reason:
+    def explain(self, move: Move) -> CopyReason:
         """Returns the cause of a copy."""
         key = move.instruction.id, move.index
         known = self._known.get(key)
         if known is None:
-            self._known[key] = _UNKNOWN  # ends a circle of copies
+            self._known[key] = UNEXPLAINED  # ends a circle of copies
             known = self._known[key] = self._see_in_loop(move, self._find_reason(move))
         return known
 
-    def _find_reason(self, move: Move) -> Reason:
+    def _find_reason(self, move: Move) -> CopyReason:
         key = move.instruction.id, move.index
         if key in self._returns and (found := self._explain_saved(move, self._list_readers(move))) is not None:
             return found
@@ -124,16 +114,16 @@ class CopyCauses:
                 )
         uses = self._uses.list_uses(move.instruction, move.index)
         if move.is_update:
-            uses = [Use(role=Role.OVERWRITTEN, user=move.instruction, index=()), *uses]
+            uses = [ValueUse(role=UseRole.OVERWRITTEN, user=move.instruction, index=()), *uses]
         explained = (
-            self._explain_in_branch(move, uses)
+            self._branches.explain_in_branch(move, uses)
             or self._explain_after_branch(move)
             or self._explain_brought_home(move)
             or self._explain_carry(move, uses)
             or self._explain_overwritten(move, [use for use in uses if use.needs_bytes])
-            or self._explain_output(move, uses)
+            or self._outputs.explain_output(move, uses)
             or self._explain_next(uses)
-            or self._explain_saved(move, [use.user for use in uses if use.role is Role.READ])
+            or self._explain_saved(move, [use.user for use in uses if use.role is UseRole.READ])
             or self._explain_detour(move)
             or self._explain_kept(move)
             or self._explain_replaced(move, uses)
@@ -141,7 +131,7 @@ class CopyCauses:
         if explained is not None:
             return explained
         if move.is_transposed:
-            return Reason(
+            return CopyReason(
                 cause=CopyCause.LAYOUT,
                 why=(
                     "its reader needs another layout than"
@@ -151,17 +141,17 @@ class CopyCauses:
                 blamed=tuple([use.user for use in uses]),
                 is_needed=True,
             )
-        return replace(_UNKNOWN, subject=move.instruction.id, blamed=(move.source[0], *[use.user for use in uses]))
+        return replace(UNEXPLAINED, subject=move.instruction.id, blamed=(move.source[0], *[use.user for use in uses]))
 
     def _list_readers(self, move: Move) -> list[HloInstruction]:
         """Lists the readers of the copied value, other than copies of it."""
         return [
             use.user
             for use in self._uses.list_uses(move.instruction, move.index)
-            if use.role is Role.READ and not self.sources.is_copy(use.user)
+            if use.role is UseRole.READ and not self.sources.is_copy(use.user)
         ]
 
-    def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> Reason | None:
+    def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> CopyReason | None:
         """Explains a copy that keeps the old value of bytes that are overwritten before the last reader runs."""
         readers = [one for one in readers if not self.sources.is_copy(one)]
         origin = self._uses.find_origin(*move.source)
@@ -180,7 +170,7 @@ class CopyCauses:
 
     def _explain_read_later(
         self, origin: Position, writers: Sequence[HloInstruction], readers: Sequence[HloInstruction]
-    ) -> Reason:
+    ) -> CopyReason:
         home = self._module.homes[origin[0].id]
         writers = [one for one in writers if self._module.homes[one.id] is home] or list(writers)
         dependent = [
@@ -197,13 +187,13 @@ class CopyCauses:
         end = "depends on the new one" if is_needed else "does not need the new one"
         if is_part:
             why = f"`{reader}` reads a part of {old} after `{writer}` overwrites it"
-        elif readers[0].opcode == "async-start":
+        elif readers[0].opcode in ASYNC_STARTS:
             why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it, and {end}"
         elif self._repeats_update(readers[0]):
             why = f"XLA repeats `{writer}` in `{reader}`, which so reads {old} after it is overwritten, and {end}"
         else:
             why = f"`{reader}` reads {old} after `{writer}` overwrites it, and {end}"
-        return Reason(
+        return CopyReason(
             cause=CopyCause.READ_LATER,
             why=why,
             subject=("read later", origin[0].id, origin[1]),
@@ -222,30 +212,6 @@ class CopyCauses:
         needed, reached = search([root], lambda one: one.operands), search(given, lambda one: fused.users[one.id])
         return any(one.opcode in _ELSEWHERE for one in needed.keys() & reached.keys())
 
-    def _explain_crossed(self, writer: HloInstruction) -> Reason | None:
-        """Explains a copy by the donation of an output that the writer computes, if another donation suits it better."""
-        for allocation, number in self.sources.donated.by_allocation.items():
-            leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
-            source = self.sources.find_source(self._module.entry.root, leaf)
-            parameter = self._uses.buffers.parameters[allocation][0]
-            crossed = self._find_crossed(source, parameter) if source[0] is writer else None
-            if crossed is not None:
-                return self._describe_crossed(writer, number, parameter, crossed)
-        return None
-
-    def _describe_crossed(self, value: HloInstruction, output: int, parameter: int, crossed: int) -> Reason:
-        why = (
-            f"output {self._names.name_output(output)} has the bytes of the donated argument"
-            f" {self._names.name_argument(parameter)}, and is computed from {self._names.name_argument(crossed)}, which is"
-            " donated, too"
-        )
-        return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(value,))
-
-    def _is_collective(self, one: HloInstruction) -> bool:
-        if one.opcode == "async-start":
-            one = self._module.computations[one.called_computations[0]].root
-        return one.opcode in _COLLECTIVES
-
     def _repeats_update(self, reader: HloInstruction) -> bool:
         """Returns whether a fusion updates an operand on the way to its result."""
         if reader.opcode != "fusion":
@@ -254,7 +220,7 @@ class CopyCauses:
             one.opcode in UPDATES for one in self._module.computations[reader.called_computations[0]].instructions
         )
 
-    def _explain_replaced(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+    def _explain_replaced(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
         """Explains a copy of a donated argument, or of a loop's state, before its next value is written into its bytes."""
         origin = self._uses.find_origin(*move.source)
         successor = None if move.is_transposed else self._find_successor(origin)
@@ -262,18 +228,18 @@ class CopyCauses:
             return None
         written = self.sources.find_source(*successor)
         writer = written[0]
-        readers = [use.user for use in uses if use.role is Role.READ and not self.sources.is_copy(use.user)]
+        readers = [use.user for use in uses if use.role is UseRole.READ and not self.sources.is_copy(use.user)]
         time = self._uses.times.get(writer.id, 0)
         later = [one for one in readers if one is not writer and self._old.find_end(one) > time]
-        is_exchange = self._is_collective(writer)
+        is_exchange = self._uses.find_started(writer).opcode in _COLLECTIVES
         cannot_overwrite = writer in readers and (is_exchange or self._reads_elsewhere(written, move.instruction))
         if later and not cannot_overwrite:
             return self._explain_read_later(origin, [writer], later)
-        if not cannot_overwrite and (crossed := self._explain_crossed(writer)) is not None:
+        if not cannot_overwrite and (crossed := self._outputs.explain_crossed(writer)) is not None:
             return crossed
         if writer not in readers:
             return None
-        return Reason(
+        return CopyReason(
             cause=CopyCause.DONATION if move.computation is self._module.entry else CopyCause.CARRY_REBUILT,
             why=(
                 f"`{self.sources.name(writer)}` cannot overwrite {self.sources.describe_value(origin)}, which it"
@@ -300,147 +266,24 @@ class CopyCauses:
             return None
         return home.root, index
 
-    def _explain_in_branch(self, move: Move, uses: Sequence[Use]) -> Reason | None:
-        """Explains a copy in a branch, of one of its operands to one of its results."""
-        conditional = self._uses.find_caller(move.computation)
-        if conditional is None or conditional.opcode != "conditional":
-            return None
-        results = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
-        source = self.sources.find_source(*move.source)
-        if source[0].opcode != "parameter":
-            return self._explain_computed(source, conditional, results) if results else None
-        if not results:
-            return self._explain_updated_in_branch(move, conditional)
-        mine = self.sources.find_outer_source(*move.source)
-        key = mine[0].id, mine[1]
-        every = {index: self._list_returned(conditional, index) for index, _ in iterate_leaf_shapes(conditional.shape)}
-        others = {one for index in results for one in every.get(index, ()) if one not in (None, key)}
-        elsewhere = any(key in found for index, found in every.items() if index not in results)
-        if others:
-            return Reason(
-                cause=CopyCause.BRANCH_EXCHANGED,
-                why=(
-                    "the branches return their operands in different positions"
-                    if elsewhere
-                    else f"one branch returns {self.sources.describe_value(mine)}, and another one another array"
-                ),
-                subject=("branch", conditional.id),
-                blamed=(conditional,),
-                is_needed=not elsewhere and self._is_kept(mine, conditional),
-            )
-        if (crossed := self._explain_crossed_in_branch(mine, conditional, results)) is not None:
-            return crossed
-        return self._explain_unchanged(mine, conditional)
-
-    def _explain_unchanged(self, mine: Position, conditional: HloInstruction) -> Reason:
-        return Reason(
-            cause=CopyCause.BRANCH_UNCHANGED,
-            why=(
-                f"a branch returns {self.sources.describe_value(mine)} unchanged, while another one computes its result in"
-                " other bytes"
-            ),
-            subject=("branch", conditional.id),
-            blamed=(conditional,),
-            is_needed=self._is_kept(mine, conditional),
-        )
-
-    def _explain_updated_in_branch(self, move: Move, conditional: HloInstruction) -> Reason | None:
-        """Explains a copy of an operand that the branch then updates, where another branch returns it unchanged."""
-        mine = self.sources.find_outer_source(*move.source)
-        root = move.computation.root
-        for index, _ in iterate_leaf_shapes(root.shape):
-            updated = [one for one, _ in self.sources.iterate_updated(self.sources.find_source(root, index))]
-            if move.instruction in updated and (mine[0].id, mine[1]) in self._list_returned(conditional, index):
-                return self._explain_unchanged(mine, conditional)
-        return None
-
-    def _explain_crossed_in_branch(
-        self, value: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
-    ) -> Reason | None:
-        """Explains the copy of a donated argument to a result that has the bytes of another donated argument."""
-        argument = self.sources.get_argument(value)
-        if argument is None or not self.sources.is_donated(*value):
-            return None
-        root = self._module.entry.root
-        uses = [use for index in results for use in self.sources.follow(self._uses.list_uses(conditional, index))]
-        for use in uses:
-            taken = self._uses.find_slice(root, use.index) if use.role is Role.RESULT and use.user is root else None
-            if taken is None or taken.allocation not in self.sources.donated.by_allocation:
-                continue
-            number, _ = self._uses.buffers.parameters[taken.allocation]
-            if number != argument:
-                mine, other = self._names.name_argument(argument), self._names.name_argument(number)
-                why = f"the branches return argument {mine} as an output that has the bytes of the donated argument {other}"
-                return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(conditional,))
-        return None
-
-    def _explain_computed(
-        self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
-    ) -> Reason | None:
-        """Explains a copy of a value that a branch computes, to the bytes of an operand that another branch returns."""
-        every = [one for index in results for one in self._list_returned(conditional, index)]
-        if not any(every):
-            return None
-        return Reason(
-            cause=CopyCause.BRANCH_UNCHANGED,
-            why=(
-                f"`{self.sources.name(source[0])}` computes the result of a branch in other bytes than those of the operand,"
-                " which another branch returns unchanged"
-            ),
-            subject=("branch", conditional.id),
-            blamed=(source[0], conditional),
-        )
-
-    def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
-        """Returns whether the bytes of a value must keep it: they are the caller's, or it is needed later."""
-        if self.sources.get_argument(value) is not None and not self.sources.is_donated(*value):
-            return True
-        times = self._uses.times
-        return any(
-            use.role is Role.RESULT or (use.user is not writer and times.get(use.user.id, 0) > times.get(writer.id, 0))
-            for use in self._uses.list_uses(*value)
-            if self._module.homes[use.user.id] is self._module.homes[writer.id]
-        )
-
-    def _list_returned(self, conditional: HloInstruction, index: ShapeIndex) -> list[tuple[int, ShapeIndex] | None]:
-        """Lists, for each branch, the value outside of the conditional that it returns in this position."""
-        found: list[tuple[int, ShapeIndex] | None] = []
-        for number in conditional.called_computations:
-            root = self._module.computations[number].root
-            if self.sources.find_source(root, index)[0].opcode == "parameter":
-                outer = self.sources.find_outer_source(root, index)
-                found.append((outer[0].id, outer[1]))
-            else:
-                found.append(None)
-        return found
-
-    def _explain_after_branch(self, move: Move) -> Reason | None:
+    def _explain_after_branch(self, move: Move) -> CopyReason | None:
         """Explains a copy of a conditional's result by the copies in its branches."""
         conditional = self.sources.find_source(*move.source)[0]
         if conditional.opcode != "conditional":
             return None
-        inside = {id(one) for one in self._iterate_inside(conditional)}
+        inside = {id(one) for one in self._branches.iterate_inside(conditional)}
         for one in [one for one in self.sources.moves.values() if id(one.computation) in inside]:
             reason = self.explain(one)
             if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED) or reason.subject == "pairing":
                 return replace(reason, is_needed=False)
         return None
 
-    def _iterate_inside(self, conditional: HloInstruction) -> Iterator[HloComputation]:
-        """Yields the branches of a conditional, and those of the conditionals in them."""
-        for number in conditional.called_computations:
-            branch = self._module.computations[number]
-            yield branch
-            for one in branch.instructions:
-                if one.opcode == "conditional":
-                    yield from self._iterate_inside(one)
-
-    def _explain_carry(self, move: Move, uses: Sequence[Use]) -> Reason | None:
+    def _explain_carry(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
         """Explains a copy in a loop's body that becomes the next value of its state."""
         loop = self._uses.find_caller(move.computation)
         if loop is None or loop.opcode != "while" or loop.called_computations[0] != move.computation.id:
             return None
-        elements = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
+        elements = [use.index for use in self.sources.follow(uses) if use.role is UseRole.RESULT]
         if not elements:
             return None
         value, index = self.sources.find_source(*move.source)
@@ -449,22 +292,22 @@ class CopyCauses:
             if index in elements:
                 return None
             why = "the loop returns one element of its state in the position of another one"
-            return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
+            return CopyReason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
         first, element = list(self.sources.iterate_updated((value, index)))[-1]
         if first is move.computation.parameters[0] and element not in elements:
             why = (
                 f"the loop returns one element of its state, to which `{self.sources.name(value)}` writes, in the position"
                 " of another one"
             )
-            return Reason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
-        returned = [use.index for use in self._uses.list_uses(value, index) if use.role is Role.RESULT]
+            return CopyReason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
+        returned = [use.index for use in self._uses.list_uses(value, index) if use.role is UseRole.RESULT]
         if any(one not in elements for one in returned):
             why = f"`{self.sources.name(value)}` becomes two elements of the loop's state"
             blamed = (value, loop)
-            return Reason(
+            return CopyReason(
                 cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id, index), blamed=blamed, is_needed=True
             )
-        return Reason(
+        return CopyReason(
             cause=CopyCause.CARRY_REBUILT,
             why=self._describe_rebuilt(value, elements[0], move),
             subject=subject,
@@ -473,8 +316,8 @@ class CopyCauses:
 
     def _describe_rebuilt(self, value: HloInstruction, element: ShapeIndex, move: Move) -> str:
         name = self.sources.name(value)
-        if self._takes_apart(value, (move.computation.parameters[0], element)):
-            return _describe_collected("an element of the outer loop's state", "the next one")
+        if self._outputs.takes_apart(value, (move.computation.parameters[0], element)):
+            return describe_collected("an element of the outer loop's state", "the next one")
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
@@ -484,7 +327,7 @@ class CopyCauses:
             " places"
         )
 
-    def _explain_overwritten(self, move: Move, writers: Sequence[Use]) -> Reason | None:
+    def _explain_overwritten(self, move: Move, writers: Sequence[ValueUse]) -> CopyReason | None:
         """Explains a copy of a value before a write in place."""
         if not writers:
             return None
@@ -497,14 +340,14 @@ class CopyCauses:
             copies = [one for one in self.sources.list_copies(source) if self._is_overwritten_later(one)]
             if self.sources.is_copy(origin[0]) or (move in copies and move is not copies[0]):
                 return self._explain_equal(source, writer)
-            return Reason(
+            return CopyReason(
                 cause=CopyCause.UNDONATED,
                 why=f"`{name}` overwrites argument {self._names.name_argument(argument)}, which the caller keeps",
                 subject=("argument", argument),
                 blamed=(writer, *self._list_after(writer)),
             )
         if source[0].opcode == "constant":
-            return Reason(
+            return CopyReason(
                 cause=CopyCause.CONSTANT,
                 why=f"`{name}` overwrites a constant of the program",
                 subject=("constant", source[0].id),
@@ -516,15 +359,15 @@ class CopyCauses:
         same = [use for use in self._uses.list_uses(*origin) if use.user is writer and use.needs_bytes]
         if same or any(use.needs_bytes for use in others):
             return self._explain_equal(source, writer)
-        if any(self.sources.is_copy(use.user) for use in others if use.role is Role.READ):
+        if any(self.sources.is_copy(use.user) for use in others if use.role is UseRole.READ):
             shared = [one for one in self.sources.list_copies(origin) if one is not move]
             if any(self._is_overwritten_later(one) for one in shared):
                 return self._explain_equal(source, writer)
-        readers = [use.user for use in others if use.role is Role.READ and self._is_after(use.user, writer)]
+        readers = [use.user for use in others if use.role is UseRole.READ and self._is_after(use.user, writer)]
         if readers:
             return self._explain_read_later(origin, [writer], readers)
-        if any(use.role is Role.RESULT for use in others):
-            return Reason(
+        if any(use.role is UseRole.RESULT for use in others):
+            return CopyReason(
                 cause=CopyCause.READ_LATER,
                 why=f"{self.sources.describe_value(origin)} is returned, too, beside the value that `{name}` writes over it",
                 subject=("read later", origin[0].id, origin[1]),
@@ -533,7 +376,7 @@ class CopyCauses:
             )
         if move.is_transposed and argument is not None and self._is_returned_rearranged(source):
             back = self._find_successor(source)
-            return self._explain_layout(
+            return self._outputs.explain_layout(
                 source, (move.instruction, writer), is_back=back is not None and self._is_transposed(back)
             )
         return None
@@ -546,7 +389,7 @@ class CopyCauses:
 
     def _is_returned_rearranged(self, argument: Position) -> bool:
         successor = self._find_successor(argument)
-        return successor is not None and self._is_rearranged(self.sources.find_source(*successor), argument[0])
+        return successor is not None and self._outputs.is_rearranged(self.sources.find_source(*successor), argument[0])
 
     def _is_overwritten_later(self, move: Move) -> bool:
         return bool(self._list_writers(move))
@@ -565,12 +408,12 @@ class CopyCauses:
             found += [one for one in self._module.computations[number].instructions if one.op_name]
         return tuple(found[-4:])
 
-    def _explain_equal(self, source: Position, writer: HloInstruction) -> Reason:
+    def _explain_equal(self, source: Position, writer: HloInstruction) -> CopyReason:
         value = source[0]
         size = sum(measure(operand) for operand in value.operands)
         is_cheap = _find_operation(self._module, value).opcode in _CHEAP_OPCODES or _CHEAP * size <= measure(value)
         is_given = value.opcode == "parameter"
-        return Reason(
+        return CopyReason(
             cause=CopyCause.EQUAL_VALUES,
             why=(
                 f"two writes in place start from {self.sources.describe_value(source)}"
@@ -582,108 +425,6 @@ class CopyCauses:
             is_needed=is_given or not is_cheap,
         )
 
-    def _explain_layout(self, source: Position, blamed: Sequence[HloInstruction], *, is_back: bool) -> Reason:
-        value = self.sources.describe_value(source)
-        return Reason(
-            cause=CopyCause.LAYOUT,
-            why=(
-                f"XLA keeps {value} in another layout than it comes in, and moves it there and back"
-                if is_back
-                else f"{value} is returned in another layout than it has, so it is moved twice"
-            ),
-            subject=("layout", source[0].id, source[1]),
-            blamed=tuple(blamed),
-        )
-
-    def _explain_output(self, move: Move, uses: Sequence[Use]) -> Reason | None:
-        """Explains a copy that is an output of the program."""
-        if move.computation is not self._module.entry:
-            return None
-        leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
-        results = [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
-        if not results or results[0] not in leaves:
-            return None
-        output = self._names.name_output(leaves.index(results[0]))
-        source = self.sources.find_source(*move.source)
-        argument = self.sources.get_argument(source)
-        taken = self._uses.find_slice(self._module.entry.root, results[0])
-        is_donated = taken is not None and taken.allocation in self.sources.donated.by_allocation
-        if argument is not None:
-            name = self._names.name_argument(argument)
-            if taken is not None and is_donated:
-                number, _ = self._uses.buffers.parameters[taken.allocation]
-                if number == argument:
-                    moved = self._list_transposed((move.instruction, move.index), source[0])
-                    return self._explain_layout(source, moved, is_back=False) if moved else None
-                other = self._names.name_argument(number)
-                why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
-                return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,))
-            keeper = "whose bytes another output has" if self.sources.is_donated(*source) else "which the caller keeps"
-            return Reason(
-                cause=CopyCause.RETURNED,
-                why=f"output {output} is argument {name}, {keeper}",
-                subject=("returned", argument),
-                blamed=(self._module.entry.root,),
-                is_needed=True,
-            )
-        returned = [use for use in self._uses.list_uses(*source) if use.role is Role.RESULT]
-        if any(use.index not in results for use in returned):
-            why = f"output {output} and another output are one value"
-            return Reason(
-                cause=CopyCause.RETURNED,
-                why=why,
-                subject=("returned", source[0].id),
-                blamed=(source[0],),
-                is_needed=True,
-            )
-        if not is_donated or taken is None:
-            return None
-        number, inner = self._uses.buffers.parameters[taken.allocation]
-        parameter = self._module.entry.parameters[number]
-        if self._is_rearranged(source, parameter):
-            blamed = *self._list_transposed(source, parameter), source[0]
-            return self._explain_layout((parameter, inner), blamed, is_back=move.is_transposed)
-        if move.is_transposed and move.instruction.opcode != "copy":
-            return None
-        name = self._names.name_argument(number)
-        if move.is_transposed:
-            why = f"XLA computes `{self.sources.name(source[0])}` in another layout than output {output} has"
-            is_needed = source[0].opcode == "custom-call"  # a library's routine has its own layout
-            subject = "layout", source[0].id
-            return Reason(cause=CopyCause.LAYOUT, why=why, subject=subject, blamed=(source[0],), is_needed=is_needed)
-        crossed = self._find_crossed(source, number)
-        if crossed is not None:
-            return self._describe_crossed(source[0], leaves.index(results[0]), number, crossed)
-        if self._takes_apart(source[0], (parameter, inner)):
-            why = _describe_collected(f"argument {name}", f"output {output}")
-            return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
-        why = (
-            f"`{self.sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
-            f" what it reads, and XLA copies it into the donated argument {name}"
-        )
-        return Reason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
-
-    def _find_crossed(self, source: Position, number: int) -> int | None:
-        """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
-        first = self.sources.get_argument(list(self.sources.iterate_updated(source))[-1])
-        if first is not None and first != number and first in self.sources.donated.numbers:
-            return first
-        return self.sources.donated.find_crossed(source, number)
-
-    @cached_property
-    def _crossed(self) -> Mapping[int, int]:
-        """The donated arguments that are paired crosswise, to the number of an output that shows it."""
-        found: dict[int, int] = {}
-        root = self._module.entry.root
-        leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
-        for allocation, output in self.sources.donated.by_allocation.items():
-            number = self._uses.buffers.parameters[allocation][0]
-            other = self._find_crossed(self.sources.find_source(root, leaves[output]), number)
-            if other is not None:
-                found.setdefault(number, output)
-                found.setdefault(other, output)
-        return found
-
     def _find_away(self, back: Move) -> Move | None:
         """Returns the copy from the bytes to which this one brings an update of the copied value."""
         for value, index in self.sources.iterate_updated(back.source):
@@ -692,7 +433,7 @@ class CopyCauses:
                 return away
         return None
 
-    def _explain_brought_home(self, move: Move) -> Reason | None:
+    def _explain_brought_home(self, move: Move) -> CopyReason | None:
         """Explains a copy that brings an update back to the bytes of the old value, by the copy of the old value."""
         away = self._find_away(move)
         reason = None if away is None else self.explain(away)
@@ -700,7 +441,7 @@ class CopyCauses:
             return None
         return replace(reason, is_needed=False)
 
-    def _see_in_loop(self, move: Move, reason: Reason) -> Reason:
+    def _see_in_loop(self, move: Move, reason: CopyReason) -> CopyReason:
         """Returns the reason of a copy of a loop's state, as the loop's if another copy brings its update back."""
         loop = self._uses.find_caller(move.computation)
         if reason.cause is not CopyCause.READ_LATER or loop is None or loop.opcode != "while":
@@ -713,30 +454,7 @@ class CopyCauses:
 
     def _list_results(self, move: Move) -> list[ShapeIndex]:
         uses = self._uses.list_uses(move.instruction, move.index)
-        return [use.index for use in self.sources.follow(uses) if use.role is Role.RESULT]
-
-    def _takes_apart(self, loop: HloInstruction, position: Position) -> bool:
-        """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""
-        if loop.opcode != "while":
-            return False
-        kept = self._module.computations[loop.called_computations[0]].kept_elements
-        return any(
-            use.user is loop and use.index[:1] and use.index[0] in kept for use in self._uses.list_uses(*position)
-        )
-
-    def _is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
-        values = list(self.sources.iterate_updated(source))
-        return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
-
-    def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Lists the values between an argument and an output that have the elements in another order."""
-        return tuple([
-            one
-            for one, index in self.sources.iterate_updated(source)
-            if one.opcode == "transpose"
-            or ((move := self.sources.moves.get((one.id, index))) is not None and move.is_transposed)
-            or (one is not parameter and permutes(self._module, one))
-        ])  # fmt: skip
+        return [use.index for use in self.sources.follow(uses) if use.role is UseRole.RESULT]
 
     def _is_overwritten_between(self, away: Move, back: Move) -> bool:
         """Returns whether something else writes to the bytes of a value between two copies of one computation."""
@@ -746,7 +464,7 @@ class CopyCauses:
         start, end = times[away.instruction.id], times[back.instruction.id]
         return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
-    def _explain_detour(self, move: Move) -> Reason | None:
+    def _explain_detour(self, move: Move) -> CopyReason | None:
         """Explains a copy to bytes where the value is updated, by the copy that takes the update from there."""
         pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
         while pending:
@@ -755,12 +473,12 @@ class CopyCauses:
                 continue
             seen.add((value.id, index))
             for use in self._uses.list_uses(value, index):
-                following = self.sources.moves.get((use.user.id, ())) if use.role is Role.READ else None
+                following = self.sources.moves.get((use.user.id, ())) if use.role is UseRole.READ else None
                 if following is not None and (reason := self.explain(following)).cause is not CopyCause.UNKNOWN:
                     return reason
-                if use.role is Role.STATE:
+                if use.role is UseRole.STATE:
                     pending.append((use.user, use.index))
-                elif use.role is Role.OVERWRITTEN:
+                elif use.role is UseRole.OVERWRITTEN:
                     pending += [
                         (use.user, result)
                         for result, _ in iterate_leaf_shapes(use.user.shape)
@@ -768,13 +486,13 @@ class CopyCauses:
                     ]
         return None
 
-    def _explain_kept(self, move: Move) -> Reason | None:
+    def _explain_kept(self, move: Move) -> CopyReason | None:
         """Explains a copy of an old value, whose bytes get the next value before the last reader of the old one runs."""
         copied = move.instruction, move.index
         start = self._uses.times[move.instruction.id]
         last = self._old.find_last_use(*copied)
         writers = list(self._old.list_writers(move.computation, *move.source, after=start, until=last))
-        readers = [use.user for use in self._uses.list_uses(*copied) if use.role is not Role.RESULT]
+        readers = [use.user for use in self._uses.list_uses(*copied) if use.role is not UseRole.RESULT]
         if not writers or not readers:
             return None
         for writer in writers:
@@ -784,12 +502,16 @@ class CopyCauses:
         source = self.sources.find_source(*move.source)
         loop = self._uses.find_caller(move.computation)
         if loop is not None and loop.opcode == "while" and source[0] is move.computation.parameters[0]:
-            return Reason(
+            exchanges = [one for one in writers if self._uses.find_started(one).opcode in _COLLECTIVES]
+            why = (
+                f"`{self.sources.name(exchanges[0])}` cannot overwrite the loop's state, which it moves to another device"
+                if exchanges
+                else f"`{self.sources.name(writers[0])}` writes to the bytes of the loop's state while"
+                f" `{self.sources.name(readers[-1])}` still reads the old one"
+            )
+            return CopyReason(
                 cause=CopyCause.CARRY_REBUILT,
-                why=(
-                    f"`{self.sources.name(writers[0])}` writes to the bytes of the loop's state while"
-                    f" `{self.sources.name(readers[-1])}` still reads the old one"
-                ),
+                why=why,
                 subject=("carry", loop.id),
                 blamed=(*writers, *readers, loop),
             )
@@ -798,14 +520,14 @@ class CopyCauses:
             return None
         if readers_after := [one for one in readers if self._is_after(one, writers[-1])]:
             return self._explain_read_later(source, writers[-1:], readers_after)
-        if (output := self._crossed.get(argument)) is not None:
+        if (output := self._outputs.crossed.get(argument)) is not None:
             why = (
                 f"output {self._names.name_output(output)} has the bytes of a donated argument, and is computed from"
                 " another one, which is donated, too"
             )
-            return Reason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
+            return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
         name = self._names.name_argument(argument)
-        return Reason(
+        return CopyReason(
             cause=CopyCause.DONATION,
             why=(
                 f"`{self.sources.name(writers[-1])}` writes to the bytes of the donated argument {name} while"
@@ -815,28 +537,15 @@ class CopyCauses:
             blamed=(*reversed(writers), *readers),
         )
 
-    def _explain_next(self, uses: Sequence[Use]) -> Reason | None:
+    def _explain_next(self, uses: Sequence[ValueUse]) -> CopyReason | None:
         """Explains a copy by the copy that reads it."""
         for use in uses:
-            following = self.sources.moves.get((use.user.id, ())) if use.role is Role.READ else None
+            following = self.sources.moves.get((use.user.id, ())) if use.role is UseRole.READ else None
             if following is not None:
                 reason = self.explain(following)
                 if reason.cause is not CopyCause.UNKNOWN:
                     return reason
         return None
-
-
-_UNKNOWN = Reason(
-    cause=CopyCause.UNKNOWN,
-    why="neither the schedule nor the buffer assignment shows a reason",
-    subject="unknown",
-)
-
-
-def _describe_collected(array: str, result: str) -> str:
-    return (
-        f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"
-    )
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:

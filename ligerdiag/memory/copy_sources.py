@@ -12,7 +12,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
 from ligerdiag.memory.donated_outputs import DonatedOutputs
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import Role, Use, ValueUses, find_updates
+from ligerdiag.memory.value_uses import UseRole, ValueUse, ValueUses, find_updates
 
 _MOST_STEPS = 64
 
@@ -127,8 +127,7 @@ class CopySources:
 
     def name(self, one: HloInstruction) -> str:
         """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
-        if one.opcode == "async-start":
-            one = self._module.computations[one.called_computations[0]].root
+        one = self._uses.find_started(one)
         if one.opcode == "fusion" and not one.op_name:
             fused = self._module.computations[one.called_computations[0]].instructions
             names = [describe_instruction(inner) for inner in reversed(fused)]
@@ -140,15 +139,15 @@ class CopySources:
 
     def list_copies(self, origin: Position) -> list[Move]:
         """Lists the copies of a value."""
-        users = [use.user for use in self._uses.list_uses(*origin) if use.role is Role.READ]
+        users = [use.user for use in self._uses.list_uses(*origin) if use.role is UseRole.READ]
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
-    def follow(self, uses: Sequence[Use]) -> Iterator[Use]:
+    def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
         """Yields the uses, and for a copy its own uses."""
         pending, seen = list(uses), set[int]()
         while pending:
             use = pending.pop(0)
-            move = self.moves.get((use.user.id, ())) if use.role is Role.READ else None
+            move = self.moves.get((use.user.id, ())) if use.role is UseRole.READ else None
             if move is None or move.is_update or use.user.id in seen:
                 yield use
                 continue

@@ -13,7 +13,7 @@ from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
-from ligerdiag.memory.copy_causes import CopyCauses, Reason
+from ligerdiag.memory.copy_causes import CopyCauses, CopyReason
 from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
@@ -47,7 +47,7 @@ class ExplainedCopy:
     """A copy, with its reason."""
 
     move: Move
-    reason: Reason
+    reason: CopyReason
     copy: Copy
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from ligerdiag.hlo.module import HloComputation, HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
-from ligerdiag.memory.value_uses import Role, ValueUses
+from ligerdiag.memory.value_uses import UseRole, ValueUses
 
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 
@@ -40,7 +40,7 @@ class OldValues:
         home = self._uses.module.homes[value.id]
         found = self._uses.times.get(value.id, 0)
         for use in self._uses.list_uses(value, index):
-            found = max(found, len(home.instructions) if use.role is Role.RESULT else self.find_end(use.user))
+            found = max(found, len(home.instructions) if use.role is UseRole.RESULT else self.find_end(use.user))
         return found
 
     def list_writers(

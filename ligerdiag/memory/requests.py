@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import UPDATES, Role, ValueUses, find_updates
+from ligerdiag.memory.value_uses import UPDATES, UseRole, ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 
@@ -47,7 +47,7 @@ def _list_served(uses: ValueUses, paid: Sequence[Move]) -> frozenset[int]:
         for use in uses.list_uses(move.instruction, move.index):
             if use.needs_bytes:
                 found.add(use.user.id)
-            elif use.role is Role.RESULT and caller is not None:
+            elif use.role is UseRole.RESULT and caller is not None:
                 found.add(caller.id)
     return frozenset(found)
 

@@ -53,7 +53,7 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
                 if size < SMALLEST_BYTES:
                     continue
                 seen.add(place)
-                opcode = strip_phase(_find_started(uses, collective).opcode)
+                opcode = strip_phase(uses.find_started(collective).opcode)
                 why = (
                     f"the partitioner moves the operand of `{describe_instruction(writer)}` between devices first"
                     f" ({opcode} to {render_shape(operand.shape)}), so the call does not work on the array that it was given"
@@ -67,7 +67,7 @@ def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) 
     """
     for _ in range(_MOST_STEPS):
         value, index = uses.find_origin(value, index)
-        collective = _find_started(uses, value)
+        collective = uses.find_started(value)
         if collective.opcode in _GATHERS:
             name = strip_tags(collective.op_name).rpartition("/")[2]
             return None if name.startswith(_OWN) else (value, index)
@@ -76,11 +76,6 @@ def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) 
             return None
         value, index = value.operands[0], ()
     return None
-
-
-def _find_started(uses: ValueUses, value: HloInstruction) -> HloInstruction:
-    """Returns the operation that an asynchronous start runs; any other instruction itself."""
-    return uses.module.computations[value.called_computations[0]].root if value.opcode == "async-start" else value
 
 
 def _only_moves(uses: ValueUses, fusion: HloInstruction) -> bool:

@@ -18,6 +18,8 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _BARRIERS = having(Trait.BARRIER)
+ASYNC_STARTS = having(Trait.STARTS_COMPUTATION)
+"""Operations that begin to run a computation of their own."""
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
 UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
@@ -27,7 +29,7 @@ _MOST_USES = 10_000
 _MOST_COPIES = 8
 
 
-class Role(Enum):
+class UseRole(Enum):
     """The way in which an instruction uses a value."""
 
     READ = "read"
@@ -42,10 +44,10 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class ValueUse:
     """One use of a value."""
 
-    role: Role
+    role: UseRole
     user: HloInstruction
     """The root of the computation for a result."""
     index: ShapeIndex
@@ -54,7 +56,7 @@ class Use:
     @property
     def needs_bytes(self) -> bool:
         """Returns whether the value has to lie in certain bytes for this use, where it will be overwritten."""
-        return self.role in (Role.OVERWRITTEN, Role.STATE, Role.BRANCH)
+        return self.role in (UseRole.OVERWRITTEN, UseRole.STATE, UseRole.BRANCH)
 
 
 class ValueUses:
@@ -99,11 +101,11 @@ class ValueUses:
                 return position
             position = source
 
-    def list_uses(self, value: HloInstruction, index: ShapeIndex = ()) -> list[Use]:
+    def list_uses(self, value: HloInstruction, index: ShapeIndex = ()) -> list[ValueUse]:
         """Lists the uses of the value, each operand once."""
         return list(self._walk(value, index))
 
-    def _walk(self, value: HloInstruction, index: ShapeIndex) -> Iterator[Use]:
+    def _walk(self, value: HloInstruction, index: ShapeIndex) -> Iterator[ValueUse]:
         computation = self.module.homes[value.id]
         pending, seen = [(value, index)], {(value.id, index)}
         for _ in range(_MOST_USES):
@@ -111,7 +113,7 @@ class ValueUses:
                 return
             one, leaf = pending.pop()
             if one is computation.root:
-                yield Use(role=Role.RESULT, user=one, index=leaf)
+                yield ValueUse(role=UseRole.RESULT, user=one, index=leaf)
             for user in computation.users[one.id]:
                 for following in self._pass_on(user, one, leaf):
                     if (following[0].id, following[1]) not in seen:
@@ -135,29 +137,30 @@ class ValueUses:
         elif user.opcode == "async-done" and leaf[:1] == (1,):
             yield user, leaf[1:]
 
-    def _describe(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Use]:
+    def _describe(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[ValueUse]:
         if user.opcode == "while":
             is_kept = leaf[:1] and leaf[0] in self.module.computations[user.called_computations[0]].kept_elements
-            yield Use(role=Role.READ if is_kept else Role.STATE, user=user, index=leaf)
+            yield ValueUse(role=UseRole.READ if is_kept else UseRole.STATE, user=user, index=leaf)
         elif user.opcode == "conditional":
             if any(operand is value for operand in user.operands[1:]):
-                yield Use(role=Role.BRANCH, user=user, index=leaf)
+                yield ValueUse(role=UseRole.BRANCH, user=user, index=leaf)
         elif user.opcode in _PASSES:
             return
-        elif user.opcode == "async-start":
+        elif user.opcode in ASYNC_STARTS:
             yield from self._describe_started(user, value, leaf)
         elif self.is_overwritten(user, value, leaf):
-            yield Use(role=Role.OVERWRITTEN, user=user, index=leaf)
+            yield ValueUse(role=UseRole.OVERWRITTEN, user=user, index=leaf)
         else:
-            yield Use(role=Role.READ, user=user, index=())
+            yield ValueUse(role=UseRole.READ, user=user, index=())
 
-    def _describe_started(self, start: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Use]:
+    def _describe_started(self, start: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[ValueUse]:
         """Yields the uses of an operand in the computation that runs asynchronously, as uses by its start."""
         called = self.module.computations[start.called_computations[0]]
         for number, operand in enumerate(start.operands):
             if operand is value and number < len(called.parameters):
-                roles = {use.role for use in self._walk(called.parameters[number], leaf)} - {Role.RESULT}
-                yield Use(role=Role.OVERWRITTEN if Role.OVERWRITTEN in roles else Role.READ, user=start, index=())
+                roles = {use.role for use in self._walk(called.parameters[number], leaf)} - {UseRole.RESULT}
+                role = UseRole.OVERWRITTEN if UseRole.OVERWRITTEN in roles else UseRole.READ
+                yield ValueUse(role=role, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
         """Returns whether the user writes a result into the bytes of this operand, as XLA requires of it."""
@@ -167,7 +170,7 @@ class ValueUses:
         """Returns whether an operation, a fusion's or an asynchronous one's included, reads only slices of a value."""
         if user.opcode in _SLICES or user.opcode == "gather":
             return True
-        if user.opcode not in ("fusion", "async-start"):
+        if user.opcode not in ASYNC_STARTS | {"fusion"}:
             return False
         inner = self.module.computations[user.called_computations[0]]
         numbers = [n for n, operand in enumerate(user.operands) if self._is_copy_of(operand, position)]
@@ -182,6 +185,10 @@ class ValueUses:
                 break
             origin = self.find_origin(origin[0].operands[0])
         return origin == position
+
+    def find_started(self, one: HloInstruction) -> HloInstruction:
+        """Returns the operation that an asynchronous start runs; any other instruction itself."""
+        return self.module.computations[one.called_computations[0]].root if one.opcode in ASYNC_STARTS else one
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
         """Returns whether an instruction needs the result of another one of its computation."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.memory.memory_use import ExplainedCopy
+from ligerdiag.memory.value_uses import ASYNC_STARTS
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import COLLECTED, group_copies, report_copies
@@ -69,7 +70,7 @@ def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
     """
     if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
         return False
-    return any("transpose(jvp(" in reader.op_name or reader.opcode == "async-start" for reader in one.reason.blamed[:1])
+    return any("transpose(jvp(" in reader.op_name or reader.opcode in ASYNC_STARTS for reader in one.reason.blamed[:1])
 
 
 _BEFORE = """\

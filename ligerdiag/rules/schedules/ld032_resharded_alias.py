@@ -16,11 +16,11 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"a collective brings {describe_amount([copy])} from other devices: {copy.why}",
+            message=f"XLA inserted a collective that brings {describe_amount([copy])} from other devices: {copy.why}",
             source=copy.line,
             instructions=(copy.instruction, reshard.writer.name),
             evidence=(
-                ("collective", f"%{copy.instruction} runs before %{reshard.writer.name}, and is not the author's"),
+                ("collective", f"%{copy.instruction} runs before %{reshard.writer.name}, and is not in your program"),
             ),
             help=(
                 "call the kernel in `jax.shard_map`, so that each device works on its own part, or give the call a"

@@ -1,0 +1,171 @@
+"""Explains copies that are outputs of the program, and donations that JAX paired crosswise."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from ligerdiag.hlo.dataflow import Position
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import iterate_leaf_shapes
+from ligerdiag.memory.copy_reason import CopyReason, describe_collected
+from ligerdiag.memory.copy_sources import CopySources, Names, permutes
+from ligerdiag.memory.moves import Move
+from ligerdiag.memory.value_uses import UseRole, ValueUse, ValueUses
+from ligerdiag.model.memory import CopyCause
+
+
+class OutputCauses:
+    """Explains the copies of one module that are outputs."""
+
+    def __init__(self, uses: ValueUses, sources: CopySources, names: Names) -> None:
+        self._uses = uses
+        self._module = uses.module
+        self._sources = sources
+        self._names = names
+
+    def explain_output(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
+        """Explains a copy that is an output of the program."""
+        if move.computation is not self._module.entry:
+            return None
+        leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
+        results = [use.index for use in self._sources.follow(uses) if use.role is UseRole.RESULT]
+        if not results or results[0] not in leaves:
+            return None
+        output = self._names.name_output(leaves.index(results[0]))
+        source = self._sources.find_source(*move.source)
+        argument = self._sources.get_argument(source)
+        taken = self._uses.find_slice(self._module.entry.root, results[0])
+        is_donated = taken is not None and taken.allocation in self._sources.donated.by_allocation
+        if argument is not None:
+            name = self._names.name_argument(argument)
+            if taken is not None and is_donated:
+                number, _ = self._uses.buffers.parameters[taken.allocation]
+                if number == argument:
+                    moved = self._list_transposed((move.instruction, move.index), source[0])
+                    return self.explain_layout(source, moved, is_back=False) if moved else None
+                other = self._names.name_argument(number)
+                why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
+                return CopyReason(
+                    cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,)
+                )
+            keeper = "whose bytes another output has" if self._sources.is_donated(*source) else "which the caller keeps"
+            return CopyReason(
+                cause=CopyCause.RETURNED,
+                why=f"output {output} is argument {name}, {keeper}",
+                subject=("returned", argument),
+                blamed=(self._module.entry.root,),
+                is_needed=True,
+            )
+        returned = [use for use in self._uses.list_uses(*source) if use.role is UseRole.RESULT]
+        if any(use.index not in results for use in returned):
+            why = f"output {output} and another output are one value"
+            return CopyReason(
+                cause=CopyCause.RETURNED,
+                why=why,
+                subject=("returned", source[0].id),
+                blamed=(source[0],),
+                is_needed=True,
+            )
+        if not is_donated or taken is None:
+            return None
+        number, inner = self._uses.buffers.parameters[taken.allocation]
+        parameter = self._module.entry.parameters[number]
+        if self.is_rearranged(source, parameter):
+            blamed = *self._list_transposed(source, parameter), source[0]
+            return self.explain_layout((parameter, inner), blamed, is_back=move.is_transposed)
+        if move.is_transposed and move.instruction.opcode != "copy":
+            return None
+        name = self._names.name_argument(number)
+        if move.is_transposed:
+            why = f"XLA computes `{self._sources.name(source[0])}` in another layout than output {output} has"
+            is_needed = source[0].opcode == "custom-call"  # a library's routine has its own layout
+            subject = "layout", source[0].id
+            return CopyReason(
+                cause=CopyCause.LAYOUT, why=why, subject=subject, blamed=(source[0],), is_needed=is_needed
+            )
+        crossed = self._find_crossed(source, number)
+        if crossed is not None:
+            return self._describe_crossed(source[0], leaves.index(results[0]), number, crossed)
+        if self.takes_apart(source[0], (parameter, inner)):
+            why = describe_collected(f"argument {name}", f"output {output}")
+            return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
+        why = (
+            f"`{self._sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
+            f" what it reads, and XLA copies it into the donated argument {name}"
+        )
+        return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
+
+    def explain_layout(self, source: Position, blamed: Sequence[HloInstruction], *, is_back: bool) -> CopyReason:
+        value = self._sources.describe_value(source)
+        return CopyReason(
+            cause=CopyCause.LAYOUT,
+            why=(
+                f"XLA keeps {value} in another layout than it comes in, and moves it there and back"
+                if is_back
+                else f"{value} is returned in another layout than it has, so it is moved twice"
+            ),
+            subject=("layout", source[0].id, source[1]),
+            blamed=tuple(blamed),
+        )
+
+    def _find_crossed(self, source: Position, number: int) -> int | None:
+        """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
+        first = self._sources.get_argument(list(self._sources.iterate_updated(source))[-1])
+        if first is not None and first != number and first in self._sources.donated.numbers:
+            return first
+        return self._sources.donated.find_crossed(source, number)
+
+    @cached_property
+    def crossed(self) -> Mapping[int, int]:
+        """The donated arguments that are paired crosswise, to the number of an output that shows it."""
+        found: dict[int, int] = {}
+        root = self._module.entry.root
+        leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
+        for allocation, output in self._sources.donated.by_allocation.items():
+            number = self._uses.buffers.parameters[allocation][0]
+            other = self._find_crossed(self._sources.find_source(root, leaves[output]), number)
+            if other is not None:
+                found.setdefault(number, output)
+                found.setdefault(other, output)
+        return found
+
+    def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
+        """Explains a copy by the donation of an output that the writer computes, if another donation suits it better."""
+        for allocation, number in self._sources.donated.by_allocation.items():
+            leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
+            source = self._sources.find_source(self._module.entry.root, leaf)
+            parameter = self._uses.buffers.parameters[allocation][0]
+            crossed = self._find_crossed(source, parameter) if source[0] is writer else None
+            if crossed is not None:
+                return self._describe_crossed(writer, number, parameter, crossed)
+        return None
+
+    def _describe_crossed(self, value: HloInstruction, output: int, parameter: int, crossed: int) -> CopyReason:
+        why = (
+            f"output {self._names.name_output(output)} has the bytes of the donated argument"
+            f" {self._names.name_argument(parameter)}, and is computed from {self._names.name_argument(crossed)}, which is"
+            " donated, too"
+        )
+        return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(value,))
+
+    def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
+        """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""
+        if loop.opcode != "while":
+            return False
+        kept = self._module.computations[loop.called_computations[0]].kept_elements
+        return any(
+            use.user is loop and use.index[:1] and use.index[0] in kept for use in self._uses.list_uses(*position)
+        )
+
+    def is_rearranged(self, source: Position, parameter: HloInstruction) -> bool:
+        values = list(self._sources.iterate_updated(source))
+        return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
+
+    def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
+        """Lists the values between an argument and an output that have the elements in another order."""
+        return tuple([
+            one
+            for one, index in self._sources.iterate_updated(source)
+            if one.opcode == "transpose"
+            or ((move := self._sources.moves.get((one.id, index))) is not None and move.is_transposed)
+            or (one is not parameter and permutes(self._module, one))
+        ])  # fmt: skip
