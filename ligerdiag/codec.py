@@ -169,9 +169,9 @@ def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
     try:
         text = stream.decompress(data, maximum)
     except zlib.error as error:
-        raise FieldError(f"expected gzip: {error}") from error
+        raise FieldError(f"expected valid gzip data: {error}") from error
     if not stream.eof:
-        raise FieldError(f"expected a whole record of at most {maximum} bytes")
+        raise FieldError(f"expected a complete record of at most {maximum} bytes when unpacked")
     return parse_record(kind, text)
 
 

@@ -110,7 +110,7 @@ def load_notes() -> Mapping[str, str]:
 
 
 def load_groups() -> list[dict[str, Any]]:
-    """Returns the groups of the table as TOML gives them."""
+    """Returns the `[[group]]` entries of custom_calls.toml, as they are parsed."""
     return tomllib.loads(TABLE.read_text(encoding="utf-8"))["group"]
 
 

@@ -102,7 +102,7 @@ def _find_way(finding: Finding) -> str:
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
-    """Moves findings of hidden writes to the first way in which their call goes wrong."""
+    """Adds findings about a hidden write to those about reads that miss it, or else to those about reads that see it."""
     for key in [key for key in groups if key[0] == _ROOT]:
         for way in (_MISSED, _SEEN):
             other = (way, *key[1:])
@@ -143,7 +143,9 @@ _TESTED = re.compile(r".* only tests? (.+) for an? .*")
 
 
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
-    """Returns the message of the only finding, with many outputs counted; of several findings, one message for all."""
+    """Returns the message of a merged finding: its own if there is only one, with a long list of outputs as a count, or
+    else one message for all.
+    """
     named = describe_names(names, outputs)
     way = _WAYS.get(head.rule)
     if len(leading) == 1 or way is None or not names:

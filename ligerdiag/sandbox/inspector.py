@@ -290,11 +290,11 @@ def _describe_signal(number: int) -> str:
         case signal.SIGKILL:
             why = ", perhaps out of memory"
         case signal.SIGVTALRM | signal.SIGXCPU:
-            why = ": it took too much of a processor"
+            why = ": it exceeded its limit of processor time"
         case _:
             why = ""
     return f"was ended by signal {number} ({name}){why}"
 
 
 def _explain(name: str, end: ChildEnded) -> ArtifactError:
-    return ArtifactError(f"the process that looked at `{name}` {end}")
+    return ArtifactError(f"the process that analysed `{name}` {end}")

@@ -50,7 +50,7 @@ def test_one_process_reads_all_modules_while_it_behaves(inspector: SandboxedInsp
         ("kill", r"was ended by signal 9 \(SIGKILL\), perhaps out of memory"),
         ("leave", "ended with exit code 7"),
         ("raise", "ended with exit code 1: AssertionError: a bug of ours"),
-        ("spin", r"was ended by signal 26 \(SIGVTALRM\): it took too much of a processor"),
+        ("spin", r"was ended by signal 26 \(SIGVTALRM\): it exceeded its limit of processor time"),
         ("lie", "gave no answer: expected"),
         ("pickle", "gave no answer: expected"),
     ],
@@ -60,7 +60,7 @@ def test_a_process_that_dies_costs_one_module(inspector: SandboxedInspector, nam
     judged = look(inspector, name).judged
     assert judged is not None
     assert isinstance(judged.result, Refusal)
-    assert re.match(f"the process that looked at `{name}` {how}", judged.result.error)
+    assert re.match(f"the process that analysed `{name}` {how}", judged.result.error)
     assert "\n" not in judged.result.error
     assert judged.result.exit_code == 3
     assert judged.identity.artifact == "missing.hlo.pb"

@@ -288,7 +288,7 @@ class AmbiguityMarker:
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
-        """Returns the marks of a value that comes from constants which these hidden writes may overwrite."""
+        """Returns one mark for each of these hidden writes, for a value read from constants that they may overwrite."""
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 
     def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:

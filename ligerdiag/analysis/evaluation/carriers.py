@@ -18,7 +18,7 @@ state that change places) has as many in the optimized module: if some are not f
 instructions that are no carriers define the operand, these are the missing ones (`carry_displaced`). Without any
 carrier, only the check for missing writes remains.
 
-Other files decide where ORIG starts and ends in an evaluation:
+Exceptions, and where ORIG ends, are decided elsewhere:
 
 - `analysis.context.compute_context` calls this module; `evaluated_pair.find_unrelated` lists the ORIG labels that an
   operand of a call cannot have.
@@ -217,13 +217,13 @@ def list_ambiguous_carriers(
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}
     carrying = {number for number, group in groups.items() if any(path in paths for path in group)}
-    known: dict[tuple[int, str, int], tuple[Labels, Labels]] = {}
+    known: dict[tuple[int, str, int, bool], tuple[Labels, Labels]] = {}
     for instruction in module.instructions if carrying else ():
         group = candidates.get(tags.get(instruction.id, ()), ())
         if id(group) not in carrying:
             continue
         size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-        key = (id(group), instruction.opcode, size)  # all that `is_carrier` looks at
+        key = id(group), instruction.opcode, size, is_integer(instruction.shape)  # all that `is_carrier` looks at
         if key not in known:
             starts = [_start(paths.get(path, ()), instruction, space) for path in group]
             known[key] = unite(starts), reduce(lambda one, other: one & other, starts)

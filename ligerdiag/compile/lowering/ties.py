@@ -390,12 +390,17 @@ def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) ->
                 writer.tie(reader)
     except Exception as fault:
         traceback.print_exception(fault)
-        raise CompileError(f"case `{case_id}` cannot be tied with this jaxlib: {describe_fault(fault)}") from fault
+        raise CompileError(
+            f"cannot add an ordering dependence between kernel and reader in case `{case_id}` with this jaxlib:"
+            f" {describe_fault(fault)}"
+        ) from fault
 
 
 def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]:
     if readers.trouble:
-        raise CompileError(f"case `{case_id}` cannot be tied: {readers.trouble}")
+        raise CompileError(
+            f"cannot add an ordering dependence between kernel and reader in case `{case_id}`: {readers.trouble}"
+        )
     known = {reader.id: reader for reader in readers.found}
     for one in ids:
         if one not in known:

@@ -173,7 +173,7 @@ class BufferTrace:
     may_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     sure_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     writes_anywhere: bool = False
-    """Some write has unknown bytes."""
+    """Some write goes to unknown addresses."""
     reads_anywhere: bool = False
     reads_old: bool = False
     """Some program surely reads bytes that it has not written before."""

@@ -60,7 +60,7 @@ _MAY_NAME_DEVICES = having(Trait.NAMES_DEVICES)
 def check_replicas(module: HloModule) -> None:
     """Raises NotCoveredError for a module that runs in several replicas."""
     if module.replica_count > 1:
-        raise NotCoveredError(f"{module.replica_count} replicas")
+        raise NotCoveredError(f"a module that runs in {module.replica_count} replicas")
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:

@@ -34,8 +34,8 @@ def _report(context: Context, lost: LostRef) -> Finding:
         kernel=lost.kernel,
         evidence=_list_evidence(move, writer, site, read),
         help=(
-            "initialize the Ref with a value of the iteration, such as `jax.new_ref(0 * x)`, or return the written value as"
-            " an output; `ligerdiag explain LD023` has the text of a report to JAX"
+            "initialize the Ref with a value that depends on the iteration, such as `jax.new_ref(0 * x)`, or return the"
+            " written value as an output; `ligerdiag explain LD023` has a bug report to file with JAX"
         ),
     )
 
