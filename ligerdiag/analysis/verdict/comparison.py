@@ -77,13 +77,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class OutputVerdict:
-    """One output's verdict and causes (none when fresh)."""
+    """The verdict on one output, and its causes (none if the verdict is fresh)."""
 
     verdict: Verdict
     causes: tuple[Cause, ...]
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """Adds causes; the worst verdict wins."""
+        """Returns the verdict with further causes; the worst verdict wins."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
@@ -94,7 +94,7 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Several actual sets at once.
+    """Summary of several actual dependence sets, for questions about any one of them.
 
     `common` and `some` are sets of labels, with the iteration classes of a write merged where its loop nesting differs.
     `original` and `replaced` have one bit for each write (see `LabelSpace.bits_of`).
@@ -105,24 +105,24 @@ class SetSummary:
     some: Labels = 0
     """Labels in any set."""
     original: Labels = 0
-    """Writes with ORIG in some set."""
+    """Writes, a bit each, with ORIG in some set."""
     replaced: Labels = 0
-    """Writes with FRESH and without ORIG in some set."""
+    """Writes, a bit each, with FRESH and without ORIG in some set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Compares dependence sets of the two programs."""
+    """Compares the intended dependence set of a value with the actual one."""
 
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     loop_depth_differs: frozenset[int]
-    """Writes whose loop nesting differs; their iteration classes are merged."""
+    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are merged."""
     undecided: frozenset[int]
-    """Writes whose place in memory is unknown."""
+    """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
     traced: frozenset[int] = frozenset()
-    """Writes whose operand was seen to hold the original and whose definition is still in the schedule, so that a
-    missing ORIG is evidence.
+    """Indices of writes whose operand was seen to hold the original and whose definition is still in the schedule, so
+    that a missing ORIG is evidence.
     """
     _traced_bits: Labels = field(init=False)
     _fresh_at_other_depth: Labels = field(init=False)
@@ -132,7 +132,7 @@ class Comparison:
         object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
     def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
-        """Returns the verdict on one value."""
+        """Returns the verdict on one value, by its intended and its actual dependence set."""
         wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
         lucky: defaultdict[int, list[LuckyRead]] = defaultdict(list)
@@ -158,7 +158,9 @@ class Comparison:
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
+        """Returns the writes (a bit each) whose original the value should have and was not seen to have; it may have it
+        unseen.
+        """
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
 
@@ -175,12 +177,12 @@ class Comparison:
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the writes for which a value with one of several actual sets is stale."""
+        """Returns the writes (a bit each) about which a value with any one of several actual sets is stale."""
         missing = self.space.any_fresh(self._ignore_iterations(intended) & ~actual.common)
         return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the writes for which a value with one of several actual sets is clobbered."""
+        """Returns the writes (a bit each) about which a value with any one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
         added = self.space.any_fresh(actual.some & ~self._ignore_iterations(intended))
         return added | actual.replaced & wanted
@@ -222,7 +224,10 @@ class Comparison:
 
 
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
-    """Joins the verdicts of several programs. programs: output name to verdict, for each program; at least one."""
+    """Joins the verdicts of several programs that may be the author's: an output on which they differ is unknown.
+
+    programs: output name to verdict, for each program; at least one.
+    """
     first, *others = programs
     return {
         name: verdict if all(other.get(name) is verdict for other in others) else Verdict.UNKNOWN
@@ -231,5 +236,9 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """Returns the kind of a read of several programs. others: its kinds in the other programs, None without such a read."""
+    """Returns the kind of a read in one of several programs that may be the author's: unknown if another program
+    differs, or if the read reaches an unknown output.
+
+    others: the read's kinds in the other programs, None in a program without such a read.
+    """
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN
