@@ -92,7 +92,9 @@ class AmbiguitySearch:
                 yield name, some
 
     def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
-        """Returns whether another operand of the call lies where the kernel writes, and differs from it in the program."""
+        """Returns whether another operand of the call lies where the kernel writes, and is another value in the
+        program.
+        """
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
         access = self.evaluator.effects_of(actual.call).operands

@@ -77,7 +77,7 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes, so that one of them may be a bystander."""
+    """Returns whether some operation or output is wrong about several writes: one of them may be a bystander."""
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
         wrong[one.path, one.occurrence.instruction.id] |= one.stale | one.clobbered

@@ -3,22 +3,23 @@
 A dependence set is a set of labels (bits, see `evaluation.labels`). For each hidden write W a value may have two:
 
 FRESH(W)   the value depends on what W wrote
-ORIG(W)    the value depends on the contents of W's operand from before W, on a path that does not lead through W's kernel
+ORIG(W)    the value depends on the contents of W's operand from before W, on a path that does not lead through W's
+           kernel
 
-Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class j >= 1
-in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration does not
-hide one that is missing in this iteration.
+Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class
+j >= 1 in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration
+does not hide one that is missing in this iteration.
 
 Let I be the intended set of a value v, from the program (`evaluation.program_order`), and A its actual set, from the
 schedule (`evaluation.schedule_order`). For each hidden write W, v is
 
 stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
-clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
-           W's operand was seen to hold the original: one reader wants the value from before the write, another the value
-           from after it, and both get the latter
-unknown    if W's kernel has unknown effects and v depends on W in any way, or W is undecided (the place of the write, its
-           intended readers, or whether it runs is unknown: `EvaluatedPair.undecided`) and v depends on W or wants the
-           original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
+clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A,
+           and W's operand was seen to hold the original: one reader wants the value from before the write, another the
+           value from after it, and both get the latter
+unknown    if W's kernel has unknown effects and v depends on W in any way, or W is undecided (the place of the write,
+           its intended readers, or whether it runs is unknown: `EvaluatedPair.undecided`) and v depends on W or wants
+           the original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
            kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen
            to hold the original, which may be there unseen
 latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands and

@@ -81,7 +81,7 @@ class Differing:
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
-        """Returns the writes, a bit each, about which the instruction is stale or clobbered, whichever `verdict` says."""
+        """Returns the writes, a bit each, about which the instruction is stale, or clobbered, as `verdict` says."""
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
 

@@ -122,7 +122,7 @@ def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[in
 
 
 def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
-    """Returns the instruction that defines the operand, even if it is outside of the fusion that contains the operand."""
+    """Returns the instruction that defines the operand, even outside of the fusion that contains the operand."""
     flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
     callers = evaluator.optimized.callers.get(evaluator.optimized.homes[value.id].id, ())
@@ -204,6 +204,6 @@ def find_shared_state(
 
 
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the writes, a bit each, on which one value depends and another value with the same value number does not."""
+    """Returns the writes, a bit each, on which one value depends and another with the same value number does not."""
     values = list(zip(numbers, fresh, strict=True))
     return unite(one & ~other for number, one in values for same, other in values if number == same)

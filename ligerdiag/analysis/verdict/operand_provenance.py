@@ -134,9 +134,7 @@ class OperandProvenance:
         return False
 
     def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether XLA treats the two operations as one value: twins, or one a reshape or another result of the
-        other.
-        """
+        """Returns whether XLA treats the two operations as one value: twins, or one of them a reshape of the other."""
         if self._twins.are_twins(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
@@ -155,7 +153,7 @@ class OperandProvenance:
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
-        """The last tag of each of the author's barriers, to the tag paths of the operations whose values go through it."""
+        """Last tag of each of the author's barriers to the tag paths of the operations whose values go through it."""
         program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
         flow = Dataflow(program, PassThrough(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:

@@ -131,7 +131,7 @@ def find_reached(
 
 
 def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[int, float]:
-    """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels; infinite if that time is unknown."""
+    """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels; infinite if unknown."""
     last: dict[int, float] = {}
     for one in evaluator.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))

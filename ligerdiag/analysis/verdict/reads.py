@@ -348,7 +348,7 @@ _UNDECIDED: _Decision = (ReadKind.UNKNOWN, ReadCause.UNDECIDED)
 
 
 def _merge(reads: Iterable[ReadVerdict]) -> Iterator[ReadVerdict]:
-    """Yields one verdict for each step: the worst of the step's reads, with the outputs of all its reads of that kind."""
+    """Yields one verdict for each step: the worst of the step's reads, with the outputs of all such reads."""
     by_step: dict[int, list[ReadVerdict]] = {}
     for read in reads:
         by_step.setdefault(read.step, []).append(read)
