@@ -1,6 +1,6 @@
 """Builds the input of every rule, a `Context`: both programs, their dependence sets, verdicts and evidence.
 
-There is a context without the program as written, too.
+`compute_context_without_program` builds one from the optimized module alone.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,9 +2,10 @@
 
 A reader of the value is a scheduled instruction with an operand of the same definition as the kernel's operand. Other
 values in the same bytes at other times do not count. If the kernel's operand was only moved or cast from another value
-(a gather, a transpose, a convert), that value's readers are readers of the source. An operation that reads the value in
-the program, and that the schedule runs without reading either, recomputes it. An instruction that contains the kernel
-(a fusion, a loop, a call) is no reader, nor is one that only waits for an asynchronous operation.
+(by a gather, a transpose, a convert), that value is the *source*, and its readers are found too. If an operation reads
+the value in the program, and the schedule runs this operation without reading the value or its source, the operation
+recomputes the value. An instruction that contains the kernel (a fusion, a loop, a call) is no reader, nor is one that
+only waits for an asynchronous operation.
 
 The reading operations of a reader are the instruction itself, or, in a fusion, the first operations that compute from
 the parameter, behind others that only move or cast it. A moved value that the fusion returns is read too: the fusion
@@ -34,7 +35,9 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Finds the operations that read this leaf of the reader's operand, in the order of their computation."""
+    """Returns the operations that read this leaf of the reader's operand, in the order of their computation: the reader
+    itself, or operations inside it if it is a fusion.
+    """
     if reader.opcode != "fusion":
         return (reader,)
     fused = module.computations[reader.called_computations[0]]
@@ -205,8 +208,8 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Occurrence]]:
-        """Yields each operation that reads the value in the program, and that the schedule runs without reading it: the
-        value is recomputed for it.
+        """Yields each operation that recomputes the value: it reads the value in the program, and the schedule runs it
+        without reading the value.
 
         known: ids of the readers that `find_reads` has found.
         """

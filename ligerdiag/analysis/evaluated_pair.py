@@ -1,4 +1,7 @@
-"""Holds both evaluations of one compilation, and evaluates either program again with marks."""
+"""Holds both evaluations of one compilation, and evaluates either program again with marks.
+
+A mark is a further bit in dependence sets: put on one operation or instruction, it shows what depends on it.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,7 +68,7 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Instruction id in the optimized module to LogicalTime."""
+        """Id of each instruction in the optimized module to its LogicalTime, the position in the schedule."""
         return compute_logical_times(self.optimized)
 
     @property
@@ -104,7 +107,9 @@ class Evaluator:
     """Whether MLIR's canonicalizer has changed the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Instruction id in the optimized module to the ORIG labels that start there."""
+    """Id of an optimized instruction to the ORIG labels that start there, for what it holds of an operand from before a
+    write.
+    """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Id of an optimized call to the ORIG labels that each operand cannot have (see `find_unrelated`)."""
     direct: bool = False
@@ -166,7 +171,9 @@ class Evaluator:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Evaluates both programs, with marks on these operations and instructions."""
+        """Evaluates both programs, with marks on these operations and instructions that show which outputs depend on
+        them.
+        """
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
@@ -212,7 +219,7 @@ class Evaluator:
         actual = tuple([replace(w, region=regions[w]) if w.write in rows else w for w in self.matching.actual])
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         meant = compute_intended(*arguments, records=False, rows=rows).outputs
-        by_rows = replace(self, matching=replace(self.matching, actual=actual))  # its unordered reads know the rows
+        by_rows = replace(self, matching=replace(self.matching, actual=actual))  # finds `unordered` anew, with the rows
         seen = by_rows.run_actual(frozenset(), records=False).outputs
         followed = self.space.bits_of(rows)
         return written, tuple(
@@ -274,8 +281,9 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
     for each operand.
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
-    contents of a write, it does not depend on the original in the schedule either: XLA joined an operation that carries
-    the original with one of the operand's (two products with a common factor, the halo of two shards).
+    contents of a write, it does not depend on the original in the schedule either. Where it seems to, XLA has joined an
+    operation that carries the original with one of the operand's (two products with a common factor, the halo of two
+    shards).
     """
     found: dict[int, tuple[Labels, ...]] = {}
     for call, writes in matching.by_call.items():

@@ -114,7 +114,7 @@ class _Evaluation:
             case _ if opcode in CALLERS:
                 callee = self.module.computations[instruction.called_computations[0]]
                 found = self._run(callee, [values[operand.id] for operand in operands])
-                if opcode == "async-start":  # gives its operands, its results, and what else it needs
+                if opcode == "async-start":  # its result holds operands, results, and more
                     found = [one for operand in operands for one in values[operand.id]] + found
                     return found + [unite(found)] * (_count_leaves(instruction) - len(found))
                 if len(found) == _count_leaves(instruction):

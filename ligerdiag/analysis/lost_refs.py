@@ -216,7 +216,7 @@ it.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """One of the two programs that are compared: the one as written, or the one that JAX gives to XLA."""
+    """One of the two programs that are compared: the program as written, or the program that JAX gives to XLA."""
 
     module: HloModule
     writes: tuple[HiddenWrite, ...]
@@ -297,8 +297,8 @@ def _find_writes(
 def _join_carriers(
     program: HloModule, lowered: HloModule, ours: Carriers, theirs: Carriers
 ) -> tuple[Carriers, Carriers]:
-    """Returns the carriers of both modules: an operation that both modules have and that carries in one carries in
-    both.
+    """Returns the carriers of both modules: an operation that both have, and that is a carrier (holds a value from
+    before a write) in one of them, is a carrier in both.
     """
     paths: dict[TagPath, dict[int, HloInstruction]] = {}
     for carriers in (ours, theirs):

@@ -88,7 +88,7 @@ def number_operations(module: HloModule) -> dict[int, TagPath]:
     instructions for one operation have one tag: the reshapes and broadcasts of a broadcast_in_dim are consecutive.
     """
     numbering = _Numbering(module, [module.entry], {module.entry.id})
-    for function in numbering.functions:  # grows meanwhile
+    for function in numbering.functions:  # `add` appends to this list
         numbering.add(function)
     return numbering.tags
 
@@ -222,7 +222,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
             authorship[instruction.id] = _compute_authorship(instruction, found[0].instruction, namesake)
         elif found:
             paths[instruction.id] = tag = (-1 - len(ambiguous),)
-            every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
+            every = candidates.get(id(found))  # `found` is a list of the index, shared by many instructions
             if every is None:
                 every = tuple([instance.path for instance in found])
                 every = candidates[id(found)] = shared.setdefault(every, every)
@@ -345,7 +345,8 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 
 
 def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with the instructions of deduplicated branches tagged as the program's own branches.
+    """Returns the optimized module in which each instruction of a deduplicated branch has the tag of its own branch's
+    operation.
 
     XLA makes two branches of a conditional one computation if they compute the same from their arguments
     (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first. Their
@@ -402,7 +403,7 @@ def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int
 
 
 def _list_operations(program: HloModule, callee: int) -> _Operations:
-    """Lists the tagged operations of a branch and, recursively, of the computations nested in it (loop bodies, inner
+    """Returns the tagged operations of a branch and, recursively, of the computations nested in it (loop bodies, inner
     branches), but not those reached through a `call`.
     """
     return tuple(_iterate_operations(program, callee))

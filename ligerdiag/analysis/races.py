@@ -161,7 +161,7 @@ type _Uses = tuple[frozenset[int], frozenset[int]]
 def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Positions) -> _Uses:
     reads = frozenset(n for operand in command.operands for n in positions.locate(operand) if n is not None)
     writes = frozenset(number for _, number in buffers.definitions.get(command.id, ()))
-    if command.called_computations and command.opcode != "fusion":  # what runs inside may write all that it is given
+    if command.called_computations and command.opcode != "fusion":  # the callee may write all that it gets
         writes |= reads | frozenset(n for n in positions.locate(command) if n is not None)
     return reads, writes
 
@@ -240,7 +240,7 @@ class Race:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AsyncSpan:
-    """An asynchronous operation that is in flight between two positions in its computation's sequence, both excluded."""
+    """An asynchronous operation, in flight between two positions in its computation's sequence, both excluded."""
 
     start: HloInstruction
     done: HloInstruction | None
@@ -252,7 +252,7 @@ def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
     """Returns the asynchronous operations that start in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
-    """Id of a start, or of what passes it on, to the start's position."""
+    """Id of a start, or of an instruction that passes the start's result on, to the start's position."""
     done: dict[int, int] = {}
     for at, instruction in enumerate(sequence):
         opcode = instruction.opcode

@@ -102,7 +102,7 @@ def _holds_only(literal: LiteralProto, number: float) -> bool:
 
 
 _SNAPSHOT = "ligerdiag_snapshot"
-"""Last part of the names of copies that only the program as written has; added barriers are the same in this."""
+"""Last part of the names of copies that, like added barriers, only the program as written has."""
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 

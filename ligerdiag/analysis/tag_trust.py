@@ -119,9 +119,9 @@ class TagTrust:
 
 def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
     """Returns whether the program's tags increase in the order of each computation, and no operation has a smaller tag
-    than its operands.
+    than one of its operands.
 
-    Constants come first whatever their tags. is_numbered: the instructions' ids give their order. HLO text has no ids,
+    Constants do not count: they come first. is_numbered: the instructions' ids give their order. HLO text has no ids,
     so only operands count.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None

@@ -76,8 +76,8 @@ class ValueFlow:
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the step, the scheduled instruction to which results of this instruction are ascribed:
-        itself, or the loop or start around it.
+        """Returns the id of the step of an instruction: the instruction itself, the loop that carries it, or the start
+        of the asynchronous computation around it.
         """
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
@@ -105,7 +105,7 @@ class ValueFlow:
             yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """Returns the nodes from which this one is computed, each once."""
+        """Returns the nodes from which a node is computed, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
@@ -130,7 +130,7 @@ class ValueFlow:
         """
         if reader is None:
             return True
-        if reader.opcode == "parameter":  # what a loop carries is read when an iteration is over: the loop comes last
+        if reader.opcode == "parameter":  # a loop reads its state at the end of an iteration
             reader = self.instructions[self.find_step(reader.id)]
         if self.find_time(reader.id) > self.find_time(kernel.id):
             return True

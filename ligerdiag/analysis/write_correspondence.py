@@ -177,10 +177,10 @@ def find_identical(
 
 
 def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """Returns the matching in which calls that the program lacks perform the writes that were found at them.
+    """Returns the matching in which each call that the program lacks performs the writes that were found at that call.
 
-    A write of the program with the payload of such a call, or its kernel, is not missing: that call may perform it,
-    because a kernel that is called on shards of an array has another payload.
+    If a missing write of the program has the payload of such a call, or its kernel, the write no longer counts as
+    missing: the call may perform it, because a kernel that is called on shards of an array has another payload.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
@@ -227,9 +227,7 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
 def _find_merged(
     writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
 ) -> Mapping[int, HiddenWrite]:
-    """Maps the HiddenWrite index of each call that XLA kept to the earlier, missing write with whose call it was
-    merged.
-    """
+    """Maps the index of each write whose call XLA kept to the earlier, missing write with whose call it was merged."""
     present = {w.index: w for found in by_call.values() for w in found}
     first: dict[int, HiddenWrite] = {}
     for missing in writes:
@@ -357,7 +355,7 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
     """Returns the accesses of a kernel to operands that it may overwrite without an aliased output, as
     `TracedKernel.hidden`.
 
-    effects: None if unknown. declared: numbers of the operands that are declared to be written, see `LoneCall`.
+    effects: None if unknown. declared: numbers of the operands that are declared to share their bytes with an output.
     """
     if effects is None:
         return (Access.UNKNOWN,)

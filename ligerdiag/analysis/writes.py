@@ -143,8 +143,8 @@ def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Col
 
 
 def _has_own_pointer(call: HloInstruction, effects: CallEffects, operand: int) -> bool:
-    """Returns whether the kernel writes the whole aliased output through the output's own pointer, reads nothing there,
-    and does not access the operand.
+    """Returns whether the kernel writes the whole aliased output through the output's own pointer, reads nothing there
+    first, and does not write the operand.
     """
     leaves = list(iterate_leaves(call.shape))
     output = call.operand_output_aliases.get(operand)

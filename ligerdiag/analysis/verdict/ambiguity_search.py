@@ -2,8 +2,9 @@
 
 The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations. This
 module gives a mark to each operation or instruction that may be another one, evaluates both programs once more, and
-adds the ambiguities whose marks reach an output. It also checks each write for a carrier that is seen again. It asks
-nothing about a write that an output is stale for: that output cannot get worse.
+adds the ambiguities whose marks reach an output. It also checks for each write that some carrier (an operation that
+holds the operand's value from before the write) is found again in the schedule. It asks nothing about a write for which
+an output is already stale: that output cannot get worse.
 """
 
 from collections import defaultdict

@@ -244,7 +244,9 @@ class BlameSearch:
         return space.bits_of(matching.maybe_unmatched) if seen else 0
 
     def _find_unsearched(self, unsearched: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
-        """Maps each output to the writes about which one of too many wrong operations may make it worse."""
+        """Maps output names to the writes with too many wrong operations to search, if one of these operations may make
+        the output worse.
+        """
         if not unsearched:
             return {}
         found: dict[str, set[int]] = {}
@@ -305,8 +307,8 @@ class BlameSearch:
         return found
 
     def _blame_merged_calls(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Returns the verdicts, stale for outputs that depend on a call that XLA merged with an earlier one on another
-        version.
+        """Returns the verdicts, stale for each output that depends on a call that XLA merged with an earlier one
+        although the two see different versions.
         """
         tagged = self.pair.intended.tagged
         gone = {

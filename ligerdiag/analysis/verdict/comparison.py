@@ -22,21 +22,22 @@ unknown    if W's kernel has unknown effects and v depends on W in any way, or W
            the original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
            kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen
            to hold the original, which may be there unseen
-latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
-           control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
-           from the other version. This holds even if I has no label of W: the author then means another computation,
-           which XLA has merged with the one that defines W's operand
+latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands
+           and control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is
+           computed from the other version. This holds even if I has no label of W: the author then means another
+           computation, which XLA has merged with the one that defines W's operand
 fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
-`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is the
-value's. `verdicts.judge` calls it for each output.
+`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is
+the value's. `verdicts.judge` calls it for each output.
 
 An output may be worse than its own sets:
 
 - stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
 - stale or clobbered, if XLA folded a choice between two values that it took for equal, or if two such values meet in a
   loop or conditional (`blame`, `merged_values`);
-- stale or clobbered, if an operation upstream is the author's own and its own sets say so (`blame`, `first_divergence`);
+- stale or clobbered, if an operation upstream is the author's own and its own sets say so (`blame`,
+  `first_divergence`);
 - unknown, whatever the sets say, if it depends on something ambiguous, such as an instruction that may be one of two
   operations (`ambiguity_search`, `verdicts.propagate`);
 - stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
@@ -68,7 +69,7 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One hidden write's part in an output's verdict."""
+    """One reason for an output's verdict: a hidden write, and the verdict for this write."""
 
     write: int
     verdict: Verdict

@@ -10,9 +10,10 @@ An operand may be wrong although the whole operation looks right. Suppose `a * b
 in `a` and the original of `b`, and `a` also depends on the original. If it reads the overwritten bytes for `b`, its
 dependence set is still as intended. So the operands of an operation that is the author's own are compared one by one
 with their intended sets (`operand_provenance` finds out which is which). XLA may exchange the operands of a commutative
-operation or a product; it is wrong only if it is wrong either way. Operands that are one value in the schedule need no
-tag: that value is compared with the intended set of each. Other operands that are not recognised are skipped, and so
-are operands that come from another operation; where XLA rearranges operands, the whole operation is skipped with them.
+operation or a product; such an operation is wrong only if it is wrong with its operands in either order. Operands that
+are one value in the schedule need no tag: that value is compared with the intended set of each. Other operands that are
+not recognised are skipped, and so are operands that come from another operation; where XLA rearranges operands, the
+whole operation is skipped with them.
 """
 
 from collections import defaultdict
@@ -250,7 +251,8 @@ def find_source(write: int, occurrence: Occurrence, slices: set[int], space: Lab
 
 
 def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields operations that have an operand that is wrong about a write about which the whole operation is not wrong.
+    """Yields operations with a wrong operand, each with the writes about which the operand is wrong and the whole
+    operation is not.
 
     An instruction that is wrong as the operation after which it is named may compute a twin (an operation that is the
     same value to XLA), and is compared with each twin too.

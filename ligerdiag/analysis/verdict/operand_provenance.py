@@ -237,7 +237,7 @@ class OperandProvenance:
         """Returns the tag path and dependence set of the value that the scheduled instruction reads as its operand
         `number`.
 
-        is_part: only a slice of this value is used, which XLA has joined from several.
+        is_part: XLA has joined this value from several ones, and only a slice of it is used.
         """
         operand = occurrence.scheduled.operands[number]
         path = self._find_tag(operand)

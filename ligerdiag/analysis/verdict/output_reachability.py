@@ -34,14 +34,16 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinJudge(Protocol):
-    """Knows the twins of an operation, which XLA computes by the same instruction."""
+    """Answers questions about the twins of an operation: other operations that XLA computes by the same instruction."""
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
         ...
 
     def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
-        """Lists the twins of the operation that are wrong at this instruction too."""
+        """Returns the tag paths of those twins of the operation that are wrong about this write at this instruction
+        too.
+        """
         ...
 
 

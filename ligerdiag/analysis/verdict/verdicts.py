@@ -204,7 +204,7 @@ class Verdicts:
     outputs: Mapping[str, OutputVerdict]
     """Output name to verdict, in the program's order."""
     stale: tuple[ReadFinding, ...] = ()
-    """Reads that make outputs stale."""
+    """Reads that make outputs stale; `clobbered` and `latent` are the same for these verdicts."""
     clobbered: tuple[ReadFinding, ...] = ()
     latent: tuple[ReadFinding, ...] = ()
     ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
