@@ -169,8 +169,8 @@ def find_lost_refs(
 
 
 def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
-    """Drops each unexplained call if a lost one concerns all of its outputs: the lost call's result may be stored in a
-    Ref, for example.
+    """Drops each unexplained call if lost ones concern all of its outputs too: its result may be stored in a Ref, for
+    example.
     """
     known = {name for one in found if one.verdict is not Verdict.UNKNOWN for name in one.outputs}
     return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
