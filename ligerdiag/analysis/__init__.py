@@ -5,5 +5,6 @@
 - A *hidden write* W is one (kernel call, operand) pair that the kernel's IR writes and no output aliases.
 - *Intended* is the unoptimized module in program order, each value with its own storage.
 - *Actual* is the optimized module in schedule order, on XLA's own buffer assignment.
-- A label is one bit of a dependence set; the same rules compute the sets of both programs.
+- A *dependence set* says on which hidden writes a value depends; a label is one bit of it. The same rules compute the
+  sets of both programs.
 """

@@ -5,8 +5,8 @@ XLA keeps conditions and removes some; it adds no new one around a call. So each
 must be one of those around it in the program. Two conditions are the same if both are loops, or both are conditionals
 with the same number of branches and the call in the same branch; XLA may replace an index by a predicate (true is the
 first branch, 1 the second) or the reverse. In addition, the schedule's predicate must depend only on arguments on which
-the program's does, and on at least one if that does. A loop that certainly runs, a branch that is always taken, and a
-conditional with the call in each branch are no conditions.
+the program's predicate depends, and on at least one argument if the program's does. A loop that certainly runs, a
+branch that is always taken, and a conditional with the call in each branch are no conditions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,15 +41,15 @@ type Argument = tuple[int, ShapeIndex]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A conditional or loop around a call that may not run the call."""
+    """A conditional or loop around a kernel call that may skip the call."""
 
     instruction: HloInstruction
     branches: frozenset[int]
-    """Numbers of the branches with the call; none for a loop."""
+    """Numbers of the branches that contain the call; empty for a loop."""
 
 
 def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
-    """Yields the conditions around a call, outermost first."""
+    """Yields the conditions around a call, outermost first. frames: the call path to the call."""
     for outer, inner in pairwise(frames):
         one, home = outer.instruction, inner.computation.id
         if one.opcode == "while" and one.called_computations[0] == home:
@@ -62,7 +62,7 @@ def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
 def find_conditional_writes(
     writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
 ) -> frozenset[int]:
-    """Returns the indices of the hidden writes that the schedule makes under a condition that the program lacks."""
+    """Returns the indices of the hidden writes that the schedule makes under a condition that is not in the program."""
     inputs: dict[int, _Inputs] = {}
     found: set[int] = set()
     for write in writes:
@@ -84,7 +84,9 @@ def _drop_known(
     optimized: HloModule,
     inputs: "dict[int, _Inputs]",
 ) -> list[Condition]:
-    """Returns the conditions of the schedule that are not in the program, where each program condition counts once."""
+    """Returns the conditions of the schedule that are not in the program; each condition of the program matches only
+    one of the schedule.
+    """
     if not scheduled or program is optimized:
         return []
     left = list(written)
@@ -100,14 +102,17 @@ def _drop_known(
 
 
 def _is_everywhere(condition: Condition, added: Sequence[Sequence[Condition]]) -> bool:
-    """Returns whether the call is in every branch of the conditional, under no other new condition."""
+    """Returns whether the schedule makes the call in every branch of the conditional, under no other added condition.
+
+    added: for each place where the schedule makes the call, the conditions there that the program lacks.
+    """
     alone = [one[0] for one in added if len(one) == 1]
     taken = {branch for one in alone if one.instruction is condition.instruction for branch in one.branches}
     return bool(condition.branches) and len(taken) == len(condition.instruction.called_computations)
 
 
 def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_Inputs") -> bool:
-    """Returns whether a condition of the schedule is that of the program."""
+    """Returns whether `one`, a condition of the schedule, is `other`, a condition of the program."""
     a, b = one.instruction, other.instruction
     if a.opcode != b.opcode or len(a.called_computations) != len(b.called_computations):
         return False
@@ -118,7 +123,9 @@ def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_In
 
 
 def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
-    """Returns the numbers of its branches in a conditional of the other kind."""
+    """Returns the numbers that the branches of the condition have in `like`, which may choose by a predicate instead of
+    a number, or the reverse.
+    """
     own, others = (one.operands[0].shape.element_type == PRED for one in (condition.instruction, like))
     if own is others or len(like.called_computations) != 2:
         return condition.branches
@@ -127,7 +134,7 @@ def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
 
 @dataclass(slots=True, eq=False)
 class _Inputs:
-    """Finds the arguments that predicates depend on."""
+    """Finds the arguments on which the predicates of one module depend."""
 
     module: Final[HloModule]
     _flow: Dataflow = field(init=False)
@@ -137,7 +144,7 @@ class _Inputs:
         self._flow = Dataflow(self.module, _CALL_PATHS)
 
     def find(self, caller: HloInstruction) -> frozenset[Argument]:
-        """Returns the arguments that the predicate of a conditional or loop depends on."""
+        """Returns the arguments on which the predicate of a conditional or loop depends."""
         if caller.id not in self._known:
             is_loop = caller.opcode == "while"
             start = self.module.computations[caller.called_computations[1]].root if is_loop else caller.operands[0]

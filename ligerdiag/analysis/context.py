@@ -1,5 +1,6 @@
-"""Builds the input of every rule: both programs, their dependence sets, verdicts and evidence; also without the
-program.
+"""Builds the input of every rule, a `Context`: both programs, their dependence sets, verdicts and evidence.
+
+`compute_context_without_program` builds one from the optimized module alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,26 +65,27 @@ from ligerdiag.model.findings import SourceLine
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Context(EvaluatedPair):
-    """Input of every rule."""
+    """The input of every rule: both programs with their dependence sets, the verdicts, and the evidence."""
 
     verdicts: Verdicts
     vanished: tuple[VanishedCall, ...]
     calls: tuple[tuple[HloInstruction, CallEffects], ...]
     """Every custom call of the program as written, with its effects."""
     optimized_calls: tuple[tuple[HloInstruction, CallEffects], ...] = ()
-    """Every custom call of the optimized module."""
+    """Every custom call of the optimized module, with its effects."""
     contradictions: tuple[tuple[HloInstruction, Contradiction], ...] = ()
-    """Declared effects of custom calls that are untrue, each with a call that shows it."""
+    """Each declared effect that is untrue, with a custom call that shows it."""
     roundings: tuple[Rounding, ...] = ()
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
-    """HiddenWrite index to the reads around it, if no program says which version each of them means."""
+    """HiddenWrite index to the reads around the write, if there is no program that says which version each read means.
+    """
     refuted: frozenset[int] = frozenset()
     """Ids of optimized instructions whose tags contradict their operands (see `tag_trust`)."""
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Tag of a kernel's custom call to the line that makes the call, according to the trace."""
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
-    """Tag of a kernel's custom call to the numbers of operands that are one `Ref`, for each such `Ref`, according to
-    the trace.
+    """Tag of a kernel's custom call to groups of operand numbers, according to the trace: the operands of one group are
+    one `Ref`.
     """
     mixed_up: MixedUpDonations | None = None
     lost_refs: tuple[LostRef, ...] = ()
@@ -97,17 +99,17 @@ class Context(EvaluatedPair):
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """The graph of the schedule's values; computed on first use, as the reads are."""
+        """The graph of the schedule's values with the hidden writes in it (see `value_flow`); computed on first use."""
         return follow_writes(self)
 
     @cached_property
     def reads(self) -> tuple[ReadVerdict, ...]:
-        """Every read of an overwritten value, judged."""
+        """The verdict on every read of an overwritten value; computed on first use."""
         return judge_reads(self, self.verdicts, self.followed)
 
 
 def _list_fields(pair: EvaluatedPair) -> dict[str, Any]:
-    """Returns the fields of the pair, which a context has too."""
+    """Returns the fields of an evaluated pair by name, to build a `Context` from."""
     return {one.name: getattr(pair, one.name) for one in fields(pair)}
 
 
@@ -127,13 +129,13 @@ def compute_context(
     is_assigned: bool = True,
     crossed_operands: frozenset[int] = frozenset(),
 ) -> Context:
-    """Runs every analysis on one compilation.
+    """Runs every analysis on one compilation, and returns the context for its rules.
 
-    retagged: the source of both modules' tags, if it is not the compile worker. canonicalized: MLIR's canonicalizer has
-    changed `program`. tag_trust: how far to trust the tags of a foreign optimized module, which lacks the refuted ones.
-    thunks and command_order: see `races`. is_assigned: the buffers are XLA's own assignment. crossed_operands: operands
-    of kernels around whose calls the program's order is not the author's; nothing that depends on these writes is
-    decided.
+    retagged: both modules with computed tags, if the compile worker did not tag them. canonicalized: MLIR's
+    canonicalizer has changed `program`. tag_trust: how far to trust the tags of a foreign optimized module; `optimized`
+    is without the refuted ones. thunks and command_order: see `races`. is_assigned: the buffers are XLA's own
+    assignment. crossed_operands: operand numbers of kernels around whose calls the program's order is not the author's;
+    nothing that depends on writes to these operands is decided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -203,15 +205,16 @@ def compute_context(
 
 
 def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: HloModule) -> HiddenWrite:
-    """Returns the write as the optimized module performs it."""
+    """Returns the hidden write with the call path and the module of the optimized call that performs it."""
     return replace(writes[actual.write], frames=actual.frames, module=optimized)
 
 
 def _find_partitioned_carriers(
     program: HloModule, optimized: HloModule, carriers: Carriers, space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps instruction ids to the ORIG labels that may start there: the partitioner leaves some instructions without a
-    tag.
+    """Maps ids of optimized instructions without a tag to the ORIG labels (see `comparison`) that may start at them.
+
+    The partitioner leaves some instructions without a tag, and these may hold a value from before a write.
     """
     lost = find_lost_carriers(optimized, carriers) if is_spmd_partitioned(program, optimized) else None
     if lost is None or not lost.paths:
@@ -227,7 +230,7 @@ def _find_unmatched_writes(
     effects_of: EffectsOf,
     broken: BrokenAliases,
 ) -> Iterator[HiddenWrite]:
-    """Yields the writes of calls that the program lacks; nobody knows whether they are intended."""
+    """Yields the hidden writes of scheduled calls that the program lacks; nobody knows whether they are intended."""
     number = len(writes)
     for frames in matching.unmatched:
         call = frames[-1].instruction
@@ -250,7 +253,9 @@ def compute_context_without_program(
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
 ) -> Context:
-    """Returns the context of an optimized module alone; its `program` is that module, which has the source lines."""
+    """Returns the context of an optimized module alone. Its `program` is the optimized module, which has the source
+    lines.
+    """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
     writes = find_hidden_writes(optimized, effects_of, lambda _, call: broken.find_in_schedule(call))

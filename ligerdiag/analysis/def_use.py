@@ -2,9 +2,10 @@
 
 A reader of the value is a scheduled instruction with an operand of the same definition as the kernel's operand. Other
 values in the same bytes at other times do not count. If the kernel's operand was only moved or cast from another value
-(a gather, a transpose, a convert), that value's readers are readers of the source. An operation that reads the value in
-the program, and that the schedule runs without reading either, recomputes it. An instruction that contains the kernel
-(a fusion, a loop, a call) is no reader, nor is one that only waits for an asynchronous operation.
+(by a gather, a transpose, a convert), that value is the *source*, and its readers are found too. If an operation reads
+the value in the program, and the schedule runs this operation without reading the value or its source, the operation
+recomputes the value. An instruction that contains the kernel (a fusion, a loop, a call) is no reader, nor is one that
+only waits for an asynchronous operation.
 
 The reading operations of a reader are the instruction itself, or, in a fusion, the first operations that compute from
 the parameter, behind others that only move or cast it. A moved value that the fusion returns is read too: the fusion
@@ -34,7 +35,9 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Finds the operations that read this leaf of the reader's operand, in the order of their computation."""
+    """Returns the operations that read this leaf of the reader's operand, in the order of their computation: the reader
+    itself, or operations inside it if it is a fusion.
+    """
     if reader.opcode != "fusion":
         return (reader,)
     fused = module.computations[reader.called_computations[0]]
@@ -45,7 +48,7 @@ def find_reading(
 def _follow(
     computation: HloComputation, value: HloInstruction, index: ShapeIndex, seen: set[int]
 ) -> Iterator[HloInstruction]:
-    """Yields the operations that read the value, inside of a fusion."""
+    """Yields the operations inside a fusion that read this leaf of the value."""
     for user in computation.users[value.id]:
         if user.opcode == "get-tuple-element" and index:
             if user.proto.tuple_index == index[0]:
@@ -82,24 +85,27 @@ def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
 
 
 NO_READERS = having(Trait.LAUNCHES_NOTHING, Trait.CONTROL_FLOW) - having(Trait.FROM_NOTHING)
-"""Opcodes that read nothing themselves and define nothing that a kernel could overwrite; a constant defines something.
+"""Opcodes of instructions that read nothing themselves and define nothing that a kernel could overwrite (a constant
+defines something).
 """
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheduled:
-    """An instruction that may read, and the place where it runs."""
+    """An instruction that may read a value, and the place where the schedule runs it."""
 
     instruction: HloInstruction
     home: HloComputation
     anchor: HloInstruction
-    """The instruction of `home` that runs it: itself, or the start of the asynchronous computation around it."""
+    """The instruction of `home` that runs `instruction`: itself, or the start of the asynchronous computation around
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overwritten:
-    """A value that a kernel overwrites, with its path through the schedule."""
+    """A value that a kernel overwrites, and the moves by which it reaches the kernel in the schedule."""
 
     kernel: HloInstruction
     """The scheduled instruction that runs the kernel: its call, or the fusion around it."""
@@ -108,37 +114,37 @@ class Overwritten:
     definition: Definition
     leaf: ShapeProto
     moves: Mapping[int, Definition]
-    """Ids of the instructions that only move the value on its way to the kernel, the last first, to the value they
-    move.
+    """Id of each instruction that only moves the value on its way to the kernel, to the value that it moves; the last
+    move comes first.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueRead:
-    """One scheduled instruction that reads the value through one operand."""
+    """One scheduled instruction that reads the overwritten value, or its source, through one operand."""
 
     scheduled: Scheduled
     operand: int
     index: ShapeIndex
-    """The leaf of the operand."""
+    """The leaf of the operand that is read."""
     origin: Origin
     operations: tuple[HloInstruction, ...]
-    """The operations that read."""
+    """The operations that read: the instruction itself, or operations inside it if it is a fusion."""
 
 
 type _Use = tuple[int, int, Scheduled, ShapeIndex]
-"""Position of the reader, operand_number, reader, leaf of the operand."""
+"""(Position of the reader in the schedule, operand_number, the reader, leaf of the operand)."""
 
 
 @dataclass(slots=True, eq=False)
 class ValueReaders:
-    """Finds the readers in one schedule."""
+    """Finds the readers of overwritten values in one schedule."""
 
     context: EvaluatedPair
     times: Mapping[int, int] = field(init=False)
     positions: Positions = field(init=False)
     scheduled: Mapping[int, Scheduled] = field(init=False)
-    """By instruction id, in the order of the schedule."""
+    """Instruction id to each instruction that may read a value, in the order of the schedule."""
     _uses: Mapping[Definition, list[_Use]] | None = None
     _program_uses: Mapping[TagPath, list[tuple[int, TagPath]]] | None = None
 
@@ -167,7 +173,7 @@ class ValueReaders:
                     yield Scheduled(one, home, anchor)
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
-        """Finds the value that this call overwrites."""
+        """Returns the value that this call overwrites by this hidden write."""
         located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
         value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
         definition = self.positions.resolve(value, index)
@@ -180,7 +186,9 @@ class ValueReaders:
         )
 
     def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
-        """Finds the readers of the value and of its sources, in the order of the schedule."""
+        """Yields the readers of the overwritten value and of the values from which it was moved, in the order of the
+        schedule.
+        """
         skipped = overwritten.around | overwritten.moves.keys()
         found = [
             (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)
@@ -200,7 +208,11 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Occurrence]]:
-        """Finds the operations that recompute the value. known: ids of the readers that `find_reads` has found."""
+        """Yields each operation that recomputes the value: it reads the value in the program, and the schedule runs it
+        without reading the value.
+
+        known: ids of the readers that `find_reads` has found.
+        """
         tagged, occurrences = self.context.intended.tagged, self.context.actual.occurrences
         if not tagged:
             return
@@ -215,7 +227,7 @@ class ValueReaders:
                     yield one, occurrence
 
     def _find_uses(self) -> Mapping[Definition, list[_Use]]:
-        """Maps each definition to its readers, each once."""
+        """Maps each definition to the instructions that read it, each reader once."""
         if self._uses is None:
             found: defaultdict[Definition, list[_Use]] = defaultdict(list)
             for position, one in enumerate(self.scheduled.values()):
@@ -232,7 +244,9 @@ class ValueReaders:
         return self._uses
 
     def _find_program_uses(self) -> Mapping[TagPath, list[tuple[int, TagPath]]]:
-        """Maps each operation of the program to the operations that read it, with their positions in program order."""
+        """Maps the tag path of each operation in the program to its readers: their positions in program order, and
+        their tag paths.
+        """
         if self._program_uses is None:
             found: defaultdict[TagPath, list[tuple[int, TagPath]]] = defaultdict(list)
             for position, (path, operation) in enumerate(self.context.intended.tagged.items()):

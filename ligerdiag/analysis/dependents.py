@@ -19,9 +19,11 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Returns everything that depends on these leaves of a call's result, and on these operands after the call.
+    """Returns everything that depends on these leaves of a call's result, or on the values of these operands after the
+    call.
 
-    module: the call's module, which is the context's program or its optimized module.
+    module: the call's module, which is the context's program or its optimized module. operands: numbers of operands
+    that the call writes.
     """
     calls = context.optimized_calls if module is context.optimized else context.calls
     effects = {one.id: found for one, found in calls}
@@ -36,7 +38,7 @@ def find_dependents(
 
 
 def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
-    """Returns the names of the outputs that are reached, in the program's order."""
+    """Returns the names of the outputs that `reach` contains, in the program's order."""
     return tuple(name for number, name in enumerate(context.verdicts.outputs) if number in reach.outputs)
 
 

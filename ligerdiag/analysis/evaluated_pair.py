@@ -1,4 +1,7 @@
-"""Holds both evaluations of one compilation, and evaluates either program again with marks."""
+"""Holds both evaluations of one compilation, and evaluates either program again with marks.
+
+A mark is a further bit in dependence sets: put on one operation or instruction, it shows what depends on it.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,13 +33,13 @@ _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
-    """A workaround that orders and rounds: a term is added to an overwritten value, and subtracted again."""
+    """A workaround that orders and rounds: the author adds a term to an overwritten value, and subtracts it again."""
 
     write: HiddenWrite
     addition: HloInstruction
     subtraction: HloInstruction
     term: HloInstruction
-    """The term."""
+    """The value that is added and subtracted again."""
     path: TagPath
     """Tag path of the subtraction."""
     outputs: tuple[str, ...] = ()
@@ -44,38 +47,38 @@ class Rounding:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedPair:
-    """The program and the schedule, each in its own order, with the dependence sets of both."""
+    """The program and the schedule, evaluated each in its own order, with the dependence sets of both."""
 
     program: HloModule
-    """The unoptimized module; the optimized one if there is no other."""
+    """The unoptimized module; the optimized one if there is no program as written."""
     optimized: HloModule
     buffers: BufferAssignment
     positions: Positions
-    """Positions of the optimized module's values in `buffers`."""
+    """The place of each value of the optimized module in `buffers`."""
     writes: tuple[HiddenWrite, ...]
     matching: Matching
     space: LabelSpace
-    """The layout of all these sets."""
+    """The layout of all dependence sets of the pair: which bit is which label."""
     intended: Intended
     """The evaluation in program order; empty if there is no program."""
     actual: Actual
     """The evaluation in schedule order."""
     concurrency: Concurrency = field(default_factory=Concurrency)
-    """Reads that run while a kernel overwrites the bytes they read."""
+    """Reads that may run while a kernel overwrites the bytes that they read."""
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Instruction id in the optimized module to LogicalTime."""
+        """Id of each instruction in the optimized module to its LogicalTime, the position in the schedule."""
         return compute_logical_times(self.optimized)
 
     @property
     def has_program(self) -> bool:
-        """Whether there is a program that says what the author means."""
+        """Whether there is a program as written, which says what the author means."""
         return bool(self.intended.outputs)
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes whose memory, intended readers, or execution are unknown."""
+        """Indices of the hidden writes whose place in memory, intended readers, or execution is unknown."""
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
 
@@ -86,29 +89,33 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates either program as often as needed."""
+    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks."""
 
     program: HloModule
     optimized: HloModule
     fusions: FusionSummaries
-    """Of the optimized module."""
+    """How each fusion of the optimized module passes labels on."""
     writes: tuple[HiddenWrite, ...]
-    """Two writes that XLA merges (`Matching.identical`) have one index."""
+    """The hidden writes; two that XLA merges (`Matching.identical`) have one index."""
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf
     matching: Matching
     retagged: Retagged | None = None
-    """The source of the tags if they are not the compile worker's."""
+    """Both modules with computed tags, if the compile worker did not tag them."""
     canonicalized: bool = False
-    """MLIR's canonicalizer has changed the program."""
+    """Whether MLIR's canonicalizer has changed the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Instruction id in the optimized module to the ORIG labels that start there."""
+    """Id of an optimized instruction to the ORIG labels that start there, for what it holds of an operand from before a
+    write.
+    """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """See `find_unrelated`."""
+    """Id of an optimized call to the ORIG labels that each operand cannot have (see `find_unrelated`)."""
     direct: bool = False
-    """The evaluation is about the bytes of values, see `labels.transfer_call`."""
+    """Whether a dependence set is about the bytes of a value alone, not about what they were computed from (see
+    `labels.transfer_call`).
+    """
 
     @cached_property
     def unordered(self) -> UnorderedReads:
@@ -118,7 +125,7 @@ class Evaluator:
         )
 
     def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction of the optimized module certainly is the author's operation or a clone of it."""
+        """Returns whether an instruction of the optimized module certainly is the author's operation, or its clone."""
         if self.retagged is None:
             return is_named_after(path, instruction)
         return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
@@ -126,9 +133,9 @@ class Evaluator:
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether XLA has moved other factors or terms into this instruction of a chain, and kept the name.
 
-        It is then computed from a parameter or a kernel on which the program's operation does not depend. What XLA slices
-        out of a value (a product, for example, that it has joined with others) does not count: a footprint is of the whole
-        value, and so may show a dependence that the slice does not have.
+        The instruction is then computed from a parameter or a kernel on which the program's operation does not depend.
+        Instructions that XLA slices out of a value (a product, for example, that it has joined with others) do not
+        count: a footprint is of the whole value, and so may show a dependence that the slice does not have.
         """
         if instruction.opcode not in _CHAINED or self.retagged is not None:
             return False
@@ -138,7 +145,9 @@ class Evaluator:
 
     @cached_property
     def _footprints(self) -> tuple[Mapping[int, Footprint], Mapping[int, Footprint], Mapping[TagPath, list[int]]]:
-        """Of both modules, and ids of the program's instructions by their own tag."""
+        """The footprints of the program and of the optimized module, and ids of the program's instructions by their own
+        tag.
+        """
         kernels = number_kernels(self.program)
         authored = {
             path[-1:]
@@ -162,18 +171,24 @@ class Evaluator:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Runs both programs, with marks on these operations and instructions."""
+        """Evaluates both programs, with marks on these operations and instructions that show which outputs depend on
+        them.
+        """
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """Runs the program as written; with marks, only for its outputs."""
+        """Evaluates the program as written. marked: tag path of an operation to its marks; if given, only outputs are
+        recorded.
+        """
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
             *arguments, marked=marked, canonicalized=self.canonicalized, records=marked is None, direct=self.direct
         )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
-        """Returns for each output whether it depends on one of these operations on a path without a decision."""
+        """Returns, for each output, whether it depends on one of these operations on a path without a decision, such as
+        a predicate.
+        """
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         marked = dict.fromkeys(paths, mark)
@@ -186,8 +201,8 @@ class Evaluator:
         """Finds the outputs that use no row which a kernel writes, in the program and in the schedule.
 
         Returns the writes that cover only some rows of their operand, and for each output the writes whose rows it does
-        not use, a bit each (see `LabelSpace.bits_of`). There are none if rows are not tracked: for inferred tags, a
-        canonicalized program, or a shard_map.
+        not use, a bit each (see `LabelSpace.bits_of`). Rows are not tracked, and no write is returned, for inferred
+        tags, a canonicalized program, or a shard_map.
         """
         if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
@@ -204,7 +219,7 @@ class Evaluator:
         actual = tuple([replace(w, region=regions[w]) if w.write in rows else w for w in self.matching.actual])
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         meant = compute_intended(*arguments, records=False, rows=rows).outputs
-        by_rows = replace(self, matching=replace(self.matching, actual=actual))  # its unordered reads know the rows
+        by_rows = replace(self, matching=replace(self.matching, actual=actual))  # finds `unordered` anew, with the rows
         seen = by_rows.run_actual(frozenset(), records=False).outputs
         followed = self.space.bits_of(rows)
         return written, tuple(
@@ -217,7 +232,11 @@ class Evaluator:
         return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
-        """Returns each workaround of the program as written that orders and rounds, each subtraction once."""
+        """Returns each workaround in the program as written that adds a term to an overwritten value and subtracts it
+        again; each subtraction once.
+
+        names: of the outputs.
+        """
         pairs = {found.subtraction.id: found for write in writes for found in _find_pairs(write)}
         if not pairs:
             return ()
@@ -232,8 +251,10 @@ class Evaluator:
     def run_actual(
         self, wanted: frozenset[TagPath], marked: Mapping[int, Labels] | None = None, *, records: bool = True
     ) -> Actual:
-        """Runs the schedule. wanted: operations to record even if they depend on no write. records: record occurrences
-        at all.
+        """Evaluates the schedule.
+
+        wanted: operations to record even if they depend on no write. marked: id of an instruction to its marks.
+        records: record occurrences of operations at all.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
@@ -256,12 +277,13 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Returns, for each call in the optimized module, the ORIG labels that its operands cannot have, operand by
-    operand.
+    """Maps the id of each optimized call to the ORIG labels (see `comparison`) that its operands cannot have, one set
+    for each operand.
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
-    contents of a write, it does not depend on the original in the schedule either: XLA joined an operation that carries
-    the original with one of the operand's (two products with a common factor, the halo of two shards).
+    contents of a write, it does not depend on the original in the schedule either. Where it seems to, XLA has joined an
+    operation that carries the original with one of the operand's (two products with a common factor, the halo of two
+    shards).
     """
     found: dict[int, tuple[Labels, ...]] = {}
     for call, writes in matching.by_call.items():
@@ -276,7 +298,7 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
 
 
 def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
-    """Returns all ORIG labels of the writes without a label in the set."""
+    """Returns all ORIG labels of the writes of which the set has no label."""
     originals = 0
     for write in range(space.writes):
         if not labels & (space.all_fresh(write) | space.all_original(write)):
@@ -285,7 +307,7 @@ def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
 
 
 def _find_rows(call: HloInstruction, write: HiddenWrite, effects_of: EffectsOf) -> ArrayRegion | None:
-    """Returns the rows of its operand that the call may overwrite; None if it may overwrite all."""
+    """Returns the rows of the write's operand that the call may overwrite; None if it may overwrite all of them."""
     uses = effects_of(call).operand_uses
     span = (
         uses[write.operand].span if write.operand < len(uses) and not write.unknown and write.output is None else None
@@ -297,8 +319,8 @@ _CALL_PATHS = PassThrough(tuples=True, calls=True, branches=True, loop_entry=Tru
 
 
 def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
-    """Returns whether the operand is the computed value, and no bitcast: rows of a transposed array are not the
-    array's.
+    """Returns whether the call's operand is a value as it was computed, and no bitcast of it: rows of a transposed
+    array are not the array's.
     """
     value = write.call.operands[operand]
     for outer in reversed(write.frames[:-1]):
@@ -326,7 +348,9 @@ def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
 
 
 def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
-    """Finds the pairs of one write, in the computation that holds its call; b' may be a twin of b."""
+    """Yields the workarounds around one write, in the computation that holds its call; the subtracted term may be a
+    twin of the added one.
+    """
     computation = write.frames[-1].computation
     numbers = number_values(computation)
     for pair in find_rounding_pairs(

@@ -26,16 +26,20 @@ _OPERANDWISE = having(Trait.OPERANDWISE)
 _SAME_LEAVES = having(Trait.BARRIER, Trait.UPDATE) | {"copy"}
 
 type Footprint = int
-"""A bit for each leaf of each parameter, and above them for each kernel."""
+"""The set of all that a value is computed from: a bit for each leaf of each entry parameter, and above these a bit for
+each kernel.
+"""
 
 type Kernels = Mapping[tuple[str, bytes], int]
-"""Target and payload to a number."""
+"""Target and payload of a custom call to the number of its kernel."""
 
 type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Numbers the kernels that the program calls; XLA's other calls are ways to compute an operation."""
+    """Numbers the kernels that the program calls. Custom calls that only the optimized module has are XLA's ways to
+    compute an operation, and get no number.
+    """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
         found.setdefault(call.kernel, len(found))
@@ -47,7 +51,7 @@ def compute_footprints(
 ) -> Mapping[int, Footprint]:
     """Maps each instruction that is reachable from the entry to the footprint of its whole result.
 
-    empty: ids of instructions with one array as result to which no footprint is given.
+    empty: ids of instructions, each with one array as result, that get an empty footprint.
     """
     evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()
@@ -61,9 +65,9 @@ class _Evaluation:
     empty: Container[int] = frozenset[int]()
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
-    """Computation id to the footprints of its parameters in the last look."""
+    """Computation id to the footprints of its parameters when it was last evaluated."""
     _begins: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Id of a tuple to the first leaf of each element, and the end of the last one."""
+    """Id of a tuple to the number of the first leaf of each element, and of the end of the last element."""
     _first_kernel: int = 0
 
     def run_entry(self) -> None:
@@ -110,7 +114,7 @@ class _Evaluation:
             case _ if opcode in CALLERS:
                 callee = self.module.computations[instruction.called_computations[0]]
                 found = self._run(callee, [values[operand.id] for operand in operands])
-                if opcode == "async-start":  # gives its operands, its results, and what else it needs
+                if opcode == "async-start":  # its result holds operands, results, and more
                     found = [one for operand in operands for one in values[operand.id]] + found
                     return found + [unite(found)] * (_count_leaves(instruction) - len(found))
                 if len(found) == _count_leaves(instruction):
@@ -128,7 +132,7 @@ class _Evaluation:
                 return [union] * _count_leaves(instruction)
 
     def _take(self, whole: HloInstruction, index: int) -> _Leaves:
-        """Returns the leaves of an element of a tuple."""
+        """Returns the footprints of the leaves of one element of a tuple."""
         begins = self._begins.get(whole.id)
         if begins is None:
             counts = [sum(1 for _ in iterate_leaves(child)) for child in whole.shape.tuple_shapes]
@@ -154,14 +158,16 @@ class _Evaluation:
 
 
 def _takes_one_by_one(instruction: HloInstruction) -> bool:
-    """Returns whether each of its results depends on one operand alone, as for combined collectives."""
+    """Returns whether each result of the instruction depends on one operand alone, as for combined collectives."""
     if instruction.opcode == "custom-call":
         return is_shard_edge(instruction)
     return instruction.opcode in _OPERANDWISE and _count_leaves(instruction) % len(instruction.operands) == 0
 
 
 def _finish(started: _Leaves, count: int) -> _Leaves:
-    """Returns the results of a start: its last leaves, or the union of all."""
+    """Returns the footprints of `count` results of an asynchronous operation: the last leaves of its start, or the
+    union of all leaves.
+    """
     if len(started) % count == 0 and len(started) > count:
         return started[-count:]
     return started if len(started) == count else [unite(started)] * count

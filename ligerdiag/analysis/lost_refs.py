@@ -62,28 +62,28 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call whose write to a Ref does not reach some outputs that need it."""
+    """A kernel call or a store whose write to a Ref does not reach some outputs that need it."""
 
     kernel: str
     """The kernel's function name; empty for a store without a kernel."""
     call: str
-    """Its name in the trace; empty where it has none."""
+    """Name of the kernel call or store in the trace; empty if the trace has none."""
     source: SourceLine | None
     """The line of a store; None for a kernel call."""
     tags: tuple[int, ...]
-    """The call's operations in the program as written."""
+    """Tags of the call's operations in the program as written."""
     verdict: Verdict
-    """Stale or clobbered; unknown if it is unexplained."""
+    """The verdict on the outputs: stale or clobbered if the write is lost, unknown if the difference is unexplained."""
     outputs: tuple[str, ...]
     reader: HloInstruction | None
     """The first wrong operation of the program as written; None if only outputs are wrong."""
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
-        """Returns the moves of this call or store."""
+        """Returns those of the moves that concern this call or store."""
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX drops the call where it reruns the function around it, and has not moved a read."""
+        """Returns whether JAX drops this call where it reruns the function around it, and has moved no read."""
         return {move.kind for move in self.find_moves(moves)} == {RefMove.DROPPED}
 
 
@@ -97,10 +97,10 @@ def find_lost_refs(
     stores: Sequence[RefStore] = (),
     moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
-    """Returns each call and store that is lost or unexplained.
+    """Returns each kernel call and each store whose write to a Ref is lost or unexplained.
 
-    call_names: tag of a kernel's custom call to its name in the trace. stores: those that the worker has marked. moves:
-    what JAX did to Refs, according to the trace.
+    program: as written. lowered: what JAX gives to XLA. call_names: tag of a kernel's custom call to its name in the
+    trace. stores: those that the worker has marked. moves: what JAX did to Refs, according to the trace.
     """
     numbers: dict[tuple[str | TagPath, int], int] = {}
     writes = tuple(_find_writes(program, effects_of, call_names, numbers))
@@ -169,7 +169,9 @@ def find_lost_refs(
 
 
 def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
-    """Drops unexplained calls whose outputs all miss a lost one: their results may be stored in a Ref, for example."""
+    """Drops each unexplained call if lost ones concern all of its outputs too: its result may be stored in a Ref, for
+    example.
+    """
     known = {name for one in found if one.verdict is not Verdict.UNKNOWN for name in one.outputs}
     return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
 
@@ -177,7 +179,9 @@ def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
 def _find_removed(
     writes: Sequence[HiddenWrite], others: Sequence[HiddenWrite]
 ) -> Mapping[TagPath, tuple[tuple[int, Verdict], ...]]:
-    """Maps the tag paths of operations that XLA did not get to their writes, for calls for which it got fewer."""
+    """Maps the tag path of each operation of a call that XLA did not get to the writes of that call, for calls of which
+    XLA got fewer operations.
+    """
     ours, theirs = (defaultdict[int, set[TagPath]](set) for _ in range(2))
     for side, found in ((ours, writes), (theirs, others)):
         for write in found:
@@ -191,7 +195,7 @@ def _find_removed(
 
 
 def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
-    """Maps the tag of each operation that computes to the user's line from which it comes.
+    """Maps the tag of each operation that computes to the line of the user's code from which it comes.
 
     Operations that only move elements are left out: JAX also makes them to store a loop's residuals, and they all look
     alike.
@@ -205,12 +209,14 @@ def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
 
 
 type _Wrong = tuple[int | str, Verdict]
-"""Number of a write, or name of a store, and whether a value is stale or clobbered about it."""
+"""An error of a value: the number of a write, or the name of a store, and whether the value is stale or clobbered about
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """One of the two programs."""
+    """One of the two programs that are compared: the program as written, or the program that JAX gives to XLA."""
 
     module: HloModule
     writes: tuple[HiddenWrite, ...]
@@ -219,12 +225,14 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns its dependence sets, with a mark for each of the stores."""
+        """Returns the program's dependence sets, with a mark for each of the stores."""
         names = {one.tag: one.name for one in stores}
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns for each output the errors of the operations on which it depends."""
+        """Returns, for each output, the errors of the operations on which the output depends. wrong: tag path of an
+        operation to its errors.
+        """
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
         return tuple(tuple(one for one, mark in marks.items() if labels & mark) for labels in outputs)
@@ -232,7 +240,9 @@ class _Side:
     def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns the same for operations on which outputs depend only through hidden writes."""
+        """Returns, for each output, the errors of the operations on which the output depends only through hidden
+        writes.
+        """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
         return tuple(tuple(one for one in found if one not in known) for found, known in pairs)
@@ -242,7 +252,7 @@ class _Side:
 
 
 def _list_paths(module: HloModule, tags: Collection[int]) -> Iterator[TagPath]:
-    """Yields the tag path of each operation that has one of the tags, by every way of calls to it."""
+    """Yields the tag path of each operation that has one of the tags, once for each way of calls to it."""
 
     @cache
     def list_prefixes(computation: int) -> frozenset[TagPath]:
@@ -263,7 +273,7 @@ def _list_paths(module: HloModule, tags: Collection[int]) -> Iterator[TagPath]:
 
 
 _WRONG = "wrong"
-"""In the key of a mark on an operation, beside that of a store."""
+"""First part of the key of an error's mark; the key of a store's mark is the store's name."""
 
 
 def _find_writes(
@@ -272,7 +282,9 @@ def _find_writes(
     call_names: Mapping[int, str],
     numbers: dict[tuple[str | TagPath, int], int],
 ) -> Iterator[HiddenWrite]:
-    """Yields a write for each operand that an output of a call aliases; adds to `numbers`."""
+    """Yields a write for each operand of a kernel call that an output of the call aliases, and adds its number to
+    `numbers`.
+    """
     for frames, call in iterate_kernel_calls(module):
         path = tag_path_of(module, frames)
         for operand, output in sorted(call.operand_output_aliases.items()):
@@ -285,8 +297,8 @@ def _find_writes(
 def _join_carriers(
     program: HloModule, lowered: HloModule, ours: Carriers, theirs: Carriers
 ) -> tuple[Carriers, Carriers]:
-    """Returns the carriers of both modules: an operation that both modules have and that carries in one carries in
-    both.
+    """Returns the carriers of both modules: an operation that both have, and that is a carrier (holds a value from
+    before a write) in one of them, is a carrier in both.
     """
     paths: dict[TagPath, dict[int, HloInstruction]] = {}
     for carriers in (ours, theirs):
@@ -313,7 +325,7 @@ def _join_carriers(
 def _list_operations(
     module: HloModule, paths: Mapping[TagPath, Mapping[int, HloInstruction]]
 ) -> dict[TagPath, list[HloInstruction]]:
-    """Maps those of the paths to their operations in the module. A path through calls ends at the operation's own tag."""
+    """Maps each of the paths to its operations in the module. A path through calls ends at the operation's own tag."""
     own: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in module.instructions:
         path = module.find_tag_path(one)
@@ -331,7 +343,7 @@ def _list_operations(
 def _find_comparable(
     writes: tuple[HiddenWrite, ...], others: tuple[HiddenWrite, ...], effects_of: EffectsOf
 ) -> frozenset[int]:
-    """Returns the numbers of the writes whose iterations can be compared."""
+    """Returns the numbers of the writes whose iterations can be compared between the two programs."""
     ours, theirs = defaultdict[int, set[tuple[TagPath, int]]](set), defaultdict[int, set[tuple[TagPath, int]]](set)
     hiding: set[int] = set()
     for side, found in ((ours, writes), (theirs, others)):
@@ -353,8 +365,8 @@ def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
 def _find_indistinguishable(
     writes: Sequence[HiddenWrite], comparison: "_Comparison", effects_of: EffectsOf, call_names: Mapping[int, str]
 ) -> frozenset[int]:
-    """Returns the writes to Refs that all iterations share, where these cannot be told apart and not all is
-    overwritten.
+    """Returns the numbers of writes to a Ref that all iterations share, if the iterations cannot be told apart and the
+    kernel does not overwrite all of the Ref.
     """
     return frozenset(
         [
@@ -373,12 +385,15 @@ class _Comparison:
     space: LabelSpace
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
-    """Names of stores to their marks."""
+    """Name of each store to its mark."""
     shared: frozenset[str]
-    """Names of the stores into one Ref of all iterations."""
+    """Names of the kernel calls and stores that write to one Ref in all iterations, where each iteration means its own.
+    """
 
     def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
-        """Returns the errors of an operation. unread: operands that a kernel call overwrites, and does not read."""
+        """Returns the errors of an operation, operand by operand. unread: numbers of operands that a kernel call
+        overwrites and does not read.
+        """
         if meant.opcode != got.opcode:
             return ()
         if meant.edges and len(meant.edges) == len(got.edges):
@@ -389,7 +404,7 @@ class _Comparison:
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
 
     def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
-        """Returns the errors of a value."""
+        """Returns the errors of a value, by its dependence sets in the two programs."""
         space = self.space
         missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]
         added = [

@@ -50,20 +50,20 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One operation by one path of calls. Final fields, as those of `HloInstruction`."""
+    """One operation by one path of calls. Its fields are final, as those of `HloInstruction`."""
 
     path: Final[TagPath]
     instruction: Final[HloInstruction]
     op_name: Final[str]
-    """As it is after every call is inlined."""
+    """The op_name that the operation has after every call on the path is inlined."""
     chain: Final[Chain]
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with tag paths as in the program: of calls, and of the operation itself.
+    """Returns the optimized module with tag paths as in the program: the tags of calls, and the operation's own tag.
 
     XLA makes a call of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop that
-    runs once, and inlines it: the conditional's or loop's op_name, with its tag, then precedes those inside.
+    runs once, and inlines it: the conditional's or loop's op_name, with its tag, then precedes the op_names inside.
     """
     entered = {
         path[-1]
@@ -80,14 +80,15 @@ def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
-    """Gives each operation a tag, increasing in program order, functions last; returns them by instruction id.
+    """Gives each operation a tag, increasing in program order, with called functions last; returns the tags by
+    instruction id.
 
     The ids of a module that was translated from StableHLO increase in the order of its operations; parameters and
     constants come first. The list of instructions itself is a post order, which is not the program's. Several
     instructions for one operation have one tag: the reshapes and broadcasts of a broadcast_in_dim are consecutive.
     """
     numbering = _Numbering(module, [module.entry], {module.entry.id})
-    for function in numbering.functions:  # grows meanwhile
+    for function in numbering.functions:  # `add` appends to this list
         numbering.add(function)
     return numbering.tags
 
@@ -96,15 +97,15 @@ def number_operations(module: HloModule) -> dict[int, TagPath]:
 class _Numbering:
     module: HloModule
     functions: list[HloComputation]
-    """The entry computation and what is called, each once, in the order in which they are met."""
+    """The entry computation and all that a `call` calls, each once, in the order in which they are met."""
     called: set[int]
-    """Their ids."""
+    """Ids of the computations in `functions`."""
     tags: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
     seen: set[int] = field(default_factory=set[int])
-    """Ids of the computations that were numbered."""
+    """Ids of the computations that have been numbered."""
 
     def add(self, computation: HloComputation) -> None:
-        """Numbers its operations, and those of what it runs other than by a call."""
+        """Numbers the operations of a computation, and of the computations that these run other than by a `call`."""
         self.seen.add(computation.id)
         tags, computations = self.tags, self.module.computations
         previous: HloInstruction | None = None
@@ -149,7 +150,7 @@ class _Call:
 def _iterate_instances(
     module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
 ) -> Iterator[Instance]:
-    """Yields every tagged operation that can be reached from the call, by each path of calls."""
+    """Yields every tagged operation that can be reached from the computation of `call`, once for each path of calls."""
     path, name, chain = call.path, call.name, call.chain
     for instruction in call.computation.instructions:
         own = tags.get(instruction.id)
@@ -170,30 +171,35 @@ _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Authorship(Enum):
-    """Whether an instruction of the optimized module is an operation of the author, according to its name."""
+    """Says whether an instruction of the optimized module is an operation of the author, judged by the instruction's
+    name.
+    """
 
     AUTHORED = "own"
-    """It is the operation, or a clone of it."""
+    """The instruction is the author's operation, or a clone of it."""
     MADE_BY_PASS = "made"
-    """A pass made it, and gave it an operation's metadata."""
+    """A pass made the instruction, and gave it an operation's metadata."""
     UNSURE = "unsure"
-    """Its name would fit either."""
+    """The instruction's name would fit either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """Both modules with tags, and the ambiguous tags."""
+    """Both modules with computed tags, and the candidates for ambiguous tags."""
 
     program: HloModule
     optimized: HloModule
     ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
     """Negative tag of an optimized instruction to the tag paths of its candidates."""
     authorship: Mapping[int, Authorship] = field(default_factory=dict[int, Authorship])
-    """Id of a tagged optimized instruction to its origin."""
+    """Id of a tagged optimized instruction to whether it is the author's operation."""
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
-    """Computes tags for both modules. named: the optimized module was made from this very one, so names count."""
+    """Computes tags for both modules from XLA's metadata.
+
+    named: the optimized module was made from this very `program`, so that instruction names count.
+    """
     frames = FrameNumbers()
     own = number_operations(program)
     entry = _Call(program.entry, (), "", 0)
@@ -216,7 +222,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
             authorship[instruction.id] = _compute_authorship(instruction, found[0].instruction, namesake)
         elif found:
             paths[instruction.id] = tag = (-1 - len(ambiguous),)
-            every = candidates.get(id(found))  # many have the same candidates, and the index keeps its lists
+            every = candidates.get(id(found))  # `found` is a list of the index, shared by many instructions
             if every is None:
                 every = tuple([instance.path for instance in found])
                 every = candidates[id(found)] = shared.setdefault(every, every)
@@ -230,7 +236,7 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
 
 
 class _Index:
-    """Instances by the metadata that their clones share with them."""
+    """Finds the instances (operations by call path) that an instruction may be, by metadata that clones keep."""
 
     def __init__(self, instances: list[Instance], frames: FrameNumbers) -> None:
         self._frames = frames
@@ -246,7 +252,7 @@ class _Index:
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
-        """By the first op_name and opcode alone, in the order of the instances; seldom needed."""
+        """First op_name and opcode to instances, in their order; seldom needed."""
         found: defaultdict[tuple[str, str], list[Instance]] = defaultdict(list)
         for one in self._instances:
             if one.op_name:
@@ -277,7 +283,9 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """Selects by name, then by shape, each instance once; caches the results, as many instructions have the same."""
+        """Returns the found instances that fit the instruction's name, then its shape, each once; caches results, as
+        many instructions share them.
+        """
         group = id(found)
         if group not in self._by_instruction:
             by_instruction: defaultdict[int, list[Instance]] = defaultdict(list)
@@ -296,7 +304,9 @@ class _Index:
 
 
 def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:
-    """Selects by element type and dimensions, else by element type and rank."""
+    """Returns the instances with the instruction's element type and dimensions; if there are none, those with its
+    element type and rank; else all.
+    """
     if is_tuple(instruction.shape):
         return found
     kind, dimensions = instruction.shape.element_type, list(instruction.shape.dimensions)
@@ -307,7 +317,9 @@ def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[In
 
 
 def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruction | None:
-    """Returns the unoptimized instruction whose name this one continues."""
+    """Returns the unoptimized instruction whose name this name continues, as `add.11.1` continues `add.11`; None if
+    there is none.
+    """
     while name not in names and "." in name:
         name = name.rpartition(".")[0]
     return names.get(name)
@@ -316,7 +328,10 @@ def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruc
 def _compute_authorship(
     instruction: HloInstruction, operation: HloInstruction, namesake: HloInstruction | None
 ) -> Authorship:
-    """XLA names what comes from the program after its op_name, and what a pass makes after its opcode."""
+    """Returns whether the instruction is the operation of the author, according to its name.
+
+    XLA names what comes from the program after its op_name, and what a pass makes after its opcode.
+    """
     if namesake is operation:
         return Authorship.AUTHORED
     root = instruction.name.partition(".")[0]
@@ -330,7 +345,8 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 
 
 def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with the instructions of deduplicated branches tagged as the program's own branches.
+    """Returns the optimized module in which each instruction of a deduplicated branch has the tag of its own branch's
+    operation.
 
     XLA makes two branches of a conditional one computation if they compute the same from their arguments
     (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first. Their
@@ -367,14 +383,14 @@ def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule
 
 
 def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[int]:
-    """Returns the numbers of the program's branches in the order of the schedule's."""
+    """Returns, for each branch of the schedule's conditional, the number of the same branch in the program."""
     numbers = range(len(program.called_computations))
     is_turned = is_predicate(program.operands[0].shape) != is_predicate(optimized.operands[0].shape)
     return numbers[::-1] if is_turned and len(numbers) == 2 else numbers
 
 
 def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:
-    """Returns the tags of other branches to those of this branch at the same place."""
+    """Maps the tags of operations in other branches to the tags of the operations at the same place in this branch."""
     own = {path[-1] for path, _ in operations[number]}
     renamed: dict[int, int] = {}
     for other in operations:
@@ -387,7 +403,7 @@ def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int
 
 
 def _list_operations(program: HloModule, callee: int) -> _Operations:
-    """Lists the tagged operations of a branch and, recursively, of the computations nested in it (loop bodies, inner
+    """Returns the tagged operations of a branch and, recursively, of the computations nested in it (loop bodies, inner
     branches), but not those reached through a `call`.
     """
     return tuple(_iterate_operations(program, callee))
@@ -402,7 +418,7 @@ def _iterate_operations(program: HloModule, callee: int) -> Iterator[tuple[TagPa
 
 
 def _list_inside(optimized: HloModule, callee: int) -> Iterator[int]:
-    """Lists the computation and all that it calls."""
+    """Yields the ids of the computation and of all computations that it calls, directly or not."""
 
     def list_called(home: int) -> list[int]:
         return [inner for one in optimized.computations[home].instructions for inner in one.called_computations]

@@ -50,7 +50,7 @@ _OLD_NAME = "command_buffer"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommandBuffer:
-    """Instructions of one computation that one command buffer runs, in the order of the schedule."""
+    """The instructions of one computation that one command buffer runs, in the order of the schedule."""
 
     computation: HloComputation
     commands: tuple[HloInstruction, ...]
@@ -58,15 +58,15 @@ class CommandBuffer:
 
 @dataclass(frozen=True, slots=True)
 class FoundCommands:
-    """The command buffers of a module."""
+    """The command buffers of a module, and notes about parts in which they are unknown."""
 
     buffers: tuple[CommandBuffer, ...]
     notes: tuple[str, ...] = ()
-    """Coverage notes: sequences that could not be matched."""
+    """Coverage notes: thunk sequences that could not be matched with instructions."""
 
 
 def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> FoundCommands:
-    """Finds all command buffers."""
+    """Returns all command buffers of a module. thunks: the steps that XLA's runtime executes; None if unknown."""
     old = tuple(
         CommandBuffer(computation, tuple(_list_launched(computation)))
         for computation in module.computations.values()
@@ -89,7 +89,9 @@ class _Matcher:
         self.unmatched: dict[str, None] = {}
 
     def match(self, computation: HloComputation, sequence: ThunkSequence) -> None:
-        """Matches a sequence, and the sequences nested in it, with the computation from which it was emitted."""
+        """Matches a thunk sequence, and the sequences nested in it, with the computation from which it was emitted;
+        adds its command buffers to `found`.
+        """
         thunks = list(_flatten(sequence))
         launched = list(_list_launched(computation))
         if len(thunks) != len(launched) or not all(
@@ -109,7 +111,7 @@ class _Matcher:
 
 
 def _flatten(sequence: ThunkSequence) -> Iterator[tuple[Thunk, Thunk | None]]:
-    """Yields each thunk with the command buffer that holds it."""
+    """Yields each thunk with the command buffer that holds it; None if none does."""
     for thunk in sequence.thunks:
         if thunk.kind == COMMAND_BUFFER:
             for _, commands in thunk.nested:
@@ -128,9 +130,10 @@ def _go_together(thunk: Thunk, instruction: HloInstruction) -> bool:
 
 
 def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | None:
-    """Returns the computation from which a nested sequence was emitted; None if it has no schedule of its own.
+    """Returns the id of the computation from which a nested thunk sequence was emitted; None if that has no schedule of
+    its own.
 
-    A branch has a number: both branches of a predicate may be called `false_branch` or `true_branch`.
+    A branch is found by its number: both branches of a predicate may be called `false_branch` or `true_branch`.
     """
     called = instruction.called_computations
     if instruction.opcode == "while":
@@ -141,7 +144,7 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Finds the commands that XLA orders neither before nor after this one."""
+    """Returns the commands of a command buffer that XLA orders neither before nor after this command."""
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
     if at is None:
         return ()
@@ -152,13 +155,13 @@ def find_unordered(
 
 
 type _Uses = tuple[frozenset[int], frozenset[int]]
-"""Numbers of the slices that a command declares as read, and as written."""
+"""(Numbers of the slices that a command declares as read, numbers of the slices that it declares as written)."""
 
 
 def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Positions) -> _Uses:
     reads = frozenset(n for operand in command.operands for n in positions.locate(operand) if n is not None)
     writes = frozenset(number for _, number in buffers.definitions.get(command.id, ()))
-    if command.called_computations and command.opcode != "fusion":  # what runs inside may write all that it is given
+    if command.called_computations and command.opcode != "fusion":  # the callee may write all that it gets
         writes |= reads | frozenset(n for n in positions.locate(command) if n is not None)
     return reads, writes
 
@@ -166,7 +169,9 @@ def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Po
 def _find_reached(
     commands: tuple[HloInstruction, ...], uses: list[_Uses], numbers: range, buffers: BufferAssignment, *, forward: bool
 ) -> frozenset[int]:
-    """Returns the numbers that a chain of conflicts reaches from the first one, in this order."""
+    """Returns the numbers of the commands that a chain of conflicts reaches from the first command, in the order of
+    `numbers`.
+    """
     reached: set[int] = set()
     ids: set[int] = set()
     wanted: set[int] = set()
@@ -184,7 +189,7 @@ def _find_reached(
 
 
 def _spread(numbers: frozenset[int], buffers: BufferAssignment) -> frozenset[int]:
-    """Adds all slices that share bytes with these."""
+    """Returns these slices with all others that share bytes with one of them."""
     return frozenset(other for number in numbers for other in buffers.overlapping[number])
 
 
@@ -197,7 +202,7 @@ _SYNCHRONOUS = b'"is_sync":true'
 
 
 class RaceKind(Enum):
-    """The side that runs at the same time as the other."""
+    """Says what is in flight in a race: the reader, the kernel, or both as commands of one command buffer."""
 
     READER_IN_FLIGHT = "reader in flight"
     KERNEL_IN_FLIGHT = "kernel in flight"
@@ -206,23 +211,23 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark: `reader` may see any part of the overwritten bytes, old or new."""
+    """Key of a mark (a bit in dependence sets): `reader` may see any part of the overwritten bytes, old or new."""
 
     write: int
     """HiddenWrite index."""
     reader: int
-    """Id of the scheduled instruction that reads, or of its start."""
+    """Id of the scheduled instruction that reads, or of the start of the asynchronous operation that reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Race:
-    """One hidden write and one reader that nothing orders."""
+    """One hidden write and one reader that may run at the same time, because nothing orders them."""
 
     write: int
     """HiddenWrite index."""
     kind: RaceKind
     kernel: HloInstruction
-    """The instruction that runs the kernel, in the reader's computation."""
+    """The instruction that runs the kernel, in the reader's computation: its call, or a loop or branch around it."""
     reader: HloInstruction
     start: HloInstruction | None
     """Start of the operation in flight; None in a command buffer."""
@@ -235,7 +240,7 @@ class Race:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AsyncSpan:
-    """An asynchronous operation: in flight between two positions of its computation's sequence, these excluded."""
+    """An asynchronous operation, in flight between two positions in its computation's sequence, both excluded."""
 
     start: HloInstruction
     done: HloInstruction | None
@@ -244,10 +249,10 @@ class AsyncSpan:
 
 
 def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
-    """Finds the asynchronous operations that start in this computation."""
+    """Returns the asynchronous operations that start in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
-    """Id of a start, or of what passes it on, to the start's position."""
+    """Id of a start, or of an instruction that passes the start's result on, to the start's position."""
     done: dict[int, int] = {}
     for at, instruction in enumerate(sequence):
         opcode = instruction.opcode
@@ -272,7 +277,9 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Finds every race about these writes. command_buffers: those that keep only the declared order."""
+    """Returns every race between one of these writes and a reader. command_buffers: those that keep only the declared
+    order.
+    """
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}
     for write in writes:
@@ -290,10 +297,12 @@ class _Search:
     _seen: dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]] = field(
         default_factory=dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]]
     )
-    """Computation id to the position of each instruction in its sequence, and the spans in it."""
+    """Computation id to the position of each instruction in the computation's sequence, and the asynchronous spans
+    there.
+    """
 
     def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:
-        """Finds the races of one write with instructions of one computation around it."""
+        """Yields the races of one write with readers in one of the computations around it."""
         computation, kernel = frame.computation, frame.instruction
         sequence = computation.sequence
         if computation.id not in self._seen:
@@ -331,7 +340,9 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Maps instruction ids to marks for their results: starts of operations in flight, and other readers."""
+    """Returns two maps from instruction id to the marks for the instruction's result: one for starts of operations in
+    flight, one for other readers.
+    """
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}
     for race in races:
@@ -359,7 +370,7 @@ class Concurrency:
 
     races: tuple[Race, ...] = ()
     notes: tuple[str, ...] = ()
-    """Coverage notes: omissions of the model."""
+    """Coverage notes: what the model of concurrent execution leaves out."""
 
 
 def find_concurrency(
@@ -371,7 +382,7 @@ def find_concurrency(
     thunks: ThunkSequence | None,
     command_order: CommandOrder,
 ) -> Concurrency:
-    """Finds the races about these writes. thunks: of this module; None if there are none that can be parsed."""
+    """Returns the races about these writes, with coverage notes. thunks: of this module; None if none can be parsed."""
     if not writes:
         return Concurrency()
     command_buffers: tuple[CommandBuffer, ...] = ()

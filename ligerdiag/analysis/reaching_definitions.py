@@ -48,15 +48,17 @@ _OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "
 """Opcode to the number of the operand whose elements the result holds."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
-"""A bitcast may reinterpret bits as another element type."""
+"""Opcodes behind which a scalar constant is still the same number. A bitcast may reinterpret its bits as another
+element type.
+"""
 _PRODUCTS = having(Trait.LIBRARY_CALL)
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
-"""Field of a literal to the bytes of one and zero."""
+"""Field of a literal to the bytes of the number one, and the bytes of zero."""
 
 
 def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand whose elements the instruction returns unchanged; None if it computes something."""
+    """Returns the operand whose elements the instruction returns unchanged; None if it computes new ones."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode in _FORMS and len(operands) == 1:
         return operands[0]
@@ -73,7 +75,7 @@ def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
 
 
 def _find_whole(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the one operand whose elements are all in the result, and no other's; None if there is none."""
+    """Returns the operand all of whose elements, and no others, the result holds; None if there is none."""
     operands, taken = instruction.operands, instruction.operands[_OF_WHOLE[instruction.opcode]]
     if is_tuple(instruction.shape) or (instruction.opcode == "concatenate" and len(operands) > 1):
         return None
@@ -100,20 +102,22 @@ def _holds_only(literal: LiteralProto, number: float) -> bool:
 
 
 _SNAPSHOT = "ligerdiag_snapshot"
-"""Last part of the names of copies that only the program as written has, as with added barriers."""
+"""Last part of the names of copies that, like added barriers, only the program as written has."""
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
 type Alternatives = tuple[tuple[int, ...], ...]
-"""For each element of a result, the numbers of the values that it may be."""
+"""For each element of a result, the value numbers that the element may have."""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Maps instruction ids to the number of their value: exactly twins share one."""
+    """Maps the id of each instruction to the number of its value: two instructions have one number exactly if they are
+    twins.
+    """
     known: _Known = {}
     numbers: dict[int, int] = {}
     for instruction in computation.instructions:
@@ -139,12 +143,11 @@ class Inlined:
     """The place of an instruction after XLA has inlined every call and every loop that runs once."""
 
     outer: tuple[int, ...]
-    """Ids of the instructions that lead to the root, outermost first: loops, conditionals, and the calls around those.
-    """
+    """Ids of the instructions that lead to `root`, outermost first: loops, conditionals, and the calls around those."""
     root: HloComputation
-    """The computation that it is inlined into."""
+    """The computation into which the instruction is inlined."""
     path: CallPath
-    """From the root to it."""
+    """Ids of the calls that lead from `root` to the instruction."""
 
 
 def _is_inlined(module: HloModule, caller: HloInstruction) -> bool:
@@ -152,7 +155,7 @@ def _is_inlined(module: HloModule, caller: HloInstruction) -> bool:
 
 
 def find_inlined(module: HloModule, frames: Frames) -> Inlined:
-    """Returns the instruction's place after inlining. frames: its call path, ending with itself."""
+    """Returns the place that an instruction has after inlining. frames: its call path, ending with itself."""
     first = len(frames) - 1
     while first and _is_inlined(module, frames[first - 1].instruction):
         first -= 1
@@ -168,9 +171,9 @@ class _Numbering:
     found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = field(
         default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
     )
-    """Call path from the computation to the called one, and the numbers there."""
+    """Call path to the computation that it leads to, and to the value number of each instruction there."""
     confluences: dict[CallPath, Alternatives] = field(default_factory=dict[CallPath, Alternatives])
-    """Path to a loop or conditional, including itself, to the numbers of the values that meet there."""
+    """Call path to a loop or conditional, including itself, to the numbers of the values that meet there."""
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
     def number(
@@ -182,9 +185,11 @@ class _Numbering:
         *,
         is_inlined: bool = True,
     ) -> tuple[int, tuple[int, ...]]:
-        """Numbers a computation; returns the number of its result, and those of its elements where known.
+        """Numbers a computation; returns the number of its result, and the numbers of the result's elements where
+        known.
 
-        elements: number of a parameter to those of its elements, where known. is_inlined: False in a branch.
+        arguments: numbers of the parameters. elements: number of a parameter to the numbers of its elements, where
+        known. is_inlined: False in a branch.
         """
         numbers: dict[int, int] = {}
         parts: dict[int, tuple[int, ...]] = {}
@@ -260,7 +265,7 @@ def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Maps call paths from the computation to the called ones, and the numbers of the values there."""
+    """Maps each call path from the computation to the called computation, and to the numbers of the values there."""
     return _number_all(module, computation).found
 
 
@@ -273,7 +278,9 @@ def _find_elements(
 
 
 def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand that equals the instruction for XLA; None if it is a value of its own."""
+    """Returns the operand that is the same value as the instruction for XLA; None if the instruction is a value of its
+    own.
+    """
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
         return instruction.operands[0] if is_added_barrier(instruction) or name == _SNAPSHOT else None
@@ -284,27 +291,29 @@ def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """Value numbers of the program's operations: two with one number are one value to XLA.
+    """Value numbers of the program's operations: two operations with one number (twins) are one value to XLA.
 
     Tag paths begin at the computation into which everything is inlined, such as a loop's body.
     """
 
     numbers: Mapping[TagPath, tuple[int, int]]
-    """Tag path to the id of that computation and the number of the value."""
+    """Tag path of an operation to the id of the computation where the path begins, and the number of the operation's
+    value.
+    """
     groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
-    """The inverse of `numbers`."""
+    """The inverse of `numbers`: the tag paths of all operations with one value."""
     operands: Mapping[TagPath, tuple[int, ...]]
-    """Tag path of an operation with twin operands to the numbers of all its operands."""
+    """Tag path of an operation with twins among its operands to the value numbers of all its operands."""
     confluences: Mapping[TagPath, Alternatives]
     """Tag path of a loop or conditional to the numbers of the values that meet there."""
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
-    """Tag path of a product to the numbers of its operands, as in `numbers`."""
+    """Tag path of a product to its operands' computation ids and value numbers, as in `numbers`."""
 
     def _find_start(self, path: TagPath) -> int | None:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
 
     def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operation's twins."""
+        """Returns the tag paths of the operation's twins, without its own."""
         start = self._find_start(path)
         if start is None:
             return ()
@@ -321,24 +330,24 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields those of the operations that have twin operands."""
+        """Yields those of the paths whose operations have twins among their operands."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
     def list_operands(self, path: TagPath) -> tuple[int, ...]:
-        """Returns the numbers of the operands, if some of these are twins."""
+        """Returns the value numbers of the operation's operands if some of them are twins; otherwise ()."""
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns the numbers of the values that meet in a loop or conditional."""
+        """Returns the numbers of the values that meet in a loop or conditional; () if unknown."""
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())
 
 
 @lru_cache(maxsize=8)
 def find_twins(program: HloModule) -> Twins:
-    """Numbers the values of all operations that have tags."""
+    """Returns the value numbers of all tagged operations of the program."""
     found: dict[TagPath, tuple[int, int]] = {}
     operands: dict[TagPath, tuple[int, ...]] = {}
     confluences: dict[TagPath, Alternatives] = {}
@@ -370,7 +379,9 @@ def find_twins(program: HloModule) -> Twins:
 
 
 def _list_roots(program: HloModule) -> Iterator[HloComputation]:
-    """Yields the computations that are not inlined into others."""
+    """Yields the computations that are not inlined into others: the entry, and bodies of loops or branches, for
+    example.
+    """
     for computation in program.computations.values():
         callers = program.callers.get(computation.id, ())
         if computation is program.entry or not all(_is_inlined(program, caller) for caller in callers):
@@ -378,12 +389,14 @@ def _list_roots(program: HloModule) -> Iterator[HloComputation]:
 
 
 def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
-    """Returns whether a constant chooses between the operands."""
+    """Returns whether the instruction is a select whose predicate is a constant."""
     return instruction.opcode == "select" and look_through(instruction.operands[0], _PASSED).opcode == "constant"
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """Returns the source of its elements, through reshapes and our own barriers."""
+    """Returns the value whose elements the instruction has, looking through reshapes and the barriers that ligerdiag
+    adds.
+    """
     while True:
         base = find_equal_operand(instruction) or find_same_elements(instruction)
         if base is None:
@@ -411,7 +424,7 @@ type _Node = tuple[Frames, ShapeIndex]
 
 
 def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definition:
-    """Returns the one position whose value the operand of the last frame's instruction is."""
+    """Returns the one position whose value is the operand of the instruction at the end of the call path."""
     flow = Dataflow(module, _NAMES)
     position, outer = (frames[-1].instruction.operands[operand], ()), frames[:-1]
     while (source := next(flow.list_sources(*position, _list_callers(outer)), None)) is not None:
@@ -421,7 +434,7 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """Returns the call paths of the origins of the overwritten operand, each once."""
+    """Returns the call path of each operation that makes the overwritten value (see the module's docstring)."""
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
     pending: list[_Node] = [((*outer, Frame(last.computation, write.call.operands[write.operand])), ())]
@@ -441,7 +454,7 @@ def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
 
 
 def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterator[_Node]:
-    """Takes one step toward the origins, and yields the call paths that it reaches."""
+    """Takes one step from a value toward its origins, and yields each node that it reaches."""
     outer, here = frames[:-1], frames[-1]
     sources = list(flow.list_sources(here.instruction, index, _list_callers(outer)))
     same = None if sources else find_same_elements(here.instruction)
@@ -455,8 +468,11 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns the value that the scheduled instruction gets, and whether the kernel gets only a slice of it; None if
-    the operand is no address in the fusion's operands.
+    """Returns the value that the scheduled instruction gets as the kernel's operand, and whether the kernel gets only a
+    slice of it.
+
+    Returns None if the kernel is in a fusion and the operand is no address in the fusion's operands. frames: the call
+    path to the kernel.
     """
     flow = Dataflow(module, _ADDRESSES)
     (value, index), partial = (frames[-1].instruction.operands[operand], ()), False

@@ -26,27 +26,27 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple
 
 LIBRARY_CALLS = ("dot", "convolution")
-"""Opcodes that may have become a custom call of a library."""
+"""Opcodes of operations that XLA may have replaced by a custom call of a library."""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """Footprints of both modules, and the tags that they refute."""
+    """The footprints of both modules (all that each value is computed from), and the tags that they refute."""
 
     program: Mapping[int, Footprint]
-    """Instruction id to footprint."""
+    """Id of an instruction of the program to its footprint."""
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]
-    """Own tag to the program's instructions with that tag."""
+    """A tag to the program's instructions that have it as their own."""
     is_partitioned: bool
-    """The optimized module's values are shards, smaller than the operations' values."""
+    """Whether the optimized module's values are shards, smaller than the values of the program's operations."""
     refuted: frozenset[int] = field(default=frozenset())
     """Ids of the optimized module's instructions with the tag of an operation that they cannot be."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the program's operations with the instruction's tag that it may compute; none if a pass copied the
-        tag to it.
+        """Returns the operations of the program that have the instruction's tag and that the instruction may compute;
+        none if a pass copied the tag to it.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
@@ -60,7 +60,9 @@ class TagTrust:
         )
 
     def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
-        """Returns whether the instruction of the optimized module may be one of these operations."""
+        """Returns whether the instruction of the optimized module may be one of these operations, according to the
+        footprints.
+        """
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
         return not self.optimized[instruction.id] & ~unite(self.program.get(one.id, 0) for one in operations)
@@ -74,7 +76,7 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the module without the refuted tags."""
+        """Returns the optimized module without the tags that the footprints refute."""
         if not self.refuted:
             return optimized
         return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
@@ -82,7 +84,9 @@ class TagTrust:
     def find_possible_carriers(
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
-        """Maps instruction ids to the ORIG labels that may start there."""
+        """Maps ids of instructions without a trusted tag to the ORIG labels (see `comparison`) that may start at them,
+        because they may be carriers.
+        """
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
             for operation, write in found:
@@ -114,10 +118,11 @@ class TagTrust:
 
 
 def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
-    """Returns whether the tags increase in each computation, and none precedes those of its operands. Constants come
-    first.
+    """Returns whether the program's tags increase in the order of each computation, and no operation has a smaller tag
+    than one of its operands.
 
-    is_numbered: the instructions' ids give their order. HLO text has no ids, so only operands count.
+    Constants do not count: they come first. is_numbered: the instructions' ids give their order. HLO text has no ids,
+    so only operands count.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
@@ -143,7 +148,7 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
 
 
 def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
-    """Compares the footprints of two modules that have tags."""
+    """Compares the footprints of a program and an optimized module that have tags, and returns which tags to trust."""
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in program.instructions:
@@ -164,7 +169,7 @@ def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
 
 
 def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
-    """Returns whether the optimized module has shards of the program's parameters."""
+    """Returns whether the optimized module has shards of the program's parameters in place of whole ones."""
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)
         for one, other in zip(program.entry.parameters, optimized.entry.parameters, strict=False)
@@ -179,5 +184,5 @@ def _has_grown(operation: HloInstruction, instruction: HloInstruction) -> bool:
 
 
 def _list_sizes(instruction: HloInstruction) -> list[int]:
-    """Returns the instruction's dimensions of more than one element, sorted, because a pass may transpose an operation."""
+    """Returns the instruction's dimensions above 1, sorted, because a pass may transpose an operation."""
     return sorted(size for size in instruction.shape.dimensions if size > 1)

@@ -24,7 +24,7 @@ class UnwrittenMemory:
     """A kernel that surely reads memory before anything is written to it."""
 
     call: HloInstruction
-    """Of the kernel, in the program."""
+    """The kernel's call in the program."""
     effects: CallEffects
     operand: int
     """Number of the call's operand that is the memory."""
@@ -32,7 +32,9 @@ class UnwrittenMemory:
 
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
-    """Yields each operand of a kernel of the program that is read so."""
+    """Yields each operand of a kernel call in the program whose memory the kernel surely reads before anything is
+    written there.
+    """
     if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return
     flow = Dataflow(context.program, _NAMES)
@@ -53,7 +55,7 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
 
 
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
-    """Maps outputs of the program to a line that says why they may depend on memory that nobody has written.
+    """Maps the name of an output to a line that says why the output may depend on memory that nobody has written.
 
     A kernel may read its own output before it writes there, and without numbers it is unknown whether it does.
     """

@@ -31,19 +31,19 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """Returns the node of this hidden write to its operand. kernel: id of the kernel's step."""
+    """Returns the node for the values that this hidden write leaves in its operand. kernel: id of the kernel's step."""
     return kernel, (-1 - write,)
 
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of one schedule, computed on demand. Call `add_write` before all queries."""
+    """The graph of the values of one schedule, computed on demand. Call `add_write` before all queries."""
 
     readers: ValueReaders
     homes: Mapping[int, HloComputation] = field(init=False)
-    """Instruction id to its computation."""
+    """Instruction id to the computation that contains the instruction."""
     callers: Mapping[int, HloInstruction] = field(init=False)
-    """Id of a computation that the schedule runs to an instruction that calls it."""
+    """Id of each computation that the schedule runs to an instruction that calls the computation."""
     instructions: Mapping[int, HloInstruction] = field(init=False)
     _sources: dict[Definition, tuple[Definition, ...]] = field(default_factory=dict[Definition, tuple[Definition, ...]])
     _written: dict[Definition, list[tuple[int, HloInstruction]]] = field(
@@ -72,11 +72,13 @@ class ValueFlow:
         return self.readers.context.optimized.computations
 
     def add_write(self, write: int, overwritten: Overwritten) -> None:
-        """Adds a hidden write that the schedule performs."""
+        """Adds to the graph a hidden write that the schedule performs."""
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the step of this instruction."""
+        """Returns the id of the step of an instruction: the instruction itself, the loop that carries it, or the start
+        of the asynchronous computation around it.
+        """
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
         if caller is None:
@@ -87,7 +89,7 @@ class ValueFlow:
         return self.find_step(caller.id) if is_carried else number
 
     def list_loops(self, number: int) -> tuple[int, ...]:
-        """Returns the ids of the `while` instructions around it, outermost first."""
+        """Returns the ids of the `while` instructions around an instruction, outermost first."""
         found: list[int] = []
         home = self.homes.get(number)
         while home is not None and (caller := self.callers.get(home.id)) is not None:
@@ -97,13 +99,13 @@ class ValueFlow:
         return tuple(reversed(found))
 
     def list_output_nodes(self) -> Iterator[tuple[Definition, ...]]:
-        """Yields the nodes of each output of the program, hidden writes included."""
+        """Yields, for each output of the program, its definition and the hidden writes to it, as nodes."""
         root = self.readers.context.optimized.entry.root
         for index in iterate_leaves(root.shape):
             yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """Returns the nodes from which this one is computed, each once."""
+        """Returns the nodes from which a node is computed, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
@@ -114,17 +116,21 @@ class ValueFlow:
         return self.readers.times.get(number, -1)
 
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
-        """Returns the definition, and the kernels' writes to it that this reader may see; None is the program's end."""
+        """Returns the definition, and the nodes of the kernels' writes to it that this reader may see; the reader None
+        is the program's end.
+        """
         if definition not in self._written:
             return (definition,)
         kernels = [(w, kernel) for w, kernel in self._written[definition] if self.is_seen(kernel, definition, reader)]
         return (*[name_written(write, self.find_step(kernel.id)) for write, kernel in kernels], definition)
 
     def is_seen(self, kernel: HloInstruction, definition: Definition, reader: HloInstruction | None) -> bool:
-        """Returns whether the kernel's write to the definition's place is there when the reader reads."""
+        """Returns whether the reader reads the definition's place after the kernel has written there, perhaps in an
+        earlier iteration.
+        """
         if reader is None:
             return True
-        if reader.opcode == "parameter":  # what a loop carries is read when an iteration is over: the loop comes last
+        if reader.opcode == "parameter":  # a loop reads its state at the end of an iteration
             reader = self.instructions[self.find_step(reader.id)]
         if self.find_time(reader.id) > self.find_time(kernel.id):
             return True
@@ -157,7 +163,7 @@ class ValueFlow:
             yield from self._list_read(instruction, range(len(instruction.operands)))
 
     def _find_carrying(self, instruction: HloInstruction) -> HloInstruction | None:
-        """Returns the loop that carries the value defined here."""
+        """Returns the loop that carries the value that the instruction defines; None if no loop does."""
         if instruction.opcode == "while":
             return instruction
         home = self.homes[instruction.id]
@@ -170,7 +176,9 @@ class ValueFlow:
                 yield from self._see(self.readers.positions.resolve(value, index), reader)
 
     def _find_fused(self, fusion: HloInstruction) -> Mapping[ShapeIndex, tuple[int, ...]]:
-        """Maps each leaf of a fusion's result to its operands; empty if there is only one leaf."""
+        """Maps each leaf of a fusion's result to the numbers of the operands from which it is computed; empty if the
+        result is no tuple.
+        """
         found = self._fused.get(fusion.id)
         if found is not None:
             return found
@@ -191,12 +199,12 @@ class ValueFlow:
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
-        """Returns the ids of the steps on a path; consecutive nodes of one step count once."""
+        """Returns the ids of the steps along a path of nodes; consecutive nodes of one step count once."""
         steps = [self.find_step(number) for number, _ in path]
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Maps each node to the outputs that are computed from it, a bit for each output."""
+        """Maps each node to the outputs that are computed from the node, a bit for each output."""
         if self._reached is not None:
             return self._reached
         reached = self._reached = {}
@@ -221,7 +229,7 @@ class ValueFlow:
         return reached
 
     def list_nodes(self, step: int) -> tuple[Definition, ...]:
-        """Returns the nodes of a step from which some output is computed."""
+        """Returns those nodes of a step from which some output is computed."""
         if self._nodes is None:
             self._nodes = {}
             for node in self.compute_reach():
@@ -241,7 +249,7 @@ class ValueFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PerformedWrite:
-    """A hidden write that the schedule performs, and the overwritten value."""
+    """A hidden write that the schedule performs, and the value that it overwrites."""
 
     write: HiddenWrite
     actual: ActualWrite
@@ -252,15 +260,15 @@ class PerformedWrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FollowedWrites:
-    """The graph of a schedule, with its kernels."""
+    """The graph of a schedule's values, with the hidden writes that the schedule performs."""
 
     flow: ValueFlow
     performed: tuple[PerformedWrite, ...]
-    """In program order, the calls of one write by LogicalTime; () without a schedule."""
+    """The writes in program order, several calls of one write by LogicalTime; () without a schedule."""
 
 
 def follow_writes(pair: EvaluatedPair) -> FollowedWrites:
-    """Finds every overwritten value, and adds the kernels to the graph of the schedule."""
+    """Builds the graph of the schedule's values, with every value that a kernel overwrites."""
     flow = ValueFlow(ValueReaders(pair))
     performed = tuple(_list_performed(pair, flow)) if pair.optimized.is_scheduled else ()
     for one in performed:

@@ -46,10 +46,10 @@ _BITCASTS = frozenset({"bitcast"})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matching:
-    """The hidden writes that each optimized call performs."""
+    """The hidden writes that each kernel call of the optimized module performs, and the writes that none performs."""
 
     by_call: Mapping[int, tuple[HiddenWrite, ...]]
-    """custom-call id in the optimized module to hidden writes, in operand order."""
+    """Id of a custom call in the optimized module to the hidden writes that it performs, in operand order."""
     actual: tuple[ActualWrite, ...]
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
@@ -61,13 +61,15 @@ class Matching:
     """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
     notes: tuple[str, ...]
     ambiguous: frozenset[int] = frozenset()
-    """Indices of writes whose call may be one of several, or is performed by a call that may be another one."""
+    """Indices of writes whose call may be one of several calls, or may be another operation."""
     unmatched: tuple[Frames, ...] = ()
     """Calls of the optimized module that write an operand and are not in the program."""
     maybe_unmatched: frozenset[int] = frozenset()
-    """Indices of writes that a call which the program lacks may perform: JAX moves a call out of a loop, say."""
+    """Indices of writes that a call which the program lacks may perform, because JAX moved the call out of a loop, for
+    example.
+    """
     identical: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Those of `merged_into` whose two calls see the same versions, so that both are one write."""
+    """The part of `merged_into` in which the two calls see the same versions, so that both are one write."""
     order_unknown: frozenset[int] = frozenset()
     """Indices of writes around whose call the program's order is not the author's."""
     conditional: frozenset[int] = frozenset()
@@ -87,7 +89,8 @@ def match_writes(
 ) -> Matching:
     """Finds every hidden write of the program in the optimized module, and its place in memory.
 
-    candidates: the operations that an ambiguous tag of the optimized module may mean; all of them are then performed.
+    candidates: ambiguous tag of the optimized module to the tag paths of the operations that it may mean; the call then
+    counts as performing the writes of all of them.
     """
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
@@ -159,8 +162,9 @@ def match_writes(
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds `Matching.identical`. The second of two calls on one array sees the first one's write, so they are not the
-    same.
+    """Returns `Matching.identical`: each missing write that is one with the write into which its call was merged.
+
+    The second of two calls on one array sees the first one's write, so the two are not the same.
     """
     tagged = intended.tagged
     found: dict[int, int] = {}
@@ -173,10 +177,10 @@ def find_identical(
 
 
 def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """Returns the matching in which calls that the program lacks perform the writes that were found at them.
+    """Returns the matching in which each call that the program lacks performs the writes that were found at that call.
 
-    A write of the program with the payload of such a call, or its kernel, is not missing: that call may perform it,
-    because a kernel that is called on shards of an array has another payload.
+    If a missing write of the program has the payload of such a call, or its kernel, the write no longer counts as
+    missing: the call may perform it, because a kernel that is called on shards of an array has another payload.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
@@ -206,9 +210,10 @@ def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], 
 
 
 def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimized: HloModule) -> Matching:
-    """Returns the matching with `Matching.conditional` and `Matching.idle`.
+    """Returns the matching with its fields `conditional` and `idle`.
 
-    If the schedule has calls that never run, a write that it lacks is that of one of these.
+    If the schedule contains calls that never run, a write that is missing from the schedule counts as that of one of
+    these calls.
     """
     conditional = find_conditional_writes(writes, matching.actual, optimized)
     calls = list_idle_calls(optimized)
@@ -222,7 +227,7 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
 def _find_merged(
     writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
 ) -> Mapping[int, HiddenWrite]:
-    """Maps the HiddenWrite index of a kept call to the missing earlier write with which it was merged."""
+    """Maps the index of each write whose call XLA kept to the earlier, missing write with whose call it was merged."""
     present = {w.index: w for found in by_call.values() for w in found}
     first: dict[int, HiddenWrite] = {}
     for missing in writes:
@@ -247,7 +252,9 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns (slice numbers, whether the kernel gets only a part) of the memory of the call's operand."""
+    """Returns the place of the call's operand in memory: (slice numbers, whether the kernel gets only a part); None if
+    unknown.
+    """
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
         return None
@@ -259,14 +266,16 @@ def locate_operand(
 
 
 def _find_slice_tags(module: HloModule, frames: Frames, operand: int) -> TagPath:
-    """Returns the tags of the dynamic-slice of a fusion's parameter that the fused call gets; () for another value."""
+    """Returns the tags of the dynamic-slice of a fusion's parameter that the call in the fusion gets; () if it gets
+    another value.
+    """
     value = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
     is_part = value.opcode == "dynamic-slice" and value.operands[0].opcode == "parameter"
     return module.tags.get(value.id, ()) if is_part else ()
 
 
 def _find_region(frames: Frames, operand: int) -> ArrayRegion | None:
-    """Returns the part of an array that the call in a fusion gets; None if unknown."""
+    """Returns the part of an array that the call in a fusion gets as this operand; None if unknown."""
     if len(frames) < 2 or frames[-2].instruction.opcode != "fusion":
         return None
     if len(frames) > 2 and frames[-3].instruction.opcode == "fusion":
@@ -284,7 +293,9 @@ class TagCoverage:
 
 
 def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
-    """Counts by the operation's own tag, whatever its call path."""
+    """Counts the tags of the program, and those that the optimized module still has, each by the operation's own tag
+    whatever its call path.
+    """
     written, seen = ({path[-1] for path in module.tags.values()} for module in (program, optimized))
     return TagCoverage(tags=len(written), found=len(written & seen))
 
@@ -298,23 +309,23 @@ class TracedKernel:
     operands: int
     source: SourceLine | None
     in_program: bool
-    """The module that JAX lowered still contains it."""
+    """Whether the module that JAX lowered still contains the call."""
     operand_used_later: bool
-    """A later equation reads one of its operands."""
+    """Whether a later equation of the jaxpr reads one of the call's operands."""
     site: SourceLine | None = None
-    """The line that makes the call, which differs from `source` for a backward function."""
+    """The line of the user's code that makes the call, which differs from `source` for a backward function."""
     tags: tuple[int, ...] = ()
     """Tags of the call's operations."""
     dropped: tuple[int, ...] = ()
     """Tags of the call's operations in the program as written that XLA did not get."""
     hidden: tuple[Access, ...] = ()
-    """Of a missing call: its accesses to the operands that it may overwrite without an aliased output."""
+    """For a missing call: the kernel's accesses to the operands that it may overwrite without an aliased output."""
     repeated: tuple[tuple[int, ...], ...] = ()
     """Numbers of operands that are one `Ref`, for each `Ref` passed several times."""
 
 
 class DroppedBy(Enum):
-    """The tool that dropped the call."""
+    """The tool that dropped a kernel call."""
 
     JAX = "JAX"
     XLA = "XLA"
@@ -322,25 +333,30 @@ class DroppedBy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VanishedCall:
-    """A call made for its effect that does not run."""
+    """A kernel call that was made for its effect, and does not run."""
 
     kernel: str
     dropped_by: DroppedBy
     outputs: int
     source: SourceLine | None
     unknown: bool = False
-    """Whether it overwrites anything is unknown."""
+    """Whether it is unknown if the call overwrites anything."""
     is_repeated: bool = False
-    """JAX runs it once, and drops it where it reruns the function around it."""
+    """Whether JAX runs the call once, and drops it where it reruns the function around it."""
     write: int | None = None
-    """HiddenWrite index, if XLA dropped the call, or JAX dropped it in one place."""
+    """HiddenWrite index, if XLA dropped the call, or JAX dropped it in one place; otherwise None."""
     is_unseen: bool = False
-    """The program as written lacks it, too: JAX dropped it while it traced, and no output is judged by what it writes.
+    """Whether the program as written lacks the call, too: JAX dropped it while it traced, and no output is judged by
+    what the call writes.
     """
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """Returns `TracedKernel.hidden`. effects: None if unknown. declared: numbers of operands, see `LoneCall`."""
+    """Returns the accesses of a kernel to operands that it may overwrite without an aliased output, as
+    `TracedKernel.hidden`.
+
+    effects: None if unknown. declared: numbers of the operands that are declared to share their bytes with an output.
+    """
     if effects is None:
         return (Access.UNKNOWN,)
     return tuple(access for number, access in enumerate(effects.operands) if access.writes and number not in declared)
@@ -349,7 +365,7 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Finds calls that JAX dropped, and hidden writes on which some output depends and that XLA dropped."""
+    """Returns the calls that JAX dropped, and those that XLA dropped and on whose hidden write some output depends."""
     found = [
         VanishedCall(
             kernel=call.kernel,
@@ -387,7 +403,7 @@ def find_vanished(
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
-    """Maps each tag to the line that makes the kernel call; omits a tag that calls of several lines claim."""
+    """Maps each tag to the line that makes the kernel call; omits a tag that calls from several lines have."""
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:
         for tag in call.tags:
@@ -396,7 +412,9 @@ def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
 
 
 def find_repeated(calls: Sequence[TracedKernel]) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-    """Maps each tag to `TracedKernel.repeated` of its call; omits a tag whose calls differ in that."""
+    """Maps each tag to the repeated operands of its kernel call (`TracedKernel.repeated`); omits a tag whose calls
+    differ in that.
+    """
     found: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
     for call in calls:
         for tag in call.tags:

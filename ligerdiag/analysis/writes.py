@@ -24,49 +24,57 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 type EffectsOf = Callable[[HloInstruction], CallEffects]
-"""Maps a custom-call to its effects on its buffers."""
+"""Maps a custom call to the effects of its kernel on the call's buffers."""
 
 LOOPS = frozenset({"while"})
 CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes whose called computations belong to the program's own flow (a reduction's to_apply does not)."""
+"""Opcodes whose called computations belong to the program's own flow. A reduction, for example, is not one: its
+to_apply is only applied to elements.
+"""
 
 _MOST_STEPS = 200_000
-"""Steps of all call paths together; a module of 1,000 kernels in a few nested calls has some thousands."""
+"""Largest number of steps of all call paths together. A module of 1,000 kernels in a few nested calls has some
+thousands.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One step of a call path: this instruction of this computation. Final fields, as those of `HloInstruction`."""
+    """One step of a call path: an instruction, and the computation that contains it. Its fields are final, as those of
+    `HloInstruction`.
+    """
 
     computation: Final[HloComputation]
     instruction: Final[HloInstruction]
 
 
 type Frames = tuple[Frame, ...]
-"""From the entry computation inward; the last frame is the instruction itself."""
+"""A call path from the entry computation inward; the last frame is the instruction itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HiddenWrite:
-    """One (kernel call, operand) pair of the program as written."""
+    """One kernel call of the program as written, with one operand that the kernel writes without XLA knowing."""
 
     index: int
-    """The write's number in the label space."""
+    """Number of the write in dependence sets."""
     kernel: str
     """The kernel's function name."""
     operand: int
-    """operand_number of the custom call."""
+    """operand_number of the custom call that the kernel writes."""
     unknown: bool
-    """The kernel could not be followed: it may or may not write here."""
+    """Whether the kernel could not be followed: it may or may not write here."""
     tag_path: TagPath
     loop_depth: int
-    """Number of loops around the call, without those that run once."""
+    """Number of loops around the call; loops that run once do not count."""
     frames: Frames
-    """Call path in the module in which it was found."""
+    """Call path to the call, in `module`."""
     module: HloModule
-    """The module of the call: the program as written, or the optimized one for a call that the program lacks."""
+    """The module that contains the call: the program as written, or the optimized one for a call that the program
+    lacks.
+    """
     output: ShapeIndex | None = None
-    """The output with a declared alias to the operand that the schedule breaks."""
+    """The output that is declared to alias the operand, if the schedule breaks that alias; otherwise None."""
 
     @property
     def call(self) -> HloInstruction:
@@ -75,11 +83,11 @@ class HiddenWrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokenAliases:
-    """The aliases that a schedule breaks, by optimized calls and by calls of the program."""
+    """The declared aliases of operands and outputs that a schedule breaks: it has the two in different bytes."""
 
     found: Sequence[BrokenAlias] = ()
     _by_call: Mapping[int, Mapping[int, BrokenAlias]] = field(init=False)
-    """Id of the optimized call to operand_number to the alias."""
+    """Id of an optimized call to the broken alias of each operand_number."""
 
     def __post_init__(self) -> None:
         by_call: dict[int, dict[int, BrokenAlias]] = {}
@@ -88,18 +96,18 @@ class BrokenAliases:
         object.__setattr__(self, "_by_call", by_call)
 
     def list_operands(self, call: HloInstruction) -> Collection[int]:
-        """Lists the numbers of the operands of an optimized call whose alias is broken."""
+        """Returns the numbers of the operands of an optimized call whose declared alias is broken."""
         return self._by_call.get(call.id, {}).keys()
 
     def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
-        """Returns operand_number to the alias of an optimized call."""
+        """Returns the broken aliases of an optimized call, by operand_number."""
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns a function from a program's call to its broken aliases: by its tags, or by its payload if the
-        optimized call has none.
+        """Returns a function that takes a call of the program, and returns its broken aliases by operand_number.
 
-        An alias that only some of the optimized calls break is not certain.
+        The function finds them by the call's tags, or by its payload if the optimized call has no tags. An alias that
+        only some of the optimized calls break is not certain.
         """
         by_path: dict[TagPath, dict[int, BrokenAlias]] = {}
         by_kernel: dict[tuple[str, bytes], dict[int, BrokenAlias]] = {}
@@ -121,9 +129,9 @@ NOT_BROKEN = BrokenAliases()
 
 
 def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Collection[int] = ()) -> tuple[int, ...]:
-    """Returns the operands that the call writes, or may write, without an aliased output.
+    """Returns the numbers of the operands that the call writes, or may write, without an aliased output.
 
-    broken: operands whose declared alias does not hold.
+    broken: numbers of operands whose declared alias does not hold.
     """
     aliased = call.operand_output_aliases
     return tuple(
@@ -135,8 +143,8 @@ def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Col
 
 
 def _has_own_pointer(call: HloInstruction, effects: CallEffects, operand: int) -> bool:
-    """Returns whether the kernel writes the whole aliased output through the output's own pointer, reads nothing there,
-    and does not access the operand.
+    """Returns whether the kernel writes the whole aliased output through the output's own pointer, reads nothing there
+    first, and does not write the operand.
     """
     leaves = list(iterate_leaves(call.shape))
     output = call.operand_output_aliases.get(operand)
@@ -151,7 +159,10 @@ def find_hidden_writes(
     effects_of: EffectsOf,
     find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
 ) -> tuple[HiddenWrite, ...]:
-    """Finds all hidden writes in the order in which a walk meets the calls, entry computation first."""
+    """Returns all hidden writes in the order in which a walk meets the calls, entry computation first.
+
+    find_broken: takes a call's tag path and the call, and returns its broken aliases by operand_number.
+    """
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
         effects = effects_of(call)
@@ -169,13 +180,15 @@ def find_hidden_writes(
 
 
 def count_loops(module: HloModule, frames: Frames) -> int:
-    """Counts the loops on the path, without those that run once."""
+    """Counts the loops on a call path, without those that run once."""
     loops = [frame.instruction for frame in frames if frame.instruction.opcode in LOOPS]
     return sum(not runs_once(module, loop) for loop in loops)
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the instance's tags: those of the (not yet inlined) calls on the path, then its own."""
+    """Returns the tag path of an instruction by its call path: the tags of the (not yet inlined) calls on it, then its
+    own.
+    """
     return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 
 
@@ -186,7 +199,7 @@ def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Yields every reachable custom-call instance with its call path; none in parts that never run (see
+    """Yields every custom call with its call path, once for each path; none in parts that never run (see
     `hlo.fixed_values`).
 
     Raises ArtifactError if there are more paths than any real program has: nested calls multiply.
@@ -200,7 +213,10 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
 
 
 def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-    """Yields the call paths of the custom calls in it, and nested in it."""
+    """Yields the call paths of the custom calls in the computation, and nested in it.
+
+    holds: ids of the computations that contain custom calls.
+    """
     for instruction in computation.instructions:
         if instruction.opcode == "custom-call":
             yield (*prefix, Frame(computation, instruction))
@@ -213,7 +229,7 @@ def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation,
 
 
 def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
-    """Lists the ids of the computations that an instruction runs, or may run, each time in the order of its list."""
+    """Returns the ids of the computations that an instruction runs, or may run, in the order in which it lists them."""
     called = caller.called_computations
     if caller.opcode == "conditional":
         branch = find_branch(module, caller)
@@ -222,7 +238,7 @@ def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
 
 
 def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
-    """Lists the custom calls that the entry computation reaches only through parts that never run."""
+    """Returns the custom calls that the entry computation reaches only through parts that never run."""
     running = {call.id for _, call in iterate_kernel_calls(module)}
     holds = _compute_holders(module)
     reached = search(
@@ -241,7 +257,7 @@ def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
 
 
 def _compute_holders(module: HloModule) -> frozenset[int]:
-    """Returns ids of computations that contain a custom-call, directly or nested."""
+    """Returns the ids of the computations that contain a custom call, directly or nested."""
 
     def list_callers(number: int) -> list[int]:
         calling = [one for one in module.callers.get(number, ()) if one.opcode in CALLERS]

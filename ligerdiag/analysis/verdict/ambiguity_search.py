@@ -2,8 +2,9 @@
 
 The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations. This
 module gives a mark to each operation or instruction that may be another one, evaluates both programs once more, and
-adds the ambiguities whose marks reach an output. It also checks each write for a carrier that is seen again. It asks
-nothing about a write that an output is stale for: that output cannot get worse.
+adds the ambiguities whose marks reach an output. It also checks for each write that some carrier (an operation that
+holds the operand's value from before the write) is found again in the schedule. It asks nothing about a write for which
+an output is already stale: that output cannot get worse.
 """
 
 from collections import defaultdict
@@ -26,9 +27,9 @@ from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
-"""Number of similar instructions above which an ambiguity names one of them for all."""
+"""Number of similar instructions among which an ambiguity looks for one to name."""
 _MANY = 10_000
-"""Pairs of a write and an unsure instruction above which the instructions are not named."""
+"""Number of pairs of a write and an unsure instruction above which ambiguities name no instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,15 @@ class _AmbiguityKey:
 
     reason: Reason
     about: tuple[tuple[int, Labels], ...]
-    """(`Ambiguity.instruction`, its writes, a bit each)."""
+    """Pairs of an `Ambiguity.instruction` and the writes that the ambiguity is about, a bit each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AmbiguitySearch:
-    """Finds the ambiguities of each output."""
+    """Finds the ambiguities on which each output of one schedule depends."""
 
     outputs: Mapping[str, OutputVerdict]
-    """The verdicts without ambiguities."""
+    """Output name to its verdict before any ambiguity is considered."""
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
@@ -64,17 +65,17 @@ class AmbiguitySearch:
             known = {
                 cause.write
                 for cause in self.outputs[name].causes
-                if retagged is None or cause.verdict is Verdict.STALE  # with tags what is found stands
+                if retagged is None or cause.verdict is Verdict.STALE  # with the worker's tags every cause stands
             }
-            found[name] |= {one for one in ambiguities if one.write not in known}  # it cannot get worse
+            found[name] |= {one for one in ambiguities if one.write not in known}  # it is as bad already
         for name, ambiguities in self._find_twin_operands():
             wrong = {one.write for one in self.outputs[name].causes if one.verdict.is_wrong}
             found[name] |= {one for one in ambiguities if one.write not in wrong}
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
 
     def _find_twin_operands(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """Yields the outputs that depend on calls whose two operands are one value in the schedule and two in the
-        program.
+        """Yields each output that depends on a kernel call two of whose operands are one value in the schedule and two
+        in the program, with the ambiguities of such calls.
         """
         calls = {
             write.tag_path: Ambiguity(write.index, Reason.TWIN_OPERANDS, actual.call.id)
@@ -92,7 +93,9 @@ class AmbiguitySearch:
                 yield name, some
 
     def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
-        """Returns whether another operand of the call lies where the kernel writes, and differs from it in the program."""
+        """Returns whether another operand of the call lies where the kernel writes, and is another value in the
+        program.
+        """
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
         access = self.evaluator.effects_of(actual.call).operands
@@ -108,8 +111,8 @@ class AmbiguitySearch:
         return False
 
     def _find_unclear(self, retagged: Retagged, open_: Labels) -> dict[str, set[Ambiguity]]:
-        """Finds the outputs that depend on an instruction that may be one of several operations, or may carry the
-        original.
+        """Maps output names to the ambiguities of instructions that may be one of several operations, or may carry the
+        original (the contents from before a write).
 
         open_: the writes, a bit each, for which some output is not known to be stale.
         """
@@ -150,9 +153,11 @@ class AmbiguitySearch:
         return found
 
     def _find_untraced(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """Finds outputs that depend on a write whose carriers are all gone from the schedule.
+        """Yields each output that depends on a write whose carriers are all gone from the schedule, with the
+        ambiguities of these writes.
 
-        With our own worker's tags one operation that depends on the write is enough: merged products carry nothing.
+        If the tags are our own worker's, a write does not count if some operation that depends on it is found again:
+        merged products carry nothing.
         """
         sought = {write for found in self.evaluator.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
@@ -163,7 +168,7 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Returns the writes on which some operation depends that is seen again."""
+        """Returns those of the writes on which an operation depends that is found again in the schedule."""
         tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
         fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
         return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
@@ -176,7 +181,7 @@ class AmbiguitySearch:
                     yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
-        """Finds candidate operations for which an instruction would be wrong.
+        """Yields each operation that an ambiguous instruction may compute and for which its value would be wrong.
 
         Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
         as candidates.
@@ -206,7 +211,9 @@ class AmbiguitySearch:
                     yield path, key
 
     def _name(self, intended: Labels, wrong: Labels, occurrences: list[Occurrence]) -> Iterator[tuple[int, Labels]]:
-        """Yields (instruction, writes): for each write the first nearby instruction that is wrong about it, or 0."""
+        """Yields (instruction, writes): for each write in `wrong`, the first of the similar instructions that is wrong
+        about it, or 0.
+        """
         for occurrence in occurrences[:_NAMED]:
             if not wrong:
                 return
@@ -232,7 +239,9 @@ class AmbiguitySearch:
             yield one.path, _AmbiguityKey(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _AmbiguityKey]]:
-        """Finds instructions that are a carrier as one of their candidates and no carrier as another."""
+        """Yields each instruction that is a carrier if it computes one of its candidates, and is none if it computes
+        another.
+        """
         evaluator, space = self.evaluator, self.evaluator.space
         if not evaluator.carriers.paths or not open_:
             return
@@ -244,7 +253,7 @@ class AmbiguitySearch:
 
 
 def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
-    """Returns the writes, a bit each, of these keys, by `Ambiguity.reason` and `Ambiguity.instruction`."""
+    """Returns the writes of all these keys together, a bit each, by `Ambiguity.reason` and `Ambiguity.instruction`."""
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
     for key in keys:
         for instruction, bits in key.about:

@@ -49,12 +49,12 @@ from ligerdiag.model.findings import Verdict
 type _Reads = list[tuple[Verdict, WrongRead]]
 
 LIMIT = 300_000
-"""Largest number of pairs of a write and a wrong operation for which outputs are asked."""
+"""Largest number of pairs of a write and a wrong operation for which it is worked out which outputs depend on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadFinding:
-    """A wrong or lucky read with the outputs that it reaches."""
+    """A wrong or lucky read, with the names of the outputs that are wrong or latent because of it."""
 
     write: HiddenWrite
     reader: HloInstruction
@@ -65,7 +65,7 @@ class ReadFinding:
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The outputs' verdicts, and the reads behind the wrong ones."""
+    """The verdicts on all outputs, and the reads that make outputs wrong."""
 
     outputs: Mapping[str, OutputVerdict]
     stale: tuple[ReadFinding, ...]
@@ -73,9 +73,9 @@ class Blamed:
     unsearched: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
     """Output name to the writes with too many wrong operations to find out which of them the output depends on."""
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
-    """Output name to the loops and conditionals it depends on in which merged values meet."""
+    """Output name to the loops and conditionals on which the output depends and in which merged values meet."""
     decided: frozenset[str] = frozenset()
-    """Outputs that are wrong only through decisions, such as a wrong predicate."""
+    """Names of outputs that are wrong only through decisions, such as a wrong predicate: their numbers may be right."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +90,9 @@ class BlameSearch:
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Makes outputs worse for all four reasons, and finds the readers behind them."""
+        """Returns the verdicts, made worse for the four reasons that the module's docstring lists, and the reads behind
+        wrong outputs.
+        """
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_merged_values(self._blame_merged_calls(outputs), mixed)
         own = find_authored_occurrences(self.differing, self.provenance.is_authored)
@@ -137,14 +139,16 @@ class BlameSearch:
         )
 
     def find_beside_operations(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes outputs worse for the first three reasons: merged calls, removed choices, values that meet."""
+        """Returns the verdicts, made worse where XLA merged calls, removed choices, or lets merged values meet in a
+        loop or conditional; wrong operations are not looked at.
+        """
         return self._blame_merged_values(self._blame_merged_calls(outputs), {})
 
     def _find_mixed_alone(
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
     ) -> frozenset[str]:
-        """Returns the outputs that are wrong only because merged values meet: the arguments decide which value they
-        get.
+        """Returns the names of outputs that are wrong only because merged values meet in a loop or conditional: the
+        arguments decide which of these values the output gets.
         """
         wrong = {
             name: self.evaluator.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()
@@ -155,7 +159,9 @@ class BlameSearch:
     def _find_decided(
         self, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]], reads: list[WrongRead]
     ) -> frozenset[str]:
-        """Returns the outputs that depend on the first wrong operations only through decisions."""
+        """Returns the names of outputs that depend on the first wrong operations only through decisions, such as
+        predicates.
+        """
         known = {(name, one.write.index, verdict) for verdict, one in findings for name in one.outputs}
         explained = {
             name
@@ -174,10 +180,10 @@ class BlameSearch:
         return find_twins(self.evaluator.program)
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction holds the right value for a twin of its operation.
+        """Returns whether the value of the instruction is right, about this write, for a twin of its operation.
 
-        That twin is the same value to XLA, or a slice that is taken again after the kernel and should hold the kernel's
-        result.
+        A twin is another operation that is the same value to XLA, or a slice that is taken again after the kernel and
+        should hold the kernel's result.
         """
         if self._is_taken_again(write, occurrence):
             return True
@@ -190,7 +196,9 @@ class BlameSearch:
         return tuple(other for other, wrong in self._judge_twins(path, occurrence) if wrong & bits)
 
     def _judge_twins(self, path: TagPath, occurrence: Occurrence) -> Iterator[tuple[TagPath, Labels]]:
-        """Yields the operation's twins, and the writes, a bit each, that they are wrong about at this instruction."""
+        """Yields each twin of the operation, with the writes, a bit each, about which this instruction is wrong as that
+        twin.
+        """
         tagged, comparison = self.pair.intended.tagged, self.comparison
         for other in self._twins.list_others(path):
             if other in tagged:
@@ -236,7 +244,9 @@ class BlameSearch:
         return space.bits_of(matching.maybe_unmatched) if seen else 0
 
     def _find_unsearched(self, unsearched: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
-        """Maps each output to the writes about which one of too many wrong operations may make it worse."""
+        """Maps output names to the writes with too many wrong operations to search, if one of these operations may make
+        the output worse.
+        """
         if not unsearched:
             return {}
         found: dict[str, set[int]] = {}
@@ -253,7 +263,11 @@ class BlameSearch:
     def _report(
         self, reads: _Reads, outputs: Mapping[str, OutputVerdict], reached: tuple[frozenset[int], ...]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Reports the readers that make outputs wrong in this way; omits those that reach no such output."""
+        """Returns each read that makes outputs wrong, with its verdict; omits a read that reaches no output with this
+        verdict on its write.
+
+        reached: for each output, the positions in `reads` of the reads on which the output depends.
+        """
         found: list[tuple[Verdict, ReadFinding]] = []
         for number, (verdict, read) in enumerate(reads):
             names = tuple(
@@ -269,7 +283,9 @@ class BlameSearch:
     def _report_unnamed(
         self, spare: _Reads, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Reports later wrong operations of readers, for outputs that no reader's first wrong operation makes wrong."""
+        """Returns the later wrong operations of readers (`spare`), for outputs that are wrong although no reader's
+        first wrong operation makes them so.
+        """
         named = {(verdict, one.write.index, name) for verdict, one in findings for name in one.outputs}
         unnamed = {
             (cause.verdict, cause.write, name)
@@ -291,7 +307,9 @@ class BlameSearch:
         return found
 
     def _blame_merged_calls(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Makes the outputs of merged calls stale."""
+        """Returns the verdicts, stale for each output that depends on a call that XLA merged with an earlier one
+        although the two see different versions.
+        """
         tagged = self.pair.intended.tagged
         gone = {
             self.pair.writes[late].tag_path: Cause(early, Verdict.STALE)
@@ -312,9 +330,11 @@ class BlameSearch:
     def _blame_merged_values(
         self, outputs: dict[str, OutputVerdict], mixed: dict[str, tuple[TwinConfluence, ...]]
     ) -> dict[str, OutputVerdict]:
-        """Makes outputs wrong that depend on removed choices or on a place where merged values meet.
+        """Returns the verdicts, made wrong for outputs that depend on a removed choice or on a place where merged
+        values meet.
 
-        They are clobbered if they see the write, and stale otherwise. Adds to `mixed`.
+        Such an output is clobbered if it sees the write, and stale otherwise. Adds the places where merged values meet
+        to `mixed`, by output name.
         """
         if self.evaluator.retagged is not None or self.evaluator.canonicalized:
             return outputs

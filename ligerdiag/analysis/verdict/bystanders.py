@@ -1,16 +1,17 @@
 """Drops bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
 
 A kernel computes its result from operands of its own, and these from the results of other kernels. So a reader that
-wrongly sees (or misses) one kernel's bytes also sees (or misses) the other kernels' work with them. All of these hidden
+wrongly sees (or misses) one kernel's bytes also sees (or misses) the work of the kernels before it. All of these hidden
 writes are in one dependence set and not in the other; the responsible kernel is the one whose bytes the reader reads.
 Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
 the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
-Both programs are evaluated once more with sets that contain only the kernels whose bytes a value is (`labels`), and
-compared again. An operation that is wrong about some write by these sets is wrong about these writes only; any other
-stays wrong about all. A write is responsible for an output if the output is wrong about it by these sets, or if a
-remaining read about it reaches the output. An output with responsible writes keeps only these. One without keeps all:
-no output becomes right here.
+Both programs are evaluated once more with *direct* dependence sets, which contain only the kernels that wrote the
+value's own bytes (see `evaluation.labels`), and compared again. If the direct sets of an operation are wrong about some
+writes, only these count for the operation; if they are wrong about none, the operation stays wrong about all. A write
+is responsible for an output if the output's direct sets are wrong about it, or if a read that is still wrong about it
+reaches the output. An output with responsible writes keeps only these. One without keeps all: no output becomes right
+here.
 """
 
 from collections import defaultdict
@@ -27,21 +28,23 @@ from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
 
 type _Place = tuple[TagPath, int]
-"""An operation, and the id of the instruction that computes it."""
+"""The tag path of an operation, and the id of the instruction that computes the operation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and output, the writes whose bytes it reads wrongly."""
+    """For each operation and each output, the hidden writes whose bytes it reads wrongly."""
 
     stale: Mapping[_Place, Labels]
-    """A bit for each write (see `LabelSpace.bits_of`)."""
+    """(Operation, instruction) to the writes whose bytes it misses, a bit each (see `LabelSpace.bits_of`)."""
     clobbered: Mapping[_Place, Labels]
     outputs: Mapping[str, frozenset[int]]
-    """Output name to HiddenWrite indices."""
+    """Output name to the HiddenWrite indices that the output's direct sets are wrong about."""
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Removes the writes that operations are not wrong about by their bytes."""
+        """Returns the wrong operations, each with only the writes whose bytes it reads wrongly; an operation that reads
+        no kernel's bytes wrongly keeps all its writes.
+        """
         found: list[Differing] = []
         for every in differing:
             one, place = every, (every.path, every.occurrence.instruction.id)
@@ -53,7 +56,7 @@ class DirectErrors:
         return tuple(found)
 
     def drop_bystanders(self, found: Blamed) -> Blamed:
-        """Removes the writes and reads that did not make outputs wrong."""
+        """Returns the verdicts and the blamed reads without the writes that are not responsible for an output."""
         responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}
         for read in (*found.stale, *found.clobbered):
             place = None if read.wrong is None else (read.wrong.path, read.wrong.occurrence.instruction.id)
@@ -74,7 +77,7 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes."""
+    """Returns whether some operation or output is wrong about several writes: one of them may be a bystander."""
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
         wrong[one.path, one.occurrence.instruction.id] |= one.stale | one.clobbered
@@ -86,7 +89,9 @@ def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, 
 def find_direct_errors(
     names: tuple[str, ...], *, pair: EvaluatedPair, evaluator: Evaluator, comparison: Comparison
 ) -> DirectErrors:
-    """Evaluates both programs once more, and compares whose bytes their values are."""
+    """Evaluates both programs once more with direct dependence sets, and returns the writes whose bytes each operation
+    and output reads wrongly. names: of the outputs.
+    """
     direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
     actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
@@ -128,7 +133,10 @@ def _keep(output: OutputVerdict, responsible: set[int] | None) -> OutputVerdict:
 
 
 def _keep_reads(reads: tuple[ReadFinding, ...], responsible: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
-    """Keeps the outputs that still count the read's write, and the reads that have such an output."""
+    """Returns the reads that still have an output, each without the outputs for which its write is not responsible.
+
+    responsible: output name to its responsible writes; an output that is not in it keeps every read.
+    """
     kept = [
         replace(
             read,

@@ -3,39 +3,41 @@
 A dependence set is a set of labels (bits, see `evaluation.labels`). For each hidden write W a value may have two:
 
 FRESH(W)   the value depends on what W wrote
-ORIG(W)    the value depends on the contents of W's operand from before W, on a path that does not lead through W's kernel
+ORIG(W)    the value depends on the contents of W's operand from before W, on a path that does not lead through W's
+           kernel
 
-Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class j >= 1
-in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration does not
-hide one that is missing in this iteration.
+Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class
+j >= 1 in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration
+does not hide one that is missing in this iteration.
 
 Let I be the intended set of a value v, from the program (`evaluation.program_order`), and A its actual set, from the
 schedule (`evaluation.schedule_order`). For each hidden write W, v is
 
 stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
-clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A, and
-           W's operand was seen to hold the original: one reader wants the value from before the write, another the value
-           from after it, and both get the latter
-unknown    if W's kernel has unknown effects and v depends on W in any way, or W is undecided (the place of the write, its
-           intended readers, or whether it runs is unknown: `EvaluatedPair.undecided`) and v depends on W or wants the
-           original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
+clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A,
+           and W's operand was seen to hold the original: one reader wants the value from before the write, another the
+           value from after it, and both get the latter
+unknown    if W's kernel has unknown effects and v depends on W in any way, or W is undecided (the place of the write,
+           its intended readers, or whether it runs is unknown: `EvaluatedPair.undecided`) and v depends on W or wants
+           the original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
            kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen
            to hold the original, which may be there unseen
-latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands and
-           control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is computed
-           from the other version. This holds even if I has no label of W: the author then means another computation,
-           which XLA has merged with the one that defines W's operand
+latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands
+           and control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is
+           computed from the other version. This holds even if I has no label of W: the author then means another
+           computation, which XLA has merged with the one that defines W's operand
 fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
-`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is the
-value's. `verdicts.judge` calls it for each output.
+`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is
+the value's. `verdicts.judge` calls it for each output.
 
 An output may be worse than its own sets:
 
 - stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
 - stale or clobbered, if XLA folded a choice between two values that it took for equal, or if two such values meet in a
   loop or conditional (`blame`, `merged_values`);
-- stale or clobbered, if an operation upstream is the author's own and its own sets say so (`blame`, `first_divergence`);
+- stale or clobbered, if an operation upstream is the author's own and its own sets say so (`blame`,
+  `first_divergence`);
 - unknown, whatever the sets say, if it depends on something ambiguous, such as an instruction that may be one of two
   operations (`ambiguity_search`, `verdicts.propagate`);
 - stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
@@ -67,7 +69,7 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One hidden write's part in an output's verdict."""
+    """One reason for an output's verdict: a hidden write, and the verdict for this write."""
 
     write: int
     verdict: Verdict
@@ -77,13 +79,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class OutputVerdict:
-    """One output's verdict and causes (none when fresh)."""
+    """The verdict on one output, and its causes (none if the verdict is fresh)."""
 
     verdict: Verdict
     causes: tuple[Cause, ...]
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """Adds causes; the worst verdict wins."""
+        """Returns the verdict with further causes; the worst verdict wins."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
@@ -94,7 +96,7 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Several actual sets at once.
+    """Summary of several actual dependence sets, for questions about any one of them.
 
     `common` and `some` are sets of labels, with the iteration classes of a write merged where its loop nesting differs.
     `original` and `replaced` have one bit for each write (see `LabelSpace.bits_of`).
@@ -105,24 +107,24 @@ class SetSummary:
     some: Labels = 0
     """Labels in any set."""
     original: Labels = 0
-    """Writes with ORIG in some set."""
+    """Writes, a bit each, with ORIG in some set."""
     replaced: Labels = 0
-    """Writes with FRESH and without ORIG in some set."""
+    """Writes, a bit each, with FRESH and without ORIG in some set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Compares dependence sets of the two programs."""
+    """Compares the intended dependence set of a value with the actual one."""
 
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     loop_depth_differs: frozenset[int]
-    """Writes whose loop nesting differs; their iteration classes are merged."""
+    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are merged."""
     undecided: frozenset[int]
-    """Writes whose place in memory is unknown."""
+    """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
     traced: frozenset[int] = frozenset()
-    """Writes whose operand was seen to hold the original and whose definition is still in the schedule, so that a
-    missing ORIG is evidence.
+    """Indices of writes whose operand was seen to hold the original and whose definition is still in the schedule, so
+    that a missing ORIG is evidence.
     """
     _traced_bits: Labels = field(init=False)
     _fresh_at_other_depth: Labels = field(init=False)
@@ -132,7 +134,7 @@ class Comparison:
         object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
     def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
-        """Returns the verdict on one value."""
+        """Returns the verdict on one value, by its intended and its actual dependence set."""
         wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
         lucky: defaultdict[int, list[LuckyRead]] = defaultdict(list)
@@ -158,7 +160,9 @@ class Comparison:
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes (a bit each) whose original the value should have, and may have unseen."""
+        """Returns the writes (a bit each) whose original the value should have and was not seen to have; it may have it
+        unseen.
+        """
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
 
@@ -175,12 +179,12 @@ class Comparison:
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the writes for which a value with one of several actual sets is stale."""
+        """Returns the writes (a bit each) about which a value with any one of several actual sets is stale."""
         missing = self.space.any_fresh(self._ignore_iterations(intended) & ~actual.common)
         return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the writes for which a value with one of several actual sets is clobbered."""
+        """Returns the writes (a bit each) about which a value with any one of several actual sets is clobbered."""
         wanted = self._traced_bits & self.space.any_original(intended)
         added = self.space.any_fresh(actual.some & ~self._ignore_iterations(intended))
         return added | actual.replaced & wanted
@@ -222,7 +226,10 @@ class Comparison:
 
 
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
-    """Joins the verdicts of several programs. programs: output name to verdict, for each program; at least one."""
+    """Joins the verdicts of several programs that may be the author's: an output on which they differ is unknown.
+
+    programs: output name to verdict, for each program; at least one.
+    """
     first, *others = programs
     return {
         name: verdict if all(other.get(name) is verdict for other in others) else Verdict.UNKNOWN
@@ -231,5 +238,9 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """Returns the kind of a read of several programs. others: its kinds in the other programs, None without such a read."""
+    """Returns the kind of a read in one of several programs that may be the author's: unknown if another program
+    differs, or if the read reaches an unknown output.
+
+    others: the read's kinds in the other programs, None in a program without such a read.
+    """
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN

@@ -10,9 +10,10 @@ An operand may be wrong although the whole operation looks right. Suppose `a * b
 in `a` and the original of `b`, and `a` also depends on the original. If it reads the overwritten bytes for `b`, its
 dependence set is still as intended. So the operands of an operation that is the author's own are compared one by one
 with their intended sets (`operand_provenance` finds out which is which). XLA may exchange the operands of a commutative
-operation or a product; it is wrong only if it is wrong either way. Operands that are one value in the schedule need no
-tag: that value is compared with the intended set of each. Other operands that are not recognised are skipped, and so
-are operands that come from another operation; where XLA rearranges operands, the whole operation is skipped with them.
+operation or a product; such an operation is wrong only if it is wrong with its operands in either order. Operands that
+are one value in the schedule need no tag: that value is compared with the intended set of each. Other operands that are
+not recognised are skipped, and so are operands that come from another operation; where XLA rearranges operands, the
+whole operation is skipped with them.
 """
 
 from collections import defaultdict
@@ -35,30 +36,33 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
 
 _REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.ADDS)
-"""XLA reorders the operands of these. In all other opcodes each operand keeps its place."""
+"""Opcodes whose operands XLA reorders. With every other opcode, each operand keeps its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrongRead:
-    """One reader of one wrong value."""
+    """One scheduled instruction that reads a value that is wrong about one hidden write."""
 
     write: int
     """HiddenWrite index."""
     path: TagPath
-    """The program's operation."""
+    """Tag path of the program's operation that the reader computes."""
     reader: int
     """Id of the scheduled instruction."""
     occurrence: Occurrence
     place: Place
     operand: int | None
-    """operand_number of the reader that brings the wrong value, when known."""
+    """operand_number of the reader that brings the wrong value; None if unknown."""
     rank: int
-    """Number of wrong operations of the same reader before this one."""
+    """Number of operations that the same reader computes before this one and that are wrong about the same write."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differing:
-    """An instruction whose set differs from its operation's; a bit for each write (see `LabelSpace.bits_of`)."""
+    """An instruction whose actual dependence set differs from the intended set of the operation that it computes.
+
+    `stale` and `clobbered` have a bit for each hidden write (see `LabelSpace.bits_of`).
+    """
 
     path: TagPath
     tagged: TaggedSet
@@ -66,22 +70,26 @@ class Differing:
     stale: Labels
     clobbered: Labels
     twin: TagPath = ()
-    """The operation that the instruction is named after, if that is another one that XLA merged with this one."""
+    """Tag path of the operation after which the instruction is named, if XLA merged that operation with this one;
+    otherwise ().
+    """
     is_joined: bool = False
-    """XLA computes the operation and the one that the instruction is named after as one product."""
+    """Whether XLA computes this operation and the one after which the instruction is named as one product."""
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the instruction may compute the operation."""
+        """Returns whether the instruction may compute the operation, according to its opcode."""
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
-        """Returns the writes about which it is stale or clobbered."""
+        """Returns the writes, a bit each, about which the instruction is stale, or clobbered, as `verdict` says."""
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
 
 def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -> tuple[Differing, ...]:
-    """Finds the instructions whose set differs from their operation's so that they are wrong about some write."""
+    """Returns the instructions whose actual dependence set makes them stale or clobbered about some write, against the
+    intended set of their operation.
+    """
     found: list[Differing] = []
     known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
     for path, tagged in intended.tagged.items():
@@ -106,9 +114,9 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Finds the readers where operations start to be wrong, write by write in program order.
+    """Returns the reads at which operations start to be wrong, write by write in program order.
 
-    concerned: the writes to look at, a bit each.
+    concerned: the writes to look at, a bit each. differing: all wrong operations.
     """
     now = {one: one.wrong(verdict) & concerned & ~_find_carried(one, verdict, comparison) for one in differing}
     begun = unite(bits for one, bits in now.items() if one.is_same)
@@ -127,7 +135,9 @@ def find_wrong_reads(
 def _find_begins(
     differing: Mapping[Differing, Labels], intended: Intended, actual: Actual, comparison: Comparison
 ) -> tuple[WrongRead, ...]:
-    """Finds the readers with no wrong reader upstream. differing: the writes to look at for each operation, a bit each."""
+    """Returns the wrong reads with no wrong operation upstream. differing: the writes to look at for each operation, a
+    bit each.
+    """
     wrong: dict[TagPath, Labels] = {}
     occurrences: defaultdict[TagPath, list[tuple[Differing, Labels]]] = defaultdict(list)
     for one, bits in differing.items():
@@ -154,7 +164,7 @@ def _find_begins(
 
 
 def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> Labels:
-    """Returns the writes, a bit each, about which the operation is wrong for earlier iterations only."""
+    """Returns the writes, a bit each, about which the operation is wrong for earlier iterations of a loop only."""
     intended, actual = one.tagged.labels, one.occurrence.labels
     differs = intended & ~actual if verdict is Verdict.STALE else actual & ~intended
     return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.loop_depth_differs)
@@ -166,7 +176,9 @@ def put_in_order(path: TagPath) -> tuple[float, ...]:
 
 
 class _Upstream:
-    """Finds the writes about which an operation upstream is wrong, directly or through folded operations."""
+    """Finds the writes about which an operation upstream of another one is wrong, directly or through folded
+    operations.
+    """
 
     def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
         self._wrong = wrong
@@ -175,7 +187,7 @@ class _Upstream:
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
-        """Returns a bit for each such write."""
+        """Returns the writes, a bit each, about which an operation upstream of this one is wrong."""
         tagged = self._intended.tagged
         pending = [path]
         while pending:
@@ -202,7 +214,8 @@ class _Upstream:
 def find_authored_occurrences(
     differing: tuple[Differing, ...], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Selects the instructions that are the author's own operations (`is_authored`).
+    """Returns the instructions that are the author's own operations, according to `is_authored`, and the joined
+    products.
 
     Passes copy an operation's metadata to instructions that compute something else, such as parts of a reassociated
     sum.
@@ -221,7 +234,12 @@ def find_authored_occurrences(
 
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
-    """Returns the operand through which the reader gets the original, and the place of that value."""
+    """Returns the number of the operand through which the reader gets the original (the contents from before the
+    write), and the place of that value.
+
+    The number is None if no operand holds the original: the reader then recomputes it. slices: slice numbers that the
+    write overwrites.
+    """
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]
     for number, place in carrying:
@@ -233,10 +251,11 @@ def find_source(write: int, occurrence: Occurrence, slices: set[int], space: Lab
 
 
 def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Finds operations with a wrong operand, about writes that the whole operation is not wrong about.
+    """Yields operations with a wrong operand, each with the writes about which the operand is wrong and the whole
+    operation is not.
 
-    If the instruction is wrong as the operation that it is named after, it may compute a twin, and is compared with
-    that too.
+    An instruction that is wrong as the operation after which it is named may compute a twin (an operation that is the
+    same value to XLA), and is compared with each twin too.
     """
     intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     for path, tagged in intended.tagged.items():
@@ -270,8 +289,8 @@ def _judge_operands(
     provenance: OperandProvenance,
     comparison: Comparison,
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
-    """Returns, for the instruction as this operation, the writes about which it is stale, those about which it is
-    clobbered, and further writes about which one of its operands is wrong.
+    """Returns two pairs of writes, stale and clobbered, a bit each: those about which the instruction as a whole is
+    wrong if it computes this operation, and further ones about which only an operand is wrong.
     """
     occurrence, operands = seen
     stale, clobbered = _judge(tagged, operands, provenance, comparison)
@@ -290,14 +309,14 @@ def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns the writes, a bit each, about which some operand is stale, and those about which some operand is
-    clobbered.
+    clobbered, in whichever order XLA has put the operands.
     """
     stale = clobbered = -1
     for edges in provenance.list_orders(tagged, operands):
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
-        if edges is tagged.edges:  # what one of the programs takes out of a loop, the loop hands in
+        if edges is tagged.edges:  # computed outside of a loop in one program: a loop's state there
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [
                 pair for pair in unlike if tagged.opcode in _REARRANGED and CARRIED not in {pair[0][0], pair[1][0]}
@@ -316,7 +335,9 @@ def _judge(
 def _list_joined(
     tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
 ) -> Iterator[tuple[Labels, set[Labels]]]:
-    """Yields the actual set of a value that the operation has as several operands, with the intended set of each."""
+    """Yields the actual set of each value that the instruction reads as several operands, with the intended sets of
+    these operands.
+    """
     if len({labels for _, labels in tagged.edges}) < 2:
         return
     instruction = occurrence.instruction
@@ -327,7 +348,7 @@ def _list_joined(
         meanings = {tagged.edges[number][1] for number in numbers}
         if len(meanings) < 2:
             continue
-        if len(places) == 1:  # and so what the operation itself depends on
+        if len(places) == 1:  # the operation depends on this value alone
             yield occurrence.labels & ~evaluator.carried.get(instruction.id, 0), meanings
         elif operands[numbers[0]] != UNSEEN:
             yield operands[numbers[0]][1], meanings

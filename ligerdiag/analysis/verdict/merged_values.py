@@ -1,10 +1,12 @@
 """Finds two program values that XLA merged although a kernel overwrites one of them, and the effect on their consumers.
 
-- XLA replaces an operation that chooses between two such values by the one value.
+There are four such effects:
+
+- XLA replaces an operation that chooses between two merged values by the one value.
 - XLA computes two products of one value as one: it concatenates the other operands, reads the value once, and slices
   the result (DotMerger, xla/hlo/transforms/simplifiers/dot_merger.cc). One of the two products is gone.
-- Such values meet in a loop or a conditional, which may return one for the other.
-- A loop starts from one value for several elements of its state, and keeps one place for them.
+- Merged values meet in a loop or a conditional, which may return one for the other.
+- A loop starts several elements of its state from one value, and keeps one place in memory for these elements.
 """
 
 from collections import defaultdict
@@ -25,14 +27,16 @@ from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 _CHOOSES = having(Trait.CHOOSES)
-"""If two operands of these are one value to XLA, it replaces the operation by the operand."""
+"""Opcodes that choose between operands. XLA replaces such an operation by its operand if two of its operands are one
+value to XLA.
+"""
 
 
 def find_removed_choices(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[tuple[TagPath, Labels]]:
-    """Finds choices that XLA removed because it takes two of their operands for one value, although these should be
-    from before and after a write. Yields their tag paths and these writes, a bit each.
+    """Yields the tag path of each choice that XLA removed because it took two of the operands for one value, with the
+    writes, a bit each, that one of these operands should see and the other should not.
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path in twins.list_with_twins(intended.tagged):
@@ -51,8 +55,8 @@ def find_removed_choices(
 
 
 def find_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Finds merged products that are gone and should read the value before (or after) a write, while the remaining
-    product reads it after (or before).
+    """Yields each merged product that is gone from the schedule and should read the common value before (or after) a
+    write, while the product that remains reads that value after (or before) it.
     """
     intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     left: dict[TagPath, list[Occurrence]] = {}
@@ -84,7 +88,7 @@ def find_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterat
 
 
 def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
-    """Returns the author's concatenations by tag."""
+    """Maps the tag of each concatenation in the program as written to that concatenation."""
     tagged = (
         (evaluator.program.tags.get(one.id, ()), one)
         for one in evaluator.program.instructions
@@ -94,7 +98,9 @@ def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
 
 
 def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
-    """Returns the operand that a product shares with another one: its other operand is a concatenation that XLA made."""
+    """Returns the number of the operand that joined products share: the other operand is a concatenation that XLA made.
+    Returns an empty list for any other product.
+    """
     operands = product.instruction.operands
     if len(operands) != 2:
         return []
@@ -103,8 +109,10 @@ def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, Hl
 
 
 def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
-    """Returns whether XLA made the concatenation. If XLA concatenates an author's concatenation, the result may be
-    named after that one; it then has it as an operand, or its operands and more.
+    """Returns whether the value is a concatenation that XLA made.
+
+    If XLA concatenates the result of an author's concatenation, the new concatenation may be named after the author's;
+    it then has the author's as an operand, or has the operands of the author's and more.
     """
     path = evaluator.optimized.tags.get(value.id, ())
     meant = own.get(path[-1]) if path else None
@@ -114,7 +122,7 @@ def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[in
 
 
 def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
-    """Returns the definition of the operand, also outside of the fusion that contains it."""
+    """Returns the instruction that defines the operand, even outside of the fusion that contains the operand."""
     flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
     callers = evaluator.optimized.callers.get(evaluator.optimized.homes[value.id].id, ())
@@ -125,23 +133,25 @@ def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
 
 @dataclass(frozen=True, slots=True)
 class TwinConfluence:
-    """One leaf of the result of a loop or conditional in which merged values meet."""
+    """One leaf of the result of a loop or conditional in which merged values (twins) meet."""
 
     path: TagPath
     leaf: int
     writes: Labels
-    """Hidden writes, a bit each, that should come after some of these values and before others."""
+    """Hidden writes, a bit each, that some of the merged values should see and others should not."""
     instruction: str
-    """Name of the scheduled instruction that returns one value for the other in some case; empty if unknown."""
+    """Name of the scheduled loop or conditional that returns one merged value for another in some case; empty if
+    unknown.
+    """
 
 
 def find_twin_confluences(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
-    """Finds places where merged values meet that should be from before and after a write.
+    """Yields each place where merged values meet of which some should see a write and others should not.
 
-    The schedule is right if it keeps them apart nevertheless, for each alternative. It may have done so if the loop or
-    conditional is gone, or has another number of leaves than in the program.
+    The schedule is right if it keeps the values apart nevertheless, for each alternative. Whether it does is unknown if
+    the loop or conditional is gone from the schedule, or has another number of leaves there than in the program.
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path, meeting in intended.confluences.items():
@@ -162,10 +172,11 @@ def find_twin_confluences(
 def find_shared_state(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
-    """Finds loops that start from one value for several elements of their state, exchange these, and keep one place for
-    them.
+    """Yields elements of a loop's state that start from one value, change places in the loop, and have one place in
+    memory in the schedule.
 
-    XLA sees no difference between the elements: a kernel overwrites one of them, or has done so before.
+    XLA sees no difference between these elements, although a kernel overwrites one of them in the loop, or has done so
+    before it.
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path, seen in actual.confluences.items():
@@ -193,6 +204,6 @@ def find_shared_state(
 
 
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the writes on which some of the values with one number depend, and others do not."""
+    """Returns the writes, a bit each, on which one value depends and another with the same value number does not."""
     values = list(zip(numbers, fresh, strict=True))
     return unite(one & ~other for number, one in values for same, other in values if number == same)

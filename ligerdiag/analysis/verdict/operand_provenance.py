@@ -37,63 +37,69 @@ from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 RENAMED = PassThrough(bitcasts=True, tuples=True, fusions=True)
-"""Operations that leave a value's bytes in place."""
+"""Steps through operations that leave a value's bytes in place."""
 _WHOLE = PassThrough(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
 _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
 type OperandEdge = tuple[TagPath, Labels]
 _SLICES = frozenset({"slice", "dynamic-slice"})
-"""An evaluation leaves some of them out although they depend on a hidden write."""
+"""Opcodes of slices. An evaluation leaves some slices out although they depend on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
-"""An operand that no kernel touches."""
+"""The edge of an operand that no kernel touches."""
 _EXCHANGED, _RESHAPES_AND_CASTS = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
-"""An operand that is not recognised and whose dependences are unknown too."""
+"""The edge of an operand that is not recognised and whose dependence set is unknown too."""
 
 
 @dataclass(frozen=True, eq=False)
 class OperandProvenance:
-    """Recognises the operands of instructions that compute the program's operations."""
+    """Finds the operations behind the operands of instructions that compute the program's operations."""
 
     intended: Intended
     actual: Actual
     evaluator: Evaluator
 
     def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
-        """Returns, for each operand, its operation and its dependence set; () and -1 if unknown."""
+        """Returns, for each operand of the instruction, the tag path of the operation behind it and its dependence set;
+        `UNSEEN` if neither is known.
+        """
         tagged = self.intended.tagged[path]
         known = [
             _UNTOUCHED if self._is_untouched(operand, tagged) else self._recognise(operand, occurrence)
             for operand in occurrence.instruction.operands
         ]
-        # what has the operation's own tag XLA has made on the way to it
+        # XLA made an operand that has the operation's own tag on the way to the operation
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
     def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether each operand that a kernel touches is the operation's own, and there is such an operand."""
+        """Returns whether some kernel touches an operand of the instruction, and each such operand comes from the
+        intended one.
+        """
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(occurrence.instruction.operands):
             return False
         operands = self.recognise(path, occurrence)
         known = unite(labels for _, labels in operands if labels != UNSEEN[1])
         if occurrence.labels & ~known & ~self.evaluator.carried.get(occurrence.instruction.id, 0):
-            return False  # as of two products that are joined
+            return False  # as if two products are joined
         return self._fits(tagged, operands)
 
     def is_authored(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction is the author's operation."""
+        """Returns whether the instruction is this operation of the author, and not made by a pass with the operation's
+        metadata.
+        """
         if self.evaluator.is_authored(path, occurrence.instruction):
             return not self.evaluator.is_reassociated(path, occurrence.instruction)
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns every operand order consistent with what we recognised; an empty list if the operands are
-        indistinguishable.
+        """Returns each order of the operation's intended operands that is consistent with the recognised ones; an empty
+        list if the operands are indistinguishable.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
@@ -109,7 +115,9 @@ class OperandProvenance:
         return found
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the instruction may replace the operand: it is a twin, a factor or a term of it."""
+        """Returns whether the operation `seen` may be an operand in place of the intended `edge`: it is a twin, a
+        factor or a term of it.
+        """
         if self._are_same_value(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
@@ -126,13 +134,15 @@ class OperandProvenance:
         return False
 
     def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether XLA treats the two operations as one value: twins, reshapes, results of one kernel."""
+        """Returns whether XLA treats the two operations as one value: twins, or one of them a reshape of the other."""
         if self._twins.are_twins(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
     def _find_source(self, path: TagPath) -> TagPath:
-        """Returns the operation of which this one only reshapes a result."""
+        """Returns the operation whose result this one only reshapes, through several reshapes; the operation itself if
+        it is no reshape.
+        """
         while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
             (path,) = found.operands
         return path
@@ -143,7 +153,7 @@ class OperandProvenance:
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
-        """The last tag of each of the author's barriers to the tags of the operations that go through it."""
+        """Last tag of each of the author's barriers to the tag paths of the operations whose values go through it."""
         program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
         flow = Dataflow(program, PassThrough(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:
@@ -163,12 +173,14 @@ class OperandProvenance:
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
-        """Returns whether the instruction is the operand, or an argument as the operand is."""
+        """Returns whether the operation that was recognised is the intended one, or both operands are arguments of the
+        program.
+        """
         return seen != UNSEEN and (self._are_same_value(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
-        """Returns the operation that goes through a barrier in place of the barrier, if the operation is meant to read
-        it.
+        """Returns the intended operand whose value goes through the barrier `path`; `path` itself if there is none, or
+        it is no barrier.
         """
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)
@@ -177,7 +189,9 @@ class OperandProvenance:
         )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
-        """Returns whether no kernel touches the operand, so that reassociation may have moved it here."""
+        """Returns whether the operand is an operation that no kernel touches and that is not meant to be an operand
+        here: reassociation may have moved it.
+        """
         path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
@@ -209,8 +223,8 @@ class OperandProvenance:
                 return UNSEEN
 
     def _is_label_free(self, value: HloInstruction, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the fused value is the author's operation and depends on no hidden write, nor on an original:
-        an evaluation does not record such a value.
+        """Returns whether the value is the author's operation, in the same fusion, and depends on no hidden write and
+        no original, so that the evaluation recorded no set for it.
         """
         meant, homes = self.intended.tagged.get(path), self.evaluator.optimized.homes
         is_beside = (
@@ -220,8 +234,10 @@ class OperandProvenance:
         return is_beside and is_same and self.evaluator.is_authored(path, value)
 
     def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
-        """Returns the edge to the value that the scheduled instruction reads as this operand. is_part: it reads a slice
-        of a joined value.
+        """Returns the tag path and dependence set of the value that the scheduled instruction reads as its operand
+        `number`.
+
+        is_part: XLA has joined this value from several ones, and only a slice of it is used.
         """
         operand = occurrence.scheduled.operands[number]
         path = self._find_tag(operand)
@@ -232,12 +248,12 @@ class OperandProvenance:
         return path, labels
 
     def _is_part(self, value: HloInstruction) -> bool:
-        """Returns whether XLA takes a slice of a value that it has joined."""
+        """Returns whether the value is a slice that XLA takes of a value that it has joined from several."""
         return value.opcode == "slice" and self._is_made_by_xla(value)
 
     def _find_tag(self, value: HloInstruction) -> TagPath:
-        """Returns the tag of the operation that defines the value's bytes; of a fusion's result, that of its last
-        operation; CARRIED for a loop's state.
+        """Returns the tag path of the operation that defines the value's bytes: for a fusion's result, that of the
+        fusion's last operation; for an element of a loop's state, CARRIED.
         """
         module = self.evaluator.optimized
         flow = Dataflow(module, RENAMED)
@@ -251,12 +267,14 @@ class OperandProvenance:
         return self._get_tag(value)
 
     def _get_tag(self, value: HloInstruction) -> TagPath:
-        """Returns the path of the operation that the instruction is named after; () for a concatenation that XLA made."""
+        """Returns the tag path of the operation after which the instruction is named; () for a concatenation that XLA
+        made.
+        """
         is_made = value.opcode == "concatenate" and self._is_made_by_xla(value)
         return () if is_made else self.evaluator.optimized.tags.get(value.id, ())
 
     def _is_made_by_xla(self, value: HloInstruction) -> bool:
-        """Whether it is named after an operation of the author's of another kind."""
+        """Returns whether XLA made the instruction: it has the tag of an author's operation with another opcode."""
         meant = self.intended.tagged.get(self.evaluator.optimized.tags.get(value.id, ()))
         return meant is not None and meant.opcode != value.opcode
 
@@ -267,7 +285,7 @@ def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
 
 
 def _is_argument(value: HloInstruction, module: HloModule) -> bool:
-    """Returns whether it is an argument of the program, or its parts on all devices."""
+    """Returns whether the value is an argument of the program, or gathered from the argument's parts on all devices."""
     flow = Dataflow(module, _WHOLE)
     value, _ = flow.find_definition(value)
     while value.opcode in _GATHERS:
@@ -281,7 +299,9 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
 
 
 def find_bytes(operand: HloInstruction, occurrence: Occurrence, evaluator: Evaluator) -> Position:
-    """Returns the position that defines an operand of the instruction."""
+    """Returns the position that defines the bytes of an operand of the instruction, even if it is outside of the
+    fusion.
+    """
     flow, scheduled = Dataflow(evaluator.optimized, RENAMED), occurrence.scheduled
     value, index = flow.find_definition(operand)
     if value.opcode == "parameter" and occurrence.instruction is not scheduled and not index:

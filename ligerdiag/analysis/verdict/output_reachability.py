@@ -34,14 +34,16 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinJudge(Protocol):
-    """Knows the twins of an operation, which XLA computes by the same instruction."""
+    """Answers questions about the twins of an operation: other operations that XLA computes by the same instruction."""
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
         ...
 
     def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
-        """Lists the twins of the operation that are wrong at this instruction too."""
+        """Returns the tag paths of those twins of the operation that are wrong about this write at this instruction
+        too.
+        """
         ...
 
 
@@ -52,11 +54,11 @@ NO_KERNEL = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """The causes and reads that each output depends on, in the order of the outputs."""
+    """The causes and the reads on which each output depends, in the order of the outputs."""
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]
-    """Positions in the list of reads."""
+    """For each output, the positions in the list of reads."""
     open: frozenset[Cause] = frozenset()
     """Causes whose operations could not all be searched: some output may depend on one of them."""
 
@@ -66,12 +68,13 @@ class _Candidate:
     """One wrong operation, and the instruction that computes it."""
 
     paths: tuple[TagPath, ...]
-    """The operation, and its twins that are wrong at the instruction."""
+    """Tag paths of the operation, and of its twins that are wrong at the instruction too."""
     instruction: int
     write: int
-    """HiddenWrite index if its kernel may still follow and clear the marks; otherwise NO_KERNEL."""
+    """Index of the hidden write whose kernel may run after the instruction and clear the marks; NO_KERNEL if none does.
+    """
     cleared_by: int
-    """HiddenWrite index if its kernel also clears the operation's mark in the program; otherwise NO_KERNEL."""
+    """Index of the hidden write whose kernel clears the operation's mark in the program; NO_KERNEL if none does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,10 +94,10 @@ def find_reached(
     reads: list[WrongRead],
     twins: TwinJudge,
 ) -> Reached:
-    """Returns, for each output, the causes and the reads on which it depends.
+    """Returns, for each output, the causes and the reads on which the output depends.
 
-    An output depends on a cause if it depends on one of the cause's wrong operations. outputs: their number. wrong:
-    (cause, wrong operation) pairs.
+    An output depends on a cause if it depends on one of the cause's wrong operations. outputs: number of outputs.
+    wrong: (cause, wrong operation) pairs. reads: the reads to look for.
     """
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)
@@ -130,7 +133,7 @@ def find_reached(
 
 
 def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[int, float]:
-    """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels."""
+    """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels; infinite if unknown."""
     last: dict[int, float] = {}
     for one in evaluator.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
@@ -143,7 +146,7 @@ def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[
 def _find_causes(
     evaluator: Evaluator, by_cause: Mapping[Cause, Mapping[_Candidate, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
-    """Adds the causes that are known to `known`, and returns the open ones."""
+    """Adds the causes on which each output certainly depends to `known`, and returns the causes that are still open."""
     size = -(-sum(map(len, by_cause.values())) // MARKS)
     questions = [
         _Question(cause.write, some, cause)
@@ -173,7 +176,9 @@ def _find_causes(
 
 
 def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
-    """Adds the certain ones to `known`, and returns the open ones."""
+    """Adds the cause of each question about a single operation to `known`, and returns the questions about causes that
+    are still unknown for their output.
+    """
     for output, question in waiting:
         if len(question.candidates) == 1 and question.cause is not None:
             known[output].add(question.cause)
@@ -181,14 +186,17 @@ def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause
 
 
 def _split(question: _Question, others: int) -> tuple[_Question, ...]:
-    """Splits a question into as many pieces as there are marks, of one operation each if possible."""
+    """Splits a question into smaller ones, as many as there are marks, of one operation each if possible.
+
+    others: number of questions that are split at once and share the marks.
+    """
     pieces = max(2, MARKS // others)
     size = -(-len(question.candidates) // pieces)
     return tuple([_Question(question.write, some, question.cause) for some in batched(question.candidates, size)])
 
 
 def _evaluate(evaluator: Evaluator, questions: list[_Question], outputs: int) -> list[set[int]]:
-    """Returns, for each output, the numbers of the questions of which it has both marks."""
+    """Returns, for each output, the numbers of the questions whose two marks both reach the output."""
     found: list[set[int]] = [set() for _ in range(outputs)]
     plain = replace(evaluator, canonicalized=False)  # ambiguities add marks of their own and change none of these
     for first in range(0, len(questions), MARKS):

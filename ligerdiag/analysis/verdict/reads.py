@@ -49,17 +49,17 @@ WRONG_KINDS = {Verdict.CLOBBERED: ReadKind.CLOBBERED, Verdict.STALE: ReadKind.ST
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlamedReads:
-    """Lists the blamed reads of one schedule."""
+    """Lists the reads on which the wrong and latent outputs of one schedule are blamed."""
 
     pair: EvaluatedPair
     verdicts: Verdicts
     followed: FollowedWrites
     reached: Mapping[int, int]
-    """Id of a step to the outputs that are computed from it, a bit for each output."""
+    """Id of a step (a scheduled instruction) to the outputs that are computed from it, a bit for each output."""
 
     @cached_property
     def _named(self) -> Mapping[int, list[tuple[ReadFinding, ReadKind]]]:
-        """By HiddenWrite index."""
+        """HiddenWrite index to the blamed reads for that write, each with its kind."""
         named: defaultdict[int, list[tuple[ReadFinding, ReadKind]]] = defaultdict(list)
         for kind, findings in (
             (ReadKind.STALE, self.verdicts.stale),
@@ -72,11 +72,11 @@ class BlamedReads:
 
     @cached_property
     def _differing(self) -> tuple[Differing, ...]:
-        """In program order."""
+        """The operations whose dependence sets are wrong, in program order."""
         return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """Lists all reads for this write; a step may appear several times."""
+        """Yields the blamed reads for this hidden write; one step may appear several times."""
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(
                 write=write,
@@ -93,7 +93,10 @@ class BlamedReads:
                 yield from self._find_first(write, unexplained, verdict)
 
     def _find_first(self, write: int, unexplained: frozenset[str], verdict: Verdict) -> Iterator[ReadVerdict]:
-        """Finds the first operations that diverge on the way to wrong outputs without a blamed read."""
+        """Yields the first wrong operations on the way to outputs that are wrong without a blamed read.
+
+        unexplained: the names of these outputs.
+        """
         wanted = {number: name for number, name in enumerate(self.verdicts.outputs) if name in unexplained}
         bit = self.pair.space.bits_of((write,))
         left = sum(1 << number for number in wanted)
@@ -141,29 +144,30 @@ type _Decision = tuple[ReadKind, ReadCause]
 
 
 def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
-    """Returns one verdict for each hidden write that the schedule performs and each instruction that reads its value.
+    """Returns one verdict for each hidden write that the schedule performs and each instruction that reads the
+    overwritten value.
 
-    Write by write in program order; blamed reads first.
+    The verdicts come write by write in program order, and for each write blamed reads come first.
     """
     return tuple(ReadJudge(pair=pair, verdicts=verdicts, followed=followed).judge()) if followed.performed else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Read:
-    """One reader of one overwritten value that no output is blamed on."""
+    """One reader of one overwritten value, on whose read no output is blamed."""
 
     performed: PerformedWrite
     reader: HloInstruction
     step: int
     operations: tuple[HloInstruction, ...]
-    """The reader's operations that read."""
+    """The operations that read the value: the reader itself, or operations inside it if it is a fusion."""
     operand: int | None
-    """operand_number of the reader; None where it computes the value anew."""
+    """operand_number of the reader that holds the value; None where the reader computes the value anew."""
     origin: Origin
     outputs: tuple[str, ...]
     """The program's outputs that the reader reaches."""
     kind_of_users: ReadKind
-    """The one kind that all users of the reader's result have; NONE if there is no single one."""
+    """The one kind that all users of the reader's result have (stale, for example); NONE if there is no single one."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -175,16 +179,16 @@ class ReadJudge:
     followed: FollowedWrites
     _order: Order = field(default_factory=Order)
     _unknown: frozenset[int] = field(init=False)
-    """Indices of the writes about which nothing is known."""
+    """Indices of the hidden writes all of whose reads are unknown."""
     _raced: frozenset[tuple[int, int]] = field(init=False)
     _by_output: Mapping[tuple[str, int], Verdict] = field(init=False)
-    """(Output name, HiddenWrite index) to the write's effect on the output, if it is not fresh."""
+    """(Output name, HiddenWrite index) to the write's effect on the output; pairs that are fresh are left out."""
     _reached: Mapping[int, int] = field(init=False)
     """Id of a step to the outputs that it reaches, a bit for each output."""
     _users: Mapping[int, set[int]] = field(init=False)
     """Id of a step to the steps that use its values."""
     _results: Mapping[int, list[str]] = field(init=False)
-    """Id of a step to the outputs that it computes."""
+    """Id of a step to the names of the outputs that the step defines."""
 
     def __post_init__(self) -> None:
         pair, flow = self.pair, self.followed.flow
@@ -215,7 +219,9 @@ class ReadJudge:
             yield from _merge((*named, *others))
 
     def _list_others(self, one: PerformedWrite, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
-        """Yields the reads that no output is blamed on. known: id of a step to its kind, if an output is blamed on it."""
+        """Yields the reads on which no output is blamed. known: id of each step with a blamed read to the kind of that
+        read.
+        """
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()
         found: list[tuple[HloInstruction, tuple[HloInstruction, ...], int | None, Origin]] = []
@@ -248,7 +254,7 @@ class ReadJudge:
         return kinds.pop() if len(kinds) == 1 else ReadKind.NONE
 
     def _judge_read(self, read: _Read) -> ReadVerdict:
-        """Judges a read that no output is blamed on."""
+        """Returns the verdict on a read on which no output is blamed."""
         write = read.performed.write.index
         decisions = [self._decide(read, one) for one in read.operations]
         kind, cause = max(decisions, key=lambda one: READ_KIND_ORDER.index(one[0]), default=_UNDECIDED)
@@ -285,7 +291,11 @@ class ReadJudge:
     def _compare(
         self, write: int, tagged: TaggedSet, occurrence: Occurrence | None, seen: ReadKind, *, gets_newer: bool
     ) -> ReadKind:
-        """Judges a read by an operation of the author."""
+        """Returns the kind of a read by an operation of the author, from the version that the operation is meant to
+        read.
+
+        seen: the kind if the read is right. gets_newer: the read gets the kernel's version.
+        """
         space, comparison = self.pair.space, self.verdicts.comparison
         bit = space.bits_of((write,))
         fresh = bool(tagged.labels & space.all_fresh(write))
@@ -297,7 +307,7 @@ class ReadJudge:
             return ReadKind.STALE if not gets_newer else ReadKind.UNKNOWN
         if comparison.find_clobbered(tagged.labels, actual) & bit:
             return ReadKind.CLOBBERED if gets_newer else ReadKind.UNKNOWN
-        return seen if occurrence is not None else ReadKind.UNKNOWN  # it means both, and has both
+        return seen if occurrence is not None else ReadKind.UNKNOWN  # the operation means both versions, and has both
 
     def _find_occurrence(self, operation: HloInstruction) -> Occurrence | None:
         found = self.pair.actual.occurrences.get(self.pair.optimized.find_tag_path(operation), ())
@@ -320,14 +330,16 @@ class ReadJudge:
         return None if is_before and may_see else may_see
 
     def _find_order(self, read: _Read) -> ReadKind:
-        """Returns FRESH if the order of kernel and reader is forced, LATENT if not, UNKNOWN without a call path."""
+        """Returns FRESH if something forces the reader to run after the kernel, LATENT if nothing does, UNKNOWN if the
+        reader has no call path.
+        """
         frames = self.pair.actual.frames.get(read.reader.id)
         if frames is None:
             return ReadKind.UNKNOWN
         return ReadKind.FRESH if self._order.is_forced(read.performed.actual.frames, frames) else ReadKind.LATENT
 
     def _are_right(self, outputs: tuple[str, ...], write: int) -> bool:
-        """Returns whether all these outputs are right for the write."""
+        """Returns whether there is an output, and all of these outputs are right for the write."""
         right = (None, Verdict.LATENT)
         return bool(outputs) and all(self._by_output.get((name, write)) in right for name in outputs)
 
@@ -336,7 +348,7 @@ _UNDECIDED: _Decision = (ReadKind.UNKNOWN, ReadCause.UNDECIDED)
 
 
 def _merge(reads: Iterable[ReadVerdict]) -> Iterator[ReadVerdict]:
-    """Yields the worst read of each step."""
+    """Yields one verdict for each step: the worst of the step's reads, with the outputs of all such reads."""
     by_step: dict[int, list[ReadVerdict]] = {}
     for read in reads:
         by_step.setdefault(read.step, []).append(read)

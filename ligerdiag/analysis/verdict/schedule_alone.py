@@ -39,7 +39,7 @@ from ligerdiag.model.findings import Verdict
 _NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 _COPIED_FROM = replace(_NAMES, fusions=True, arguments=True)
 _MIXED_UP = 3
-"""Number of arguments in whose place one value is returned."""
+"""Smallest number of donated arguments that XLA mixes up when it returns one value in their place."""
 _MADE_FROM = replace(_NAMES, calls=True, fusions=True, branches=True, loop_entry=True, loop_back=True, arguments=True)
 
 
@@ -47,7 +47,7 @@ class BackwardSlices:
     """Finds the entry parameters behind values of one module."""
 
     def __init__(self, module: HloModule, overwriting: Iterable[tuple[HloInstruction, int]]) -> None:
-        """overwriting: (kernel call, operand_number) of each hidden write."""
+        """Prepares the slices of a module. overwriting: (kernel call, operand_number) of each hidden write."""
         self._module = module
         self._flow = Dataflow(module, _MADE_FROM)
         self._overwritten: defaultdict[int, list[tuple[ShapeIndex, HloInstruction]]] = defaultdict(list)
@@ -82,21 +82,24 @@ class MixedUpDonations:
     """Donated arguments to which XLA gives one buffer."""
 
     parameters: frozenset[int]
-    """Their numbers."""
+    """Numbers of the entry parameters that are these arguments."""
     outputs: frozenset[int]
     """Numbers of the outputs that may be wrong."""
     is_seen: bool
-    """Whether the buffer assignment shows it; otherwise the known pattern does."""
+    """Whether the buffer assignment shows the mix-up; otherwise the module only has the pattern that is known to cause
+    it.
+    """
     value: HloInstruction
-    """A parameter, or the value that is returned in its place."""
+    """A parameter that lies in another one's buffer, or the value that is returned in place of the arguments."""
 
 
 def find_mixed_up_donations(
     module: HloModule, buffers: BufferAssignment | None, *, is_described: bool
 ) -> MixedUpDonations | None:
-    """Finds donated arguments that XLA mixes up, or is known to mix up when it compiles for the machine's own GPU.
+    """Returns the donated arguments that XLA mixes up, or is known to mix up when it compiles for the machine's own
+    GPU; None if there are none.
 
-    is_described: XLA compiled for a described GPU.
+    is_described: XLA compiled for a GPU from its description alone.
     """
     if not module.input_output_alias.entries:
         return None
@@ -112,7 +115,9 @@ def find_mixed_up_donations(
 
 
 def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Finds an entry parameter in the allocation of others, and the numbers of all of these."""
+    """Returns an entry parameter that lies in another parameter's allocation, and the numbers of all parameters that
+    lie so or own such an allocation; None if there are none.
+    """
     positions = Positions(module, buffers)
     found: set[int] = set()
     displaced: HloInstruction | None = None
@@ -128,7 +133,9 @@ def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloIn
 
 
 def _find_likely(module: HloModule) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Finds a value that is returned in place of donated arguments, and their numbers."""
+    """Returns a value that is returned in place of several donated arguments, and the numbers of these arguments; None
+    if there is no value with the pattern that XLA is known to mix up.
+    """
     root, flow = module.entry.root, Dataflow(module, _COPIED_FROM)
     parameters = {one.id: one.proto.parameter_number for one in module.entry.parameters}
     donated = {tuple(one.output_shape_index): one.parameter_number for one in module.input_output_alias.entries}
@@ -159,7 +166,9 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Judges each output by the schedule alone."""
+    """Returns the verdict on each output by the schedule alone: unknown for each hidden write that may concern the
+    output, otherwise fresh.
+    """
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:
         unknown = _find_unknown(pair.optimized, output_names, pair.writes)
@@ -172,7 +181,9 @@ def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> M
 
 
 def _find_unknown(module: HloModule, names: tuple[str, ...], writes: tuple[HiddenWrite, ...]) -> Mapping[str, set[int]]:
-    """Maps each output to the writes whose overwritten value shares a parameter with it, or has none."""
+    """Maps each output to the hidden writes whose overwritten value is computed from an entry parameter that the output
+    is computed from too, or from no parameter at all.
+    """
     slices = BackwardSlices(module, [(write.call, write.operand) for write in writes])
     overwritten = {w.index: slices.find_parameters(w.call.operands[w.operand]) for w in writes}
     root = module.entry.root

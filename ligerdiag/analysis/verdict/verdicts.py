@@ -63,7 +63,10 @@ def add_unidentified(
     comparison: Comparison,
     evaluator: Evaluator,
 ) -> Ambiguities:
-    """Adds the ambiguities of missing or untrusted names. outputs: the verdicts without ambiguities."""
+    """Adds an ambiguity for each output that gets worse if instructions without a trusted name are carriers.
+
+    possible: instruction id to the ORIG labels that may start there. outputs: the verdicts without ambiguities.
+    """
     if not possible:
         return ambiguities
     carried = {
@@ -83,15 +86,15 @@ def add_unidentified(
 
 
 def _is_worse(verdict: Verdict, was: Verdict) -> bool:
-    """Returns whether the output gets worse, and was not wrong already."""
+    """Returns whether `verdict` is worse than `was`, and `was` was neither wrong nor unknown."""
     order = VERDICT_ORDER.index
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
-    """Makes outputs unknown that depend on an ambiguity, and drops the reads that were blamed for them.
+    """Makes outputs unknown that depend on an ambiguity, and drops the reads on which these outputs were blamed.
 
-    order_unknown: writes around which the author's order is unknown; nothing is said about values that depend on them.
+    order_unknown: writes around which the author's order is unknown; an output is unknown about them.
     """
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
     unclear |= {
@@ -112,7 +115,8 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
     """Drops a cause if the output only uses rows that the kernel does not write; the output can get better.
 
-    Marks the remaining causes as not contradicted by correct numbers: the rows that are read may be untouched.
+    Adds outputs to `Blamed.decided` that are wrong only about kernels that write some rows of their operand: correct
+    numbers do not contradict such a verdict, because the rows that are read may be untouched.
     """
     written, unused = evaluator.find_disjoint_rows()
     dropped = dict(zip(found.outputs, unused, strict=False))
@@ -143,7 +147,10 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
 
 
 def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]]) -> Ambiguities:
-    """Adds an ambiguity for each question that the search has given up."""
+    """Adds an ambiguity for each output and write for which `blame` found too many wrong operations to search.
+
+    unsearched: output name to these writes.
+    """
     return {
         name: ambiguities.get(name, frozenset())
         | {Ambiguity(write, Reason.TOO_MANY, 0) for write in unsearched.get(name, ())}
@@ -152,7 +159,9 @@ def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]])
 
 
 def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
-    """Adds an ambiguity for each loop or conditional that may return one merged value for another."""
+    """Adds an ambiguity for each loop or conditional that may return one merged value for another, if the schedule does
+    not show whether it does.
+    """
     added = {
         name: frozenset(
             Ambiguity(write, Reason.MIXED, 0)
@@ -170,7 +179,10 @@ def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: C
 
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
-    """Keeps the outputs that reads certainly reach, and the reads that certainly reach one."""
+    """Returns the reads that still reach an output, each without its unclear outputs.
+
+    unclear: (output name, HiddenWrite index) pairs.
+    """
     certain = [
         replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
         for read in reads
@@ -187,27 +199,29 @@ def _make_unknown(name: str, output: OutputVerdict, unclear: set[tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verdicts:
-    """Every output of one schedule, judged, and the evidence."""
+    """The verdicts on all outputs of one schedule, and the evidence for them."""
 
     outputs: Mapping[str, OutputVerdict]
-    """By output name, in the program's order."""
+    """Output name to verdict, in the program's order."""
     stale: tuple[ReadFinding, ...] = ()
-    """Reads that make outputs stale."""
+    """Reads that make outputs stale; `clobbered` and `latent` are the same for these verdicts."""
     clobbered: tuple[ReadFinding, ...] = ()
     latent: tuple[ReadFinding, ...] = ()
     ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
     """Output name to the ambiguities that make it unknown."""
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
-    """Operations whose actual set is wrong."""
+    """Operations whose actual dependence set is wrong."""
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Output name to the names of the scheduled loops and conditionals that give it one merged value for another."""
+    """Output name to the names of the scheduled loops and conditionals that give the output one merged value for
+    another.
+    """
     decided: frozenset[str] = frozenset()
     """Outputs that are wrong only through decisions, such as a wrong predicate: their numbers may be right."""
     merged: frozenset[int] = frozenset()
-    """Hidden writes of calls that XLA merged with another one, and of those others."""
+    """Indices of the hidden writes of calls that XLA merged into others, and of the calls into which it merged them."""
     gone: frozenset[int] = frozenset()
-    """Hidden writes that the schedule does not perform, not even as part of a merged call."""
+    """Indices of the hidden writes that the schedule does not perform, not even as part of a merged call."""
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
         """Returns the names of the outputs that this write makes stale or clobbered without a blamed read."""
@@ -221,12 +235,12 @@ class Verdicts:
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
     def misses_merged_call(self, name: str) -> bool:
-        """Returns whether the output is stale because XLA merged a call with another one."""
+        """Returns whether the output misses the write of a call that XLA merged with another one."""
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether every call whose write the output misses is gone from the schedule, also as part of a merged
-        call.
+        """Returns whether the output misses some write, and the call of each write that it misses is gone from the
+        schedule and not merged with another call.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
@@ -236,20 +250,20 @@ class Verdicts:
 
 
 class ReadCause(StrEnum):
-    """The definition in `reads` that decides a read."""
+    """The statement in `verdict.reads` that decides the verdict on a read."""
 
     BLAMED = "blamed"
-    """An output is wrong, or right by luck, because of it."""
+    """An output is wrong, or right by luck, because of the read."""
     DIVERGES_FIRST = "diverges first"
-    """It is the first wrong operation on the way to an output whose wrong read has no other name."""
+    """The reader is the first wrong operation on the way to an output that is wrong without a blamed read."""
     UNDECIDED = "undecided"
-    """The version that it gets, or the one that is meant, is unknown."""
+    """The version that the read gets, or the version that is meant, is unknown."""
     UNKNOWN_OUTPUT = "unknown output"
-    """It reaches an output that is unknown for this write."""
+    """The read reaches an output that is unknown for this write."""
     OPERATION = "operation"
-    """The author's operation means this version, or another one."""
+    """The reader is the author's operation, whose intended version is compared with the version that it gets."""
     USERS = "users"
-    """All values computed from it decide."""
+    """The reader is the compiler's, and all values computed from it decide."""
 
     @property
     def is_of_outputs(self) -> bool:
@@ -259,7 +273,7 @@ class ReadCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadVerdict:
-    """One scheduled instruction that reads one overwritten value."""
+    """The verdict on one scheduled instruction that reads one overwritten value."""
 
     write: int
     """HiddenWrite index."""
@@ -268,9 +282,11 @@ class ReadVerdict:
     kind: ReadKind
     cause: ReadCause
     place: Place
-    """The place of the value that it reads."""
+    """The place of the value that the instruction reads."""
     outputs: tuple[str, ...]
-    """Outputs that it reaches; for a wrong or lucky read, the outputs that it makes so."""
+    """Outputs that the read reaches; for a wrong or lucky read, only the outputs that are wrong or latent because of
+    it.
+    """
     evidence: ReadFinding | None = None
     """The evidence, if the read is blamed for these outputs."""
 
@@ -278,7 +294,7 @@ class ReadVerdict:
 def judge(
     pair: EvaluatedPair, evaluator: Evaluator, output_names: tuple[str, ...], possible: Mapping[int, Labels]
 ) -> Verdicts:
-    """Judges each output.
+    """Returns the verdict on each output of a schedule.
 
     evaluator: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
     that instructions without a trusted name may carry, by instruction id (see `tag_trust`).
@@ -342,17 +358,19 @@ def judge(
 
 
 def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
-    """Judges each output if there is no program to compare the schedule with."""
+    """Returns the verdict on each output if there is no program as written to compare the schedule with."""
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 
 def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Downgrades otherwise-correct outputs to unknown."""
+    """Returns the verdicts in which the outputs with these numbers are unknown, unless they are already worse."""
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
 def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Makes outputs clobbered that depend on bytes in which XLA has written another value; stale ones stay stale."""
+    """Returns the verdicts in which the outputs with these numbers are clobbered, because they depend on bytes in which
+    XLA has written another value; stale outputs stay stale.
+    """
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
 
@@ -361,7 +379,7 @@ def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> 
 
 
 def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:
-    """Makes those outputs at least as bad as the given verdict."""
+    """Returns the verdicts in which the outputs with these names are at least as bad as `verdict`."""
     outputs = {
         name: replace(output, verdict=find_worst((output.verdict, verdict))) if name in names else output
         for name, output in verdicts.outputs.items()
@@ -378,7 +396,9 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Makes outputs worse that depend on results of a kernel that the schedule calls under a condition, or never."""
+    """Makes outputs stale that depend on the result of a call that the schedule never makes, and unknown if it makes
+    the call only under a condition.
+    """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):
         return verdicts
@@ -394,7 +414,9 @@ def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator
 def _find_reached(
     indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
 ) -> Iterable[tuple[int, tuple[bool, ...]]]:
-    """Yields each write with, for each output, whether it depends on a result of the write's call in the program."""
+    """Yields the index of each write with, for each output, whether the output depends on a result of the write's call
+    in the program.
+    """
     for index in sorted(indices):
         path = pair.writes[index].tag_path
         if not path:
