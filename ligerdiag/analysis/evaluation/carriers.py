@@ -51,7 +51,7 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: operations that hold an operand's old value, and at which ORIG labels start."""
+    """The carriers of all hidden writes: operations that hold an operand's old value, where ORIG labels start."""
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
     """(Tag path, instruction id) of a carrier in the unoptimized module to the indices of the hidden writes whose

@@ -151,7 +151,7 @@ class ActualWrite:
 
 @dataclass(slots=True, eq=False)
 class LabelMemory:
-    """The current dependence set of each slice of the buffer assignment; the evaluation changes these sets as it runs."""
+    """The current dependence set of each slice of the buffer assignment; the evaluation changes the sets as it runs."""
 
     module: HloModule
     places: Places
@@ -228,7 +228,7 @@ class LabelMemory:
         return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
-        """Sets the dependence set of a slice where alternative paths through the program join, without a journal entry."""
+        """Sets the dependence set of a slice where alternative paths join; makes no entry in the journal."""
         self.pieces.pop(number, None)
         if labels:
             self.sets[number] = labels

@@ -169,7 +169,7 @@ class LabelSpace:
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """Yields the indices of the hidden writes in a set as `bits_of` or `any_fresh` returns it, in ascending order."""
+        """Yields the indices of the hidden writes in a set that `bits_of` or `any_fresh` returns, in ascending order."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits

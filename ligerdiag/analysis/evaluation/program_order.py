@@ -74,7 +74,7 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the tag path under which marks are kept for one leaf of the result of the loop or conditional at `path`."""
+    """Returns the tag path that marks use for one leaf of the result of the loop or conditional at `path`."""
     return (*path, -2 - number)
 
 
@@ -359,7 +359,7 @@ class _Evaluation:
         return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PiecewiseLabels:
-        """Returns the dependence set of a concatenation, or of a value made from one, in pieces where these are known."""
+        """Returns the set of a concatenation, or of a value made from one, in pieces where these are known."""
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
         found = follow_pieces(instruction, known)
         return unite(map(union_of, known)) if found is None else found

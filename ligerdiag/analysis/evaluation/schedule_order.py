@@ -358,7 +358,7 @@ class ScheduleEvaluation:
     def _place_leaves(
         self, fusion: HloInstruction, leaves: list[PiecewiseLabels]
     ) -> Iterable[tuple[int, PiecewiseLabels]]:
-        """Returns the number of each slice that the fusion defines, with the dependence set of the leaf in that slice."""
+        """Returns the number of each slice that the fusion defines, with the dependence set of its leaf."""
         definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
             return zip(places, leaves, strict=True)
