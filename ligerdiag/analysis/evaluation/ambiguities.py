@@ -227,7 +227,7 @@ def _find_definition(write: HiddenWrite) -> HloInstruction:
 
 
 def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object, ...]:
-    name = one.op_name.rpartition("/")[2].partition("#")[0]  # without a tag of ours
+    name = one.op_name.rpartition("/")[2].partition("#")[0]  # without the tag that ligerdiag adds
     return one.opcode, one.shape.SerializeToString(), name, find_file_location(module, one)
 
 
@@ -300,7 +300,7 @@ class AmbiguityMarker:
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:
-                continue  # made after the write, from what it says
+                continue  # made after the write: the module says from which values
             if other != storage:
                 labels |= self.space.mark(Ambiguity(write, Reason.OTHER_FORM, reader.id))
             elif self._may_want_original(reader, self.lines[write]):

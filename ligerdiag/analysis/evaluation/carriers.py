@@ -83,7 +83,7 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
         definitions[index] += len(defining)
         for carrier in _find_carriers(module, computation, values, frames):
             own = module.find_tag_path(carrier)
-            if module is writes[0].module:  # one of the schedule's own has no place in the program
+            if module is writes[0].module:  # a write that only the schedule has has no carriers in the program
                 instructions[(*prefix, *own), carrier.id].append(index)
             if own:
                 paths[(*prefix, *own)].append((carrier, index))
@@ -147,7 +147,9 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
     ):
         return False
     if is_integer(operation.shape) != is_integer(optimized.shape):
-        return False  # an index: the partitioner gives what it computes of a device's number the tag of what it divides
+        return (
+            False  # an index that the partitioner computes from a device's number has the tag of the divided operation
+        )
     return is_tuple(optimized.shape) or count_elements(optimized.shape) <= count_elements(operation.shape)
 
 
@@ -241,7 +243,7 @@ def list_ambiguous_carriers(
         if id(group) not in carrying:
             continue
         size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-        key = id(group), instruction.opcode, size, is_integer(instruction.shape)  # all that `is_carrier` looks at
+        key = id(group), instruction.opcode, size, is_integer(instruction.shape)  # all on which `is_carrier` depends
         if key not in known:
             starts = [_start(paths.get(path, ()), instruction, space) for path in group]
             known[key] = unite(starts), reduce(lambda one, other: one & other, starts)

@@ -219,7 +219,7 @@ class LabelMemory:
         while pieces.shape != tuple(value.shape.dimensions):
             if not bitcasts:
                 return None
-            value = bitcasts.pop()  # a slice of the bitcast was overwritten
+            value = bitcasts.pop()  # the pieces are those of this bitcast: a slice of it was overwritten
         for bitcast in reversed(bitcasts):
             seen = follow_pieces(bitcast, [pieces])
             if not isinstance(seen, Pieces):

@@ -169,7 +169,7 @@ class LabelSpace:
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """Yields the indices of the hidden writes in a set that `bits_of` or `any_fresh` returns, in ascending order."""
+        """Yields the indices of the hidden writes in a set as `bits_of` or `any_fresh` returns, in ascending order."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits
@@ -204,7 +204,7 @@ class LabelSpace:
                 self._wrong[key.write] = self._wrong.get(key.write, 0) | self.mark(key)
                 if key.instruction < 0:
                     self._before[key.write] = self._before.get(key.write, 0) | self.mark(key)
-                self.mark(_Earlier(key))  # the next bit
+                self.mark(_Earlier(key))  # gets the next bit: `advance` shifts by one
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":

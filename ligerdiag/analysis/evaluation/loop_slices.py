@@ -33,7 +33,7 @@ def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bo
         return False
     call, fusion, loop = (frame.instruction for frame in (frames[-1], frames[-2], frames[-3]))
     if frames[-2].computation.id != loop.called_computations[0]:
-        return False  # the loop's condition runs once more than its body
+        return False  # in the loop's condition, which runs once more than the body
     value = look_through(call.operands[operand], _NAMES)
     if value.opcode != "dynamic-slice":
         return False

@@ -81,9 +81,9 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Lists the values from which the overwritten value is made in steps of one array operand each, the nearest first."""
+    """Lists the values from which the overwritten value is made in steps of one array operand, the nearest first."""
     if kernel is not write.call:
-        return []  # inside of a fusion, the kernel gets an address in what the fusion is given
+        return []  # inside of a fusion, the kernel gets an address in an operand of the fusion
     value = look_through(kernel.operands[write.operand], _PLACES)
     found: list[HloInstruction] = []
     while len(value.operands) == 1 and not is_tuple(value.operands[0].shape):

@@ -110,8 +110,8 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain these bytes, each row as a whole; None if that is every row. span:
-    first byte and end, exclusive.
+    """Returns the rows of an array that contain these bytes, each row as a whole; None if that is every row, or the
+    bytes cannot be mapped to rows. span: first byte and end, exclusive.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)

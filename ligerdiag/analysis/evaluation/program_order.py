@@ -168,7 +168,7 @@ def compute_intended(
         found = frozenset(evaluation.ambiguities.to_constants)
         if found == to_constants:
             return intended
-        to_constants = found  # known only now, and constants come first
+        to_constants = found  # again, since constants come before the write that overwrites one
 
 
 @dataclass(slots=True, eq=False)
@@ -377,7 +377,7 @@ class _Evaluation:
         own = self._by_call.get((path, call.id), ())
         certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | ambiguous) & certain for one in self._read_before_write(call, operands)]
-        # the call itself reads the value that it overwrites, canonicalized or not
+        # no CONSTANT mark of the call's own writes: the call certainly reads the value that it overwrites
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
         transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
@@ -432,7 +432,7 @@ class _Evaluation:
                 edges, self._call_edges = self._call_edges, ()
             elif labels and len(operands) > 1:
                 edges = self._describe_edges(operands)
-            if path in upstream:  # one operation of the author's that is several here
+            if path in upstream:  # several instructions here are one operation of the author's
                 upstream = upstream - {path} | (self.tagged[path].operands if path in self.tagged else _NOTHING)
             self.tagged[path] = TaggedSet(opcode, labels, upstream, edges)
             upstream = frozenset((path,))
@@ -598,7 +598,9 @@ class _Evaluation:
         inside = frozenset(self._seen)
         self._seen |= seen_outside
         for index, alternatives in enumerate(zip(*ends, strict=True)):
-            decided = predicate if any(one != before[index] for one in alternatives) else 0  # whether it is overwritten
+            decided = (
+                predicate if any(one != before[index] for one in alternatives) else 0
+            )  # the predicate decides whether it is overwritten
             self._storage[index] = self.space.meet(alternatives, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))

@@ -150,7 +150,7 @@ class ScheduleEvaluation:
         )
 
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
-        is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
+        is_known = self._entered.get(computation.id) is prefix  # as in a loop's next iteration
         self._entered[computation.id] = prefix
         labelled, places, inert = self.memory.sets.keys(), self.places, self._inert
         for instruction in computation.sequence or computation.instructions:
@@ -212,7 +212,7 @@ class ScheduleEvaluation:
         if self.raced and instruction.opcode in _FINISHES:
             raced = self.raced.get(find_start(self.module, instruction).id, 0)
             labels |= raced
-            for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
+            for number in self.places.locate(instruction) if raced else ():  # bytes that the start defined
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = None
         if self.memory.pieces or instruction.id in self._reads_pieces or instruction.opcode == "concatenate":
@@ -407,7 +407,7 @@ class ScheduleEvaluation:
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
             for actual in placed.get(write.index, ()):
-                luck = operands[write.operand] & self._lucky  # also of a kernel that only writes
+                luck = operands[write.operand] & self._lucky  # kept even if the kernel only writes
                 self.memory.overwrite(
                     actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
                 )
@@ -461,7 +461,7 @@ class ScheduleEvaluation:
         luck = memory.find_luck(instruction, 0)
         while True:
             memory.journal = {}
-            memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
+            memory.raw = dict(raw_outside)  # nothing is raw from an earlier iteration: that order is forced
             self._met = set()
             self._run_sequence(condition, frames, level)
             predicate = self._unite_slices(condition.root) | luck

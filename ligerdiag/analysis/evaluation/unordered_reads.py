@@ -125,7 +125,7 @@ class _Search:
 
     def _list_read(self, reader: HloInstruction) -> Iterator[tuple[int, HloInstruction, int, tuple[int, ...]]]:
         """Yields each array that an instruction reads, as (operand_number, value, slice number, index of the leaf)."""
-        if reader.opcode == "while":  # it reads the predicate
+        if reader.opcode == "while":  # the loop itself reads only its predicate
             root = self.module.computations[reader.called_computations[1]].root
             for number in self.places.locate(root):
                 yield 0, root, number, ()
