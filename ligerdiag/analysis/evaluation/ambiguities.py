@@ -59,8 +59,8 @@ class Reason(StrEnum):
     an operation that depends on a constant may be meant to depend on the overwritten value.
     """
     AMBIGUOUS = "ambiguous"
-    """An instruction of the optimized module may compute one of several operations (see `provenance`). If it computes
-    one of them it would be wrong, or carry the original.
+    """An instruction of the optimized module may compute one of several operations (see `provenance`), and if it
+    computes one of them, it is wrong or carries the original.
     """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made
@@ -92,7 +92,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """Key of a mark: it is unknown whether the marked value sees this hidden write as intended."""
+    """Key of the mark on values of which it is unknown whether they see this hidden write as intended."""
 
     write: int
     """Index of the hidden write."""
@@ -183,12 +183,12 @@ def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
 
 
 def is_differentiated(instruction: HloInstruction) -> bool:
-    """Returns whether the operation belongs to a forward pass that autodiff has traced, by its name."""
+    """Returns whether the operation's name says that it belongs to a forward pass that autodiff has traced."""
     return "jvp(" in instruction.op_name and not is_derivative(instruction)
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
-    """Returns whether the operation results from autodiff's transposition, by its name."""
+    """Returns whether the operation's name says that autodiff has made it by transposition."""
     return "transpose(" in instruction.op_name
 
 

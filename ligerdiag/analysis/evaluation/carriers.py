@@ -83,7 +83,7 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
         definitions[index] += len(defining)
         for carrier in _find_carriers(module, computation, values, frames):
             own = module.find_tag_path(carrier)
-            if module is writes[0].module:  # a write that only the schedule has has no carriers in the program
+            if module is writes[0].module:  # the carriers of a write that only the schedule has are not in the program
                 instructions[(*prefix, *own), carrier.id].append(index)
             if own:
                 paths[(*prefix, *own)].append((carrier, index))
@@ -156,7 +156,8 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps the ids of carriers in the optimized module to the ORIG labels that start there.
+    """Maps the ids of carriers in the optimized module to the ORIG labels that start there (see the module's
+    docstring).
 
     candidates: tag path of an instruction that may compute one of several operations to the tag paths of these
     operations; a label then starts only if all of them carry it.

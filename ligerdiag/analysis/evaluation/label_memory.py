@@ -90,7 +90,9 @@ time).
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of a mark: only the order of this schedule decides whether `reader` sees the hidden write."""
+    """Key of the mark on all values computed from a lucky read: only the order of this schedule decides whether
+    `reader` sees the hidden write.
+    """
 
     write: int
     """Index of the hidden write."""

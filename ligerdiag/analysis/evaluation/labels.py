@@ -75,8 +75,8 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark: the marked value is computed from the value of `instruction`, which is wrong about one hidden
-    write (it is stale, for example).
+    """Key of the mark on all values computed from the value of `instruction`, which is wrong about one hidden write
+    (stale, for example).
     """
 
     write: int
@@ -87,7 +87,7 @@ class WrongAbout:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """Key of the mark that replaces a `WrongAbout` mark in the next iteration of a loop."""
+    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop."""
 
     of: WrongAbout
 
@@ -195,7 +195,7 @@ class LabelSpace:
         )
 
     def mark(self, key: object) -> Labels:
-        """Returns the bit of the mark with this key; the same key always gives the same bit."""
+        """Returns the bit that the mark with this key has in a dependence set; the same key always gives the same bit."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -306,7 +306,7 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation makes decisions of numbers, so that slightly different operands mostly give the
+    """Returns whether the operation turns numbers into a decision, so that slightly different operands mostly give the
     same result.
 
     Such an operation is a step function (a comparison, for example), converts to integers, or keeps one number within
@@ -351,8 +351,8 @@ class InertInstructions:
     wanted: frozenset[TagPath]
     """Tag paths of the operations that the caller wants to see."""
     _active: frozenset[int] = field(init=False)
-    """Ids of the computations that must be followed: a kernel call, a starting label, or (in nested fused computations)
-    a wanted operation is in them or in a computation that they call.
+    """Ids of the computations that must be followed. A kernel call or a starting label is in them or in a computation
+    that they call; or a wanted operation is in a fused computation nested in them.
     """
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)

@@ -31,8 +31,8 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Returns whether edges of the schedule's module force `first` before `second` within one iteration of every
-        loop; both are call paths.
+        """Returns whether operands and control edges force `first` before `second` within one iteration of every loop.
+        first, second: the call paths of two scheduled instructions.
 
         from_second: search backward from `second`; cheaper if one `second` is used in many questions.
         """
@@ -56,7 +56,7 @@ class Order:
         return found
 
     def _is_after(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """Returns whether an edge path leads from `first` to `second`, searching forward from `first`."""
+        """Returns whether a path of edges leads from `first` to `second`; searches forward from `first`."""
         search = self._after.get(first.id)
         if search is None:
             search = self._after[first.id] = _Search({first.id}, line.positions[first.id] + 1)
@@ -69,7 +69,7 @@ class Order:
         return second.id in search.reached
 
     def _is_before(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """Returns whether an edge path leads from `first` to `second`, searching backward from `second`."""
+        """Returns whether a path of edges leads from `first` to `second`; searches backward from `second`."""
         search = self._before.get(second.id)
         if search is None:
             search = self._before[second.id] = _Search(set(line.before(second)), line.positions[second.id] - 1)

@@ -285,7 +285,8 @@ def _combine(
     instruction: HloInstruction, pieces: Pieces, operands: Sequence[PiecewiseLabels]
 ) -> PiecewiseLabels | None:
     """Returns the pieces of an elementwise operation: the pieces of operands that are divided along the same dimension
-    are united piece by piece, and any other operand's set is added to every piece.
+    are united piece by piece, and any other operand's set is added to every piece. None if an array has another
+    shape.
     """
     found = pieces
     for value, operand in zip(operands, instruction.operands, strict=True):
@@ -302,7 +303,7 @@ def _combine(
 
 
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
-    """Returns the dimension of a product's result to which a dimension of an operand becomes; None if that dimension is
+    """Returns the dimension of a product's result that a dimension of an operand becomes; None if that dimension is
     contracted, or the product is of an unknown kind. side: 0 for the left operand, 1 for the right one.
     """
     numbers = _read_numbers(product)

@@ -70,7 +70,7 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 CARRIED: TagPath = (-1,)
-"""Stands for a tag path where an operand is an element of a loop's state."""
+"""Used in place of a tag path for an operand that is an element of a loop's state."""
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
@@ -168,7 +168,7 @@ def compute_intended(
         found = frozenset(evaluation.ambiguities.to_constants)
         if found == to_constants:
             return intended
-        to_constants = found  # again, since constants come before the write that overwrites one
+        to_constants = found  # evaluate again: constants come before the writes to them
 
 
 @dataclass(slots=True, eq=False)

@@ -46,7 +46,9 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
 
 _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
-"""Opcodes that move no bytes. Constants are no such opcodes here: labels may start at a constant."""
+"""Opcodes of instructions that move no bytes, and are skipped; without constants, because labels may start at a
+constant.
+"""
 
 _SLICES = frozenset({"slice", "dynamic-slice"})
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
@@ -70,7 +72,9 @@ class ScheduleEvaluation:
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Id of an instruction, scheduled or fused, to the marks that its results get."""
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an instruction to the ORIG labels that start there (see `carriers`)."""
+    """Id of a carrier, which holds the old value of a kernel's operand, to the ORIG labels that start there (see
+    `carriers`).
+    """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Id of a call to the ORIG labels that each of its operands cannot have, operand by operand."""
     records: bool = True
@@ -292,7 +296,9 @@ class ScheduleEvaluation:
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation, if the operation has a tag and its set is not empty or wanted."""
+        """Records the dependence set of an operation that has a tag, if the set is not empty or the caller wants to see
+        it.
+        """
         path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
             self._occurrences[path][instruction.id] = Occurrence(instruction, scheduled, labels, reads)

@@ -92,7 +92,9 @@ class _Search:
         return {reader: tuple(some) for reader, some in found.items()}
 
     def _walk(self, computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-        """Yields the call path to each scheduled instruction that reads a memory slice that a kernel overwrites."""
+        """Yields the call path to each loop, each conditional, and each other scheduled instruction that reads memory
+        that a kernel overwrites.
+        """
         sequence = computation.sequence or computation.instructions
         self._left -= len(sequence)
         if self._left < 0:

@@ -43,7 +43,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference from the first compile to the second."""
+    """One difference between two compiles of a program, told from the first to the second."""
 
     kind: ChangeKind
     text: str
@@ -73,8 +73,7 @@ class NeighbourhoodPair:
     before: Neighbourhood | None
     after: Neighbourhood | None
     readers: tuple[ReaderPair, ...]
-    """In the order of the first compile's schedule; readers that only the second compile has come last, in its order.
-    """
+    """The pairs, in the order of the first compile's schedule; readers that only the second compile has come last."""
     changes: tuple[Drift, ...]
 
     @property
@@ -131,7 +130,7 @@ def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[Rea
 
 
 def describe_reader(reader: Reader) -> str:
-    """Returns text such as `` `dot_general` (chunks.py:56) ``."""
+    """Returns a reader as text such as `` `dot_general` (chunks.py:56) ``."""
     place = f" ({_name_line(reader.source)})" if reader.source is not None else ""
     return f"`{reader.primitive}`{place}"
 

@@ -19,7 +19,7 @@ class FigureChange:
     """A figure of the memory that differs between two compiles by more than the tolerance."""
 
     name: str
-    """Name of the figure for a reader, such as `peak` or `copied bytes`."""
+    """Name of the figure as text shows it, such as `peak` or `copied bytes`."""
     before: int
     """Bytes in the first compile."""
     after: int
@@ -38,7 +38,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChange:
-    """A change of the bytes that copies with one cause on one source line take."""
+    """A change in the number of bytes that are copied for one cause on one source line."""
 
     cause: CopyCause
     file: str

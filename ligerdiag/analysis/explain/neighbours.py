@@ -75,8 +75,8 @@ class _Survey:
         return self.readers.times
 
     def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:
-        """Returns the neighbourhood of the call that performs the write. plain: the neighbourhood with the fields that
-        are known without the schedule.
+        """Returns the neighbourhood of the call that performs the write. plain: the same neighbourhood with only those
+        fields that are known without the schedule.
         """
         overwritten = self.readers.find_overwritten(write, actual)
         kernel = overwritten.kernel

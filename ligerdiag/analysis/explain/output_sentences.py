@@ -104,7 +104,9 @@ class OutputSentences:
         return self.context.followed.flow
 
     def describe(self, name: str, number: int) -> str:
-        """Returns the sentence about the output with this name, which is the output with this number of the program."""
+        """Returns the sentence about one output. name, number: the output's name, and its 0-based number among the
+        program's outputs.
+        """
         verdict = self.context.verdicts.outputs[name].verdict
         if text := self.describe_other_cause(name, number):
             return f"`{name}` {text}"

@@ -38,11 +38,11 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""Most reads of one buffer that are kept in addition to the blamed ones."""
+"""Largest number of reads of one buffer that are kept in addition to the blamed ones."""
 MOST_NAMED = 100
-"""Most reads of one buffer that are kept because they are blamed for an output's verdict."""
+"""Largest number of reads of one buffer that are kept because they are blamed for an output's verdict."""
 _REUSES = 2
-"""Most other values in the bytes of a buffer that are kept, before the kernel and after it each."""
+"""Largest number of other values in the bytes of a buffer that are kept on each side of the kernel."""
 
 
 @dataclass(slots=True, eq=False)
@@ -133,9 +133,9 @@ class AccessFinder:
 
 MOST_STEPS = 400
 _NEAREST = 100
-"""Number of steps below which the view is filled up with the instructions nearest to the kernels."""
+"""Number of steps up to which a smaller view is filled with the instructions nearest to the kernels."""
 _MOST_FUSED = 200
-"""Most lines of one fused computation that are shown."""
+"""Largest number of lines of one fused computation that are shown."""
 _PHASES = ("-done", "-update")
 _COLLECTIVES = having(Trait.COLLECTIVE)
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
@@ -309,9 +309,9 @@ class StepFinder:
 
 
 MOST_ON_PATH = 100
-"""Most steps that are shown of the path to one output."""
+"""Largest number of steps that are shown of the path to one output."""
 _NAMED = 20
-"""Most outputs that one note names."""
+"""Largest number of outputs that one note names."""
 
 
 @dataclass(slots=True, eq=False)
@@ -325,7 +325,7 @@ class OutputViews:
     lost: list[str] = field(default_factory=list[str])
     """Names of the outputs whose path was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Names of the outputs that miss a kernel's write because of an unknown reader."""
+    """Names of the outputs that miss a kernel's write, where it is unknown which reader misses it."""
     elsewhere: list[str] = field(default_factory=list[str])
     """Names of the outputs that JAX or XLA makes wrong, and no kernel."""
     _kernels: Mapping[int, int] = field(init=False)
