@@ -1,9 +1,9 @@
 """Defines ambiguities: values for which the author's intention, or the instruction that computes them, is unknown.
 
 Without the program as written there is only the module that XLA got, folded by MLIR and without tags. An ambiguity is a
-mark on values that depend on something unknown; `verdict.verdicts` makes outputs with such a mark unknown. `Reason`
-lists the kinds. A value folded into the overwritten one itself, such as `x + 0`, leaves no trace: that is a limit, and
-has no mark.
+mark on the values that depend on something unknown; `verdict.verdicts` makes outputs with such a mark unknown. `Reason`
+lists the kinds of ambiguities. A value that MLIR folded into the overwritten one itself, such as `x + 0`, leaves no
+trace: that is a limit, and has no mark.
 
 `AmbiguityMarker` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
 DERIVATIVE it asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads
@@ -24,14 +24,14 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
 type Storage = int
-"""Index of the dependence set of one array."""
+"""Number of an array's storage in an evaluation of the program: the index of the array's dependence set."""
 
 type StoredValue = Storage | tuple["StoredValue", ...]
-"""An array's storage, or a tuple of values."""
+"""The storage of an array, or a tuple of such values."""
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Lists the storage of each array of the value, in order."""
+    """Lists the storage of each array in the value, in order."""
     if isinstance(value, int):
         return [value]
     return [leaf for child in value for leaf in list_leaves(child)]
@@ -42,69 +42,75 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(StrEnum):
-    """The kinds of ambiguities."""
+    """The reasons why it is unknown whether a value sees a hidden write as intended."""
 
     DERIVATIVE = "derivative"
-    """The reader may want the saved residual, or an operation such as `* 1` that MLIR removed may have separated it
-    from the new value. The same applies to any reader outside of the forward pass whose value autodiff may have
-    saved.
+    """The reader may want the residual, which autodiff saved before the write; or an operation such as `* 1`, which
+    MLIR removed, may have separated the reader from the new value. The same applies to any reader outside of the
+    forward pass if autodiff may have saved the value.
     """
     OTHER_FORM = "other form"
-    """An operation after the write reads a value of which the overwritten one is a reshape, transpose, cast, slice or
-    broadcast, or the reverse. MLIR folds a reshape of a reshape, so the module does not show which of the two the
-    author means.
+    """An operation after the write reads a value of which the overwritten value is a reshape, transpose, cast, slice or
+    broadcast, or the reverse. MLIR folds a reshape of a reshape, so the module does not show which of the two values
+    the author means.
     """
     CONSTANT = "constant"
     """The overwritten value is computed from constants alone. MLIR computes such values itself and merges equal ones:
     an operation that depends on a constant may be meant to depend on the overwritten value.
     """
     AMBIGUOUS = "ambiguous"
-    """An instruction of the optimized module may be one of several operations (`provenance`), and would be wrong, or
-    carry the original, as one of them.
+    """An instruction of the optimized module may compute one of several operations (see `provenance`), and if it
+    computes one of them, it is wrong or carries the original.
     """
     UNSURE = "unsure"
-    """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass made it."""
+    """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made
+    it.
+    """
     NO_METADATA = "no metadata"
-    """Nothing that carries the overwritten value's original is found in the optimized module, by any name."""
+    """No instruction that carries the original of the overwritten value is found in the optimized module, by any name.
+    """
     TOO_MANY = "too many"
     """There are too many wrong operations to find out which of them an output depends on."""
     UNIDENTIFIED = "unidentified"
-    """An instruction of the optimized module without a name, or with one that cannot be trusted, may carry the original
-    (see `tag_trust`), and the output is wrong if it does.
+    """An instruction of the optimized module without a name, or with a name that cannot be trusted (see `tag_trust`),
+    may carry the original, and the output is wrong if it does.
     """
     RECOMPUTED = "recomputed"
-    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. JAX may have
+    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. Either JAX has
     dropped a call whose outputs nothing needs there, although its author means its write; or the call is outside of
     the checkpointed function, and the author means the original.
     """
     MIXED = "mixed"
-    """Two merged values, from before and after the write, meet in a loop or conditional whose result is unknown (see
-    `verdict.merged_values.find_twin_confluences`)."""
+    """Two values that XLA merged, one meant from before and one from after the write, meet in a loop or conditional
+    whose result is then unknown (see `verdict.merged_values.find_twin_confluences`).
+    """
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two merged values, such as two arrays of zeros, and overwrites one of them: the version of the
-    other one depends on when it does so.
+    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them: the version of
+    the other one depends on when the kernel does so.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """Key of a mark: whether the value sees this hidden write as intended is unknown."""
+    """Key of the mark on values of which it is unknown whether they see this hidden write as intended."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     reason: Reason
     instruction: int
-    """Instruction id: of the reader in the unoptimized module (DERIVATIVE, OTHER_FORM), of the recomputed operation
-    (RECOMPUTED), of the instruction in the optimized module (AMBIGUOUS, UNSURE, UNIDENTIFIED); otherwise 0.
+    """Id of an instruction: the reader in the unoptimized module (DERIVATIVE, OTHER_FORM), the recomputed operation
+    (RECOMPUTED), or the instruction in the optimized module (AMBIGUOUS, UNSURE, UNIDENTIFIED); otherwise 0.
     """
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
-"""Output name to its ambiguities."""
+"""Name of an output to the output's ambiguities."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
-    """Returns whether the value is its only operand in another form. Constants and scalars do not count as operands."""
+    """Returns whether the instruction's value is its only operand in another form, such as a reshape or a cast. An
+    operand that is a constant, a scalar or a tuple does not count.
+    """
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
     operand = instruction.operands[0]
@@ -116,18 +122,22 @@ _RESULT_NOT_SAVED = having(Trait.RESULT_NOT_SAVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualLines:
-    """Source lines of the forward operations that used the operand of one hidden write before it."""
+    """Source lines of the forward operations that used the operand of one hidden write before the write; the
+    derivatives of these operations may need the old value.
+    """
 
     locations: frozenset[int]
-    """Numbers of file locations."""
+    """Numbers of the operations' source locations, as `find_file_location` returns them."""
     is_complete: bool
-    """Every one of these operations has a source location."""
+    """Whether every one of these operations has a source location."""
     may_save: bool
-    """Some of these operations are differentiated, and their derivatives may need the original operand."""
+    """Whether some of these operations are differentiated and their derivatives may need the original operand."""
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
-    """Maps each HiddenWrite index to the forward operations that used its operand before the write."""
+    """Maps the index of each hidden write to the source lines of the forward operations that used its operand before
+    the write.
+    """
     found: dict[int, ResidualLines] = {}
     for write in writes:
         module = write.module
@@ -157,37 +167,40 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def _skip_barrier(value: HloInstruction) -> HloInstruction:
-    """Looks through the barriers that the as-written translation adds after operations."""
+    """Returns the value behind the barriers that the translation of the program as written adds after operations."""
     while is_added_barrier(value):
         value = value.operands[0]
     return value
 
 
 def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
-    """Returns the number of the innermost source location (file, line, column) in the module's table; 0 for none."""
+    """Returns the number of the instruction's innermost source location (file, line, column) in the module's table; 0
+    if there is none.
+    """
     number = instruction.proto.metadata.stack_frame_id
     frames = module.stack_frames.stack_frames
     return frames[number - 1].file_location_id if 0 < number <= len(frames) else 0
 
 
 def is_differentiated(instruction: HloInstruction) -> bool:
-    """Returns whether the operation belongs to a forward pass that autodiff has traced."""
+    """Returns whether the operation's name says that it belongs to a forward pass that autodiff has traced."""
     return "jvp(" in instruction.op_name and not is_derivative(instruction)
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
-    """Returns whether autodiff transposed this operation."""
+    """Returns whether the operation's name says that autodiff has made it by transposition."""
     return "transpose(" in instruction.op_name
 
 
 _AGAIN = "rematted_computation"
-"""JAX's name for operations that `jax.checkpoint` recomputes; it is a part of their names."""
+"""The part that JAX adds to the names of operations that `jax.checkpoint` recomputes."""
 
 
 def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, tuple[int, ...]]:
-    """Maps ids of operations that recompute an overwritten value to the indices of its hidden writes.
+    """Maps the id of each operation that recomputes an overwritten value to the indices of the value's hidden writes.
 
-    They have the opcode, shape, name and source line of the overwritten operation. None of them is overwritten itself.
+    Such an operation is recognized because it has the opcode, shape, name and source line of the overwritten operation,
+    and is not overwritten itself.
     """
     again = [one for one in module.instructions if _AGAIN in one.op_name] if writes else []
     if not again:
@@ -214,34 +227,44 @@ def _find_definition(write: HiddenWrite) -> HloInstruction:
 
 
 def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object, ...]:
-    name = one.op_name.rpartition("/")[2].partition("#")[0]  # without a tag of ours
+    name = one.op_name.rpartition("/")[2].partition("#")[0]  # without the tag that ligerdiag adds
     return one.opcode, one.shape.SerializeToString(), name, find_file_location(module, one)
 
 
 @dataclass(slots=True, eq=False)
 class AmbiguityMarker:
-    """Marks the ambiguities of a canonicalized program; the evaluation reports every result and every hidden write to
-    it.
+    """Finds the ambiguities of a canonicalized program, and makes their marks. The evaluation reports every result and
+    every hidden write to it.
     """
 
     module: HloModule
     space: LabelSpace
     lines: Mapping[int, ResidualLines]
-    """HiddenWrite index to the residuals of the overwritten value."""
+    """Index of a hidden write to the source lines of the operations that may have saved the overwritten value as a
+    residual.
+    """
     recomputed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """See `find_recomputed`."""
+    """Id of an operation that recomputes an overwritten value to the indices of the value's hidden writes (see
+    `find_recomputed`).
+    """
     overwritten: dict[Storage, list[tuple[int, Storage, Storage]]] = field(
         default_factory=dict[Storage, list[tuple[int, Storage, Storage]]]
     )
-    """Origin to (HiddenWrite index, storage, first newer storage) of each of its overwritten forms."""
+    """Maps a storage to its overwritten forms, each as (index of the hidden write, overwritten storage, first storage
+    made after the write). The key is the form from which all others are made.
+    """
     to_constants: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
     _origin: dict[Storage, Storage] = field(default_factory=dict[Storage, Storage])
-    """Storage to the storage of which it is another form, through every such form."""
+    """Maps a storage to the first of the forms of its value: the storage of which it is a reshape, cast or the like,
+    directly or through other forms.
+    """
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records a result: whether it comes from constants alone, and of which storage it is another form."""
+        """Records about an operation's result whether it is computed from constants alone, and of which storage it is
+        another form.
+        """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
             is_constant = all(
@@ -255,13 +278,15 @@ class AmbiguityMarker:
                 self._origin[value] = self._origin.get(of, of)
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
-        """Records a hidden write. newer: the first storage that is made after it."""
+        """Records a hidden write. write: its index. storage: the overwritten storage. newer: the first storage that is
+        made after the write.
+        """
         if storage in self._constant:
             self.to_constants.add(write)
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks of this reader's ambiguities."""
+        """Returns the marks of the ambiguities of this reader about all of its operands."""
         labels = 0
         origin, overwritten = self._origin, self.overwritten
         for value in operands:
@@ -271,11 +296,11 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns the marks of this reader's ambiguities about this storage."""
+        """Returns the marks of the ambiguities of this reader about one storage."""
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:
-                continue  # made after the write, from what it says
+                continue  # made after the write: the module says from which values
             if other != storage:
                 labels |= self.space.mark(Ambiguity(write, Reason.OTHER_FORM, reader.id))
             elif self._may_want_original(reader, self.lines[write]):
@@ -283,16 +308,20 @@ class AmbiguityMarker:
         return labels
 
     def mark_recomputed(self, instruction: HloInstruction) -> Labels:
-        """Returns the marks of an operation that recomputes an overwritten value."""
+        """Returns the marks of an operation that recomputes an overwritten value; 0 for any other operation."""
         found = self.recomputed.get(instruction.id, ())
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
-        """Returns one mark for each of these hidden writes, for a value read from constants that they may overwrite."""
+        """Returns the CONSTANT mark of each of these hidden writes: a constant may be the same value as the one that
+        the write overwrites.
+        """
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 
     def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:
-        """Returns whether a reader of the overwritten value may mean a residual, or a value that MLIR folded into it."""
+        """Returns whether a reader of the overwritten value may mean the residual, or a value that MLIR folded into the
+        overwritten one.
+        """
         if lines.may_save and not is_differentiated(reader):
             return True
         location = find_file_location(self.module, reader)

@@ -2,30 +2,32 @@
 
 A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
 the write all the same. But it *also* depends on the original, on a path that does not lead through the kernel (the
-label ORIG). ORIG starts at an entry parameter that a kernel overwrites (`Carriers.parameters`), and at carriers:
+label ORIG, see `labels`). ORIG starts at an entry parameter that a kernel overwrites (`Carriers.parameters`), and at
+carriers:
 
 - the operation that defines the overwritten operand, found through its other names (see `reaching_definitions`);
 - each operation whose users all are carriers (the bf16 logits before the convert, the product before the bias); not a
   broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is needed.
 
 An operation that depends on no parameter (zeros, an iota) is no carrier, because the optimized module may share it
-legitimately. Neither is one with a twin among the other operations, in the computation's callers or in computations
-called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
+legitimately. Neither is an operation with a *twin*, which is another operation of equal value in the same computation,
+in its callers or in computations called beside it: XLA inlines calls, and common subexpression elimination then merges
+the two.
 
-Carriers are found again in the optimized module by tag and opcode. One that has grown is a merger of two operations
-(two products with a common factor) and counts as neither. An operand with several definitions (elements of a loop's
-state that change places) has as many in the optimized module: if some are not found there, and the same number of
-instructions that are no carriers define the operand, these are the missing ones (`carry_displaced`). Without any
-carrier, only the check for missing writes remains.
+Carriers are found again in the optimized module by tag and opcode. An instruction with more elements than the carrier
+is a merger of two operations (two products with a common factor) and counts as neither. An operand with several
+definitions (elements of a loop's state that change places) should have as many in the optimized module. If some are not
+found there by tag, and the same number of instructions that are no carriers define the operand, these instructions are
+the missing definitions (`carry_displaced`). Without any carrier, only the check for missing writes remains.
 
 Exceptions, and where ORIG ends, are decided elsewhere:
 
 - `analysis.context.compute_context` calls this module; `evaluated_pair.find_unrelated` lists the ORIG labels that an
   operand of a call cannot have.
-- `schedule_order.ScheduleEvaluation._find_starting` starts none at a slice of bytes that the kernel has overwritten.
-- `labels.transfer_call` ends it at the kernel's call, `LabelSpace.meet` where alternative paths meet.
+- `schedule_order.ScheduleEvaluation._find_starting` starts no ORIG at a slice of bytes that the kernel has overwritten.
+- `labels.transfer_call` ends ORIG at the kernel's call, `LabelSpace.meet` where alternative paths meet.
 - `analysis.context._find_partitioned_carriers` looks in a partitioned module for instructions without a tag that may be
-  carriers. No label of these starts in the evaluation that decides: an output that would be worse with them is unknown
+  carriers. No ORIG starts at these in the evaluation that decides: an output that would be worse with them is unknown
   (`verdicts.add_unidentified`).
 """
 
@@ -49,17 +51,21 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: ORIG labels start at them."""
+    """The carriers of all hidden writes: operations that hold an operand's old value, where ORIG labels start."""
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
-    """(Tag path, instruction id) in the unoptimized module to the hidden writes whose original it carries."""
+    """(Tag path, instruction id) of a carrier in the unoptimized module to the indices of the hidden writes whose
+    original it carries.
+    """
     paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
-    """Tag path to (operation, hidden write), for recognition in the optimized module, see `is_carrier`."""
+    """Tag path to pairs of a carrier and the index of a hidden write, by which `is_carrier` recognizes the carrier in
+    the optimized module.
+    """
     parameters: Mapping[int, tuple[int, ...]]
-    """Entry parameter number to hidden writes, where a kernel overwrites the parameter itself."""
+    """Number of an entry parameter to the indices of the hidden writes that overwrite the parameter itself."""
     origins: Mapping[int, frozenset[TagPath]] = MappingProxyType({})
-    """Hidden write to the tag paths of the carriers that define its operand, if it has several definitions, such as
-    elements of a loop's state that change places.
+    """Index of a hidden write to the tag paths of the carriers that define its operand, if the operand has several
+    definitions, such as elements of a loop's state that change places.
     """
 
 
@@ -77,7 +83,7 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
         definitions[index] += len(defining)
         for carrier in _find_carriers(module, computation, values, frames):
             own = module.find_tag_path(carrier)
-            if module is writes[0].module:  # one of the schedule's own has no place in the program
+            if module is writes[0].module:  # the carriers of a write that only the schedule has are not in the program
                 instructions[(*prefix, *own), carrier.id].append(index)
             if own:
                 paths[(*prefix, *own)].append((carrier, index))
@@ -95,10 +101,12 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
 ) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction], Frames]]:
-    """Yields HiddenWrite index, tags of the path to a computation, its origins, and the path to one; adds to
-    `parameters`.
+    """Yields each group of an overwritten operand's definitions in one computation: index of the hidden write, tags of
+    the calls that lead to the computation, the computation, the definitions, and the call path to one of them. Adds
+    to `parameters` each entry parameter that a kernel overwrites.
 
-    Two calls that XLA merges into one write have one index, and their operands are no twins of each other.
+    Two calls that XLA merges into one write have one index, and their operands do not count as twins of each other (see
+    the module's docstring).
     """
     found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction], Frames]] = {}
     for write in writes:
@@ -125,27 +133,34 @@ _BECOMES: Mapping[str, tuple[str, ...]] = {
     "divide": ("multiply",),
     "subtract": ("add",),
 }
-"""Opcode to the opcodes with which XLA replaces such an operation: a scatter of one slice, a quotient by a constant."""
+"""Opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter of one
+slice or a quotient by a constant.
+"""
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module with the operation's tag computes that operation alone."""
+    """Returns whether an instruction of the optimized module computes this operation alone. optimized: an instruction
+    with the operation's tag.
+    """
     if not is_same_operation(operation.opcode, optimized) and optimized.opcode not in _BECOMES.get(
         operation.opcode, ()
     ):
         return False
     if is_integer(operation.shape) != is_integer(optimized.shape):
-        return False  # an index: the partitioner gives what it computes of a device's number the tag of what it divides
+        return (
+            False  # an index that the partitioner computes from a device's number has the tag of the divided operation
+        )
     return is_tuple(optimized.shape) or count_elements(optimized.shape) <= count_elements(operation.shape)
 
 
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps instruction ids of the optimized module to the ORIG labels that start there.
+    """Maps the ids of carriers in the optimized module to the ORIG labels that start there (see the module's
+    docstring).
 
-    candidates: tag path of an instruction that may compute one of several operations to the paths of these; a label
-    then starts only if all of them carry it.
+    candidates: tag path of an instruction that may compute one of several operations to the tag paths of these
+    operations; a label then starts only if all of them carry it.
     """
     paths, tags = carriers.paths, module.tags
     if not paths:
@@ -156,7 +171,9 @@ def compute_carried(
 
 
 def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns the carriers without an instruction of their tag in the optimized module: XLA has rewritten them."""
+    """Returns the carriers for which the optimized module has no instruction with their tag and operation: XLA has
+    rewritten them.
+    """
     tags = module.tags
     found = {
         tags[one.id]
@@ -173,10 +190,12 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """Finds the missing definitions of an operand with several definitions.
+    """Finds instructions of the optimized module that define an overwritten operand in place of carriers that XLA has
+    rewritten; only for an operand with several definitions.
 
-    carried: result of `compute_carried`; the labels of the new ones are added. performed: the writes as the optimized
-    module performs them. Returns the carriers without the origins that are found.
+    carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
+    carriers without the origins that are accounted for in this way, and `carried` with the ORIG labels of the
+    instructions found.
     """
     lost = frozenset(find_lost_carriers(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
@@ -204,7 +223,7 @@ def carry_displaced(
 
 
 def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """Returns the instruction that computes the value, also inside of a fusion."""
+    """Returns the instruction that computes the value: for a fusion, the root inside."""
     while value.opcode == "fusion":
         value = module.computations[value.called_computations[0]].root
     return value
@@ -213,7 +232,9 @@ def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
 def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
-    """Yields each instruction that may be a carrier, with the ORIG labels of any and of all of its candidates."""
+    """Yields each instruction that may compute one of several operations (its candidates), of which one is a carrier:
+    the instruction, the ORIG labels that any candidate carries, and those that all candidates carry.
+    """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}
     carrying = {number for number, group in groups.items() if any(path in paths for path in group)}
@@ -223,7 +244,7 @@ def list_ambiguous_carriers(
         if id(group) not in carrying:
             continue
         size = -1 if is_tuple(instruction.shape) else count_elements(instruction.shape)
-        key = id(group), instruction.opcode, size, is_integer(instruction.shape)  # all that `is_carrier` looks at
+        key = id(group), instruction.opcode, size, is_integer(instruction.shape)  # all on which `is_carrier` depends
         if key not in known:
             starts = [_start(paths.get(path, ()), instruction, space) for path in group]
             known[key] = unite(starts), reduce(lambda one, other: one & other, starts)
@@ -256,7 +277,9 @@ def _find_carriers(
 
 @lru_cache(maxsize=32)
 def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
-    """Counts the operations with each value number, with calls inlined."""
+    """Counts the operations with each value number in a computation with its calls inlined; operations of equal value
+    have one number.
+    """
     return Counter(
         numbers[one.id]
         for home, numbers in number_inlined(module, root).values()
@@ -267,7 +290,7 @@ def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
 
 @lru_cache(maxsize=32)
 def _find_dependent(computation: HloComputation) -> frozenset[int]:
-    """Returns the ids of the instructions that depend on a parameter."""
+    """Returns the ids of the instructions that depend on a parameter of the computation."""
     found: set[int] = set()
     for instruction in computation.instructions:
         if instruction.opcode == "parameter" or any(operand.id in found for operand in instruction.operands):

@@ -1,12 +1,12 @@
 """Computes dependence sets inside fusions: of each fused instruction, and as a summary that is computed once and used
 often.
 
-`FusionEvaluator` follows a fusion instruction by instruction, so that its outputs have sets of their own. A schedule is
-evaluated several times, and a loop several times in each; between two evaluations only the sets of the fusion's
-operands differ, if
+A dependence set says on which hidden writes a value depends (see `labels`). `FusionEvaluator` follows a fusion
+instruction by instruction, so that the fusion's outputs have sets of their own. A schedule is evaluated several times,
+and a loop several times in each evaluation; from one time to the next only the sets of the fusion's operands differ, if
 
 - every fused instruction has one array, whose set is the union of its operands' sets; only the root may be a tuple of
-  such;
+  such arrays;
 - there are no pieces (see `pieces`): no concatenation, and no operand in pieces;
 - no kernel is called inside, and there is no nested computation;
 - no label starts inside.
@@ -26,41 +26,47 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
-"""Opcodes that rule out a summary, except at a root."""
+"""Opcodes of fused instructions that rule out a summary; a tuple at the root is allowed."""
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int
-"""Parameter numbers, a bit each."""
+"""A set of parameter numbers, one bit each."""
 
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """Dependences of a fusion's values on its parameters. A *combination* is the set of parameters of some value."""
+    """Says from which parameters of a fusion each of its values is computed. A *combination* is a set of parameters
+    from which some value is computed; combinations are numbered.
+    """
 
     combinations: tuple[tuple[int, ...], ...]
-    """Parameter numbers of each."""
+    """For each combination, the numbers of its parameters."""
     computed: frozenset[int]
-    """Ids of the fused instructions that compute, where labels can start."""
+    """Ids of the fused instructions that compute, at which labels could start."""
     tagged: tuple[tuple[TagPath, HloInstruction, int], ...]
-    """Tagged instructions, each with its combination."""
+    """Each tagged instruction, as (tag path, instruction, number of its combination)."""
     results: tuple[tuple[int, int], ...]
-    """(slice number, combination) of every definition, in the order of the buffer assignment."""
+    """Each result that the fusion defines, as (slice number, number of its combination), in the order of the buffer
+    assignment.
+    """
 
     def unite(self, given: list[Labels]) -> list[Labels]:
-        """Returns the set of each combination. given: the sets of the fusion's operands."""
+        """Returns the dependence set of each combination: the union of the sets of its parameters. given: the set of
+        each operand of the fusion.
+        """
         return [unite([given[number] for number in numbers]) for numbers in self.combinations]
 
 
 @dataclass(slots=True, eq=False)
 class FusionSummaries:
-    """Summaries of the fusions of one module, made on demand and kept for all evaluations."""
+    """The summaries of the fusions of one module, made on demand and kept for all evaluations."""
 
     module: HloModule
     places: Places
     _found: dict[int, FusionSummary | None] = field(default_factory=dict[int, FusionSummary | None])
 
     def find(self, fusion: HloInstruction) -> FusionSummary | None:
-        """Returns the fusion's summary; None if it must be followed."""
+        """Returns the fusion's summary; None if the fusion has none and must be followed instruction by instruction."""
         if fusion.id not in self._found:
             self._found[fusion.id] = self._summarize(fusion)
         return self._found[fusion.id]
@@ -96,7 +102,9 @@ class FusionSummaries:
 
 
 def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int, _Mask] | None:
-    """Maps the id of each fused instruction, except a root tuple, to its parameters; None if there is no summary."""
+    """Maps the id of each fused instruction, except a root tuple, to the parameters from which it is computed; None if
+    the fusion can have no summary.
+    """
     if any(is_tuple(operand.shape) for operand in fusion.operands):
         return None
     masks: dict[int, _Mask] = {}
@@ -120,47 +128,53 @@ def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int
 
 
 _PLAIN = having(Trait.ONE_ARRAY, Trait.ARRAY_OF_ARRAYS, Trait.FROM_NOTHING) - {"concatenate"}
-"""Opcodes that compute one array from all their operands: its set is the union, without pieces."""
+"""Opcodes that compute one array from all their operands: the dependence set of the result is the union of the
+operands' sets, and has no pieces.
+"""
 
 
 class FusionEnvironment(Protocol):
-    """The evaluation around a fusion."""
+    """Methods that a fusion's evaluation needs from the evaluation of the schedule around it."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the set of an operation's result, with the labels that start there; records a tagged operation's set."""
+        """Returns the dependence set of a fused instruction's result: `labels`, and the labels that start there.
+        Records the set of a tagged operation. scheduled: the fusion. reads: the reads of the fusion.
+        """
         ...
 
     def find_started(self, instruction: HloInstruction) -> Labels:
-        """Returns the labels that start at this instruction."""
+        """Returns the labels and marks that start at this instruction."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Runs a custom call inside of a fusion; returns the set of its results."""
+        """Runs a custom call inside of a fusion; returns the dependence set of the call's results. operands: the set of
+        each operand.
+        """
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps each output of a custom call whose declared alias is broken to the ORIG labels of the writes that it
-        misses.
+        """Maps the index of each output of a custom call whose declared alias is broken to the ORIG labels of the
+        writes that the output misses.
         """
         ...
 
 
 type FusedValue = int | Pieces | tuple["FusedValue", ...]
-"""An array's set, its pieces' sets, or a tuple of values."""
+"""The dependence set of an array in a fusion, its sets in pieces, or a tuple of such values."""
 
 
 @dataclass(slots=True, eq=False)
 class FusionEvaluator:
-    """Evaluates one fusion instruction, and the fusions and calls in it."""
+    """Evaluates one fusion instruction by instruction, with the fusions and calls nested in it."""
 
     _module: HloModule
     _surroundings: FusionEnvironment
     _fusion: HloInstruction
     _reads: tuple[Read, ...]
     _pieces: Mapping[int, Pieces]
-    """operand_number to the operand's pieces, where known."""
+    """operand_number to the pieces of that operand, where known."""
 
     def run(self) -> list[PiecewiseLabels]:
         arguments: list[FusedValue] = []

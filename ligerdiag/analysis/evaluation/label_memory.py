@@ -1,12 +1,15 @@
 """Holds the memory of the scheduled program: the current dependence set of each slice of XLA's buffer assignment.
 
-A definition replaces the set of its slice, and every reader of the slice sees that set. A hidden write changes every
-slice that shares bytes with the operand's; those slices are then *raw*: the kernel changed these bytes without XLA
-knowing, so readers are correct only if they happen to be ordered correctly. If a kernel gets a known region of an
-array, only the pieces in it change. A read that nothing orders with a write to its bytes is lucky, and gets a mark (see
-`unordered_reads`). Values without a place in the buffer assignment have negative numbers of their own.
+A *slice* is the bytes that the buffer assignment gives to one array; it has a number. An instruction that defines a
+value replaces the dependence set of the value's slice, and every later reader of the slice sees that set. A hidden
+write changes every slice that shares bytes with the overwritten operand. These slices are then *raw*: the kernel
+changed their bytes without XLA knowing, so readers are correct only if they happen to be ordered correctly. If a kernel
+gets a known region of an array, only the pieces in that region change (see `pieces`). A read that nothing orders with a
+hidden write to its bytes is lucky, and gets a mark (see `unordered_reads`). A value without a place in the buffer
+assignment has a negative slice number of its own.
 
-An evaluation returns `Actual`: the sets of the outputs, and an `Occurrence` of each tagged operation that it meets.
+An evaluation of the schedule returns `Actual`: the dependence sets of the outputs, and an `Occurrence` of each tagged
+operation that the evaluation meets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,12 +24,12 @@ from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 
 type OperandPlace = tuple[int, int]
-"""(operand_number, slice number)."""
+"""The place of one array of an operand: (operand_number, slice number)."""
 
 
 @dataclass(slots=True, eq=False)
 class Places:
-    """Slice numbers of the values of one module; a value without a place has its own negative number."""
+    """Finds the slice numbers of the values of one module; a value without a place has its own negative number."""
 
     buffers: BufferAssignment
     positions: Positions
@@ -58,14 +61,16 @@ class Places:
         return found
 
     def list_read(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Lists the slice numbers of every leaf of every operand."""
+        """Lists the slice number of every array in every operand of the instruction."""
         found = self._read.get(instruction.id)
         if found is None:
             found = self._read[instruction.id] = tuple([place for _, place in self.list_operands(instruction)])
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Lists the slice numbers that the instruction writes as its own result."""
+        """Lists the numbers of the slices into which the instruction writes its own result; empty if the result only
+        names existing bytes.
+        """
         found = self._defined.get(instruction.id)
         if found is None:
             defined = self.buffers.definitions.get(instruction.id)
@@ -78,59 +83,67 @@ class Places:
 
 
 type Read = tuple[int, int, Labels]
-"""(operand_number of the scheduled instruction, slice number, set of the slice at that time)."""
+"""One array that a scheduled instruction reads: (operand_number, slice number, dependence set of the slice at that
+time).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of a mark: only the schedule's order decides whether `reader` sees the hidden write."""
+    """Key of the mark on all values computed from a lucky read: only the order of this schedule decides whether
+    `reader` sees the hidden write.
+    """
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     reader: int
     """Id of the scheduled instruction that reads."""
     after: bool
-    """It reads after the write (True) or before it (False)."""
+    """True if the instruction reads after the write, False if before it."""
     slice_number: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnorderedRead:
-    """A read that nothing orders with a hidden write."""
+    """A read that no dependence orders with a hidden write to the same bytes."""
 
     operand: int
-    """operand_number of the reader."""
+    """operand_number of the reading instruction."""
     lucky: LuckyRead
     region: ArrayRegion | None
-    """The overwritten elements, where known."""
+    """The elements that the kernel overwrites; None if they are unknown."""
 
 
 type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
-"""By id of the scheduled instruction that reads."""
+"""Id of a scheduled instruction to its unordered reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActualWrite:
-    """A hidden write at its place in the optimized module."""
+    """A hidden write at the place where the optimized module performs it."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     frames: Frames
     slices: tuple[int, ...]
-    """Slice numbers of the overwritten operand."""
+    """Numbers of the slices that hold the overwritten operand."""
     partial: bool = False
-    """The kernel gets only a part of the slice (an address inside it)."""
+    """Whether the kernel gets only a part of the slice (an address inside it)."""
     distinct_per_iteration: bool = False
-    """That part is another one in each iteration of the loop around the call (see `loop_slices`)."""
+    """Whether the kernel gets another part of the slice in each iteration of the loop around its call (see
+    `loop_slices`).
+    """
     region: ArrayRegion | None = None
-    """That part, where it is a single known region; `slices` is one array then."""
+    """The part of the array that the kernel gets, if it is a single known region; `slices` then holds one array."""
     slice_tags: TagPath = ()
-    """Tags of the dynamic-slice that is that part, if as many loops surround the call as in the program: instructions
-    with these tags take the same elements in the same iteration.
+    """Tags of the dynamic-slice that takes the kernel's part of the array; empty unless as many loops surround the call
+    as in the program. Instructions with these tags take the same elements in the same iteration.
     """
 
     def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
-        """Returns whether this slice of the array in a slice of the memory takes only elements that the kernel gets."""
+        """Returns whether `reader`, a slice of the array in the memory slice `number`, takes only elements that the
+        kernel gets.
+        """
         return number in self.slices and self.region is not None and self.region.covers(reader)
 
     @property
@@ -140,23 +153,24 @@ class ActualWrite:
 
 @dataclass(slots=True, eq=False)
 class LabelMemory:
-    """Dependence sets by slice number; the evaluation changes them."""
+    """The current dependence set of each slice of the buffer assignment; the evaluation changes the sets as it runs."""
 
     module: HloModule
     places: Places
     space: LabelSpace
     unordered: UnorderedReads
-    """The reads that get a mark of luck."""
+    """The reads that get a mark because only luck orders them with a hidden write."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    """Slice number to set; empty sets are missing."""
+    """Slice number to the slice's dependence set; an empty set has no entry."""
     pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
-    """Slice number to the pieces of its value, where known."""
+    """Slice number to the separate dependence sets of the parts of its value, where known (see `pieces`)."""
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     journal: dict[int, Labels] | None = None
-    """While a loop or branch runs: slice number to its set before the first change."""
+    """While a loop or branch runs: slice number to the set that the slice had before its first change. Otherwise None.
+    """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Defines a slice."""
+        """Gives a slice the dependence set of a newly defined value; the slice is then no longer raw."""
         if isinstance(value, Pieces):
             self.pieces[number] = value
             value = value.union
@@ -176,7 +190,7 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the sets that a reader of these places sees, with marks of luck."""
+        """Returns the dependence sets that `reader` sees in these places, with the marks of lucky reads."""
         sets = self.sets
         if reader.id not in self.unordered:
             return tuple([(operand, number, sets.get(number, 0)) for operand, number in places])
@@ -185,13 +199,13 @@ class LabelMemory:
         )
 
     def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
-        """Returns the marks for the bytes that the reader takes from this operand."""
+        """Returns the marks of the lucky reads that `reader` makes of this operand."""
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
-        """Returns the pieces of this slice's value as the reader of this operand sees them, with marks on the
-        overwritten ones.
+        """Returns the value of a slice in pieces, as `reader` sees it through this operand; None if the pieces are
+        unknown. Pieces that a hidden write overwrites have the marks of lucky reads.
         """
         pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
@@ -207,7 +221,7 @@ class LabelMemory:
         while pieces.shape != tuple(value.shape.dimensions):
             if not bitcasts:
                 return None
-            value = bitcasts.pop()  # a slice of the bitcast was overwritten
+            value = bitcasts.pop()  # the pieces are those of this bitcast: a slice of it was overwritten
         for bitcast in reversed(bitcasts):
             seen = follow_pieces(bitcast, [pieces])
             if not isinstance(seen, Pieces):
@@ -216,7 +230,7 @@ class LabelMemory:
         return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
-        """Sets the slice's value where alternative paths through the program meet."""
+        """Sets the dependence set of a slice where alternative paths join; makes no entry in the journal."""
         self.pieces.pop(number, None)
         if labels:
             self.sets[number] = labels
@@ -224,7 +238,9 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """Performs a hidden write."""
+        """Performs a hidden write: each slice that shares bytes with the operand becomes raw and gains the labels
+        `added`; a slice that is overwritten as a whole loses the labels `dropped`, and so does a known region.
+        """
         for number in write.slices:
             for hit in self.overlapping(number):
                 before = self.sets.get(hit, 0)
@@ -237,8 +253,8 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns ORIG(W, 0) of every hidden write W that has overwritten everything that this slice of an array takes
-        from a slice of memory.
+        """Returns ORIG(W, 0) of every hidden write W that has overwritten all elements that `reader`, a slice of the
+        array in the memory slice `number`, takes.
         """
         path = self.module.tags.get(reader.id, ())
         return unite(
@@ -248,14 +264,16 @@ class LabelMemory:
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Lists the slices that share bytes with this one, including itself."""
+        """Lists the numbers of the slices that share bytes with this slice, including its own."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 
 def find_read_place(
     module: HloModule, slice_: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
 ) -> int | None:
-    """Returns the slice number of the array of which `slice_` is a part; None if `scheduled` does not read it."""
+    """Returns the memory slice number of the array from which `slice_` takes a part; None if `scheduled` does not read
+    that array. slice_: the instruction `scheduled` itself, or one fused into it.
+    """
     number, operand = 0, slice_.operands[0]
     if slice_ is not scheduled:
         if operand.opcode != "parameter" or module.homes[operand.id].id not in scheduled.called_computations:
@@ -267,29 +285,32 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Occurrence:
-    """A tagged operation of the program, found again in the optimized module. Final fields, as in `HloInstruction`."""
+    """A tagged operation of the program, found again in the optimized module. Its fields are Final, as in
+    `HloInstruction`.
+    """
 
     instruction: Final[HloInstruction]
-    """The operation itself, perhaps inside a fusion."""
+    """The instruction that computes the operation, perhaps inside a fusion."""
     scheduled: Final[HloInstruction]
-    """The scheduled instruction that runs it."""
+    """The scheduled instruction that runs the operation: the instruction itself, or the fusion that contains it."""
     labels: Final[Labels]
     reads: Final[tuple[Read, ...]]
-    """Reads of the scheduled instruction: (operand_number, slice number, set of the slice at that time)."""
+    """The reads of the scheduled instruction: (operand_number, slice number, dependence set of the slice at that time).
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actual:
-    """The actual program's dependence sets."""
+    """The dependence sets of the actual program, as the schedule computes it."""
 
     outputs: tuple[Labels, ...]
-    """Set of each leaf of the entry root, in order."""
+    """The dependence set of each leaf of the entry computation's root, in order."""
     occurrences: Mapping[TagPath, tuple[Occurrence, ...]]
     writes: tuple[ActualWrite, ...]
-    """Every hidden write that the optimized module still holds."""
+    """Every hidden write that the optimized module still performs."""
     frames: Mapping[int, Frames]
-    """Scheduled instruction id to a call path that leads to it."""
+    """Id of a scheduled instruction to a call path that leads to it."""
     traced: frozenset[int] = frozenset()
-    """Indices of hidden writes whose operand was known to hold the original when the kernel ran."""
+    """Indices of the hidden writes whose operand was seen to hold the original when the kernel ran."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Of the loops and conditionals that the schedule still has."""
+    """Tag path to the alternatives that meet there, for the loops and conditionals that the schedule still has."""

@@ -1,29 +1,33 @@
-"""Represents dependence sets as integers: the meaning of each bit, and how a custom call passes labels on.
+"""Represents a dependence set as one integer: the meaning of each bit, and how a custom call passes labels on.
 
-`verdict.comparison` defines the two labels of a hidden write, FRESH and ORIG, and their iteration classes. A set has
-two bits for each hidden write W and each iteration class c: FRESH(W, c) and ORIG(W, c). Without classes, a loop-carried
-dependence would hide a dependence that is missing in this iteration. `LabelSpace.advance` moves labels to their class
-in the next iteration; of several loops that have advanced since the write, the outermost counts.
+A value's *dependence set* says on which hidden writes the value depends. Its elements are *labels*: FRESH(W) says that
+the value depends on what the hidden write W wrote, ORIG(W) that it depends on the contents from before W.
+`verdict.comparison` defines both, and their *iteration classes*: in class 0, W happened in this iteration of the loops
+around it; in class c >= 1, in an earlier iteration of the loop at nesting level c. A set has two bits for each hidden
+write W and each class c: FRESH(W, c) and ORIG(W, c). Without classes, a loop-carried dependence would hide a dependence
+that is missing in this iteration. `LabelSpace.advance` moves labels to their class in the next iteration; of several
+loops that have advanced since the write, the outermost counts.
 
-Above these bits are *marks*: one bit for each discovery of the evaluation, such as a lucky read or a stale reader.
+Above these bits are *marks*: one bit for each discovery of the evaluation, such as a lucky read or a stale reader. A
+mark spreads to every value downstream, as a label does.
 
-A custom call passes labels on by the same rule in both programs (`transfer_call`):
+A custom call passes labels on by the same rules in the program and in the schedule (`transfer_call`):
 
-- Its results depend on every operand that it may read.
-- A hidden-written operand then depends on the same operands, and is FRESH. If the write is unknown, it is FRESH and has
-  no other label, because no other dependence is certain.
+- The call's results depend on every operand that it may read.
+- A hidden-written operand then depends on the same operands, and is FRESH. If it is unknown whether the kernel writes,
+  the operand is FRESH and has no other label, because no other dependence is certain.
 - A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG: the original
   ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark on an
   operation that is right before a call and wrong after it ends at every value that the call overwrites, because these
-  were computed before.
+  values were computed before the call.
 - The result of a kernel with unknown effects is FRESH of that unknown write: every value downstream is then unknown.
 - In an evaluation about the bytes themselves (`direct`), a hidden-written operand is FRESH of this write and of no
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
   propagate.
 
 Most of a large schedule does not depend on any kernel. An instruction is *inert* if its operands have no labels, and no
-label starts at it or in a computation that it calls. Its result has no labels, and its computations need not be
-followed; an operation that the caller wants to see is seen nevertheless.
+label starts at it or in a computation that it calls. The result of an inert instruction has no labels, and the
+computations that it calls need not be followed. An operation that the caller wants to see is recorded nevertheless.
 """
 
 from collections import defaultdict
@@ -38,7 +42,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_counted
 
 type Labels = int
-"""A set of labels."""
+"""A dependence set: an integer with one bit for each label or mark in the set (see the module's docstring)."""
 
 
 def unite(sets: Iterable[Labels]) -> Labels:
@@ -50,63 +54,69 @@ def unite(sets: Iterable[Labels]) -> Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
-    """The alternative values that the result of a loop or conditional may have."""
+    """The alternative values of which one becomes the result of a loop or conditional."""
 
     instruction: str
     """Name of the loop or conditional."""
     alternatives: tuple[tuple[Labels, ...], ...]
-    """For each leaf of the result, the set of each alternative: by branch, or by the element of the state from which
-    the loop starts (see `HloComputation.rotated_elements`).
+    """For each leaf of the result, the dependence set of each alternative: one for each branch of a conditional, or one
+    for each element of a loop's initial state that takes the leaf's position in some iteration (see
+    `HloComputation.rotated_elements`).
     """
     ends: tuple[Labels, ...] = ()
-    """For a loop of the program: the set of each leaf of its result."""
+    """For a loop of the program: the dependence set of each leaf of the loop's result."""
     kept: frozenset[int] = frozenset()
-    """For a loop of the program: the leaves that its body returns unchanged."""
+    """For a loop of the program: numbers of the leaves that the loop's body returns unchanged."""
     shared: frozenset[int] = frozenset()
-    """For a loop of the schedule: numbers of the slices that hold several leaves."""
+    """For a loop of the schedule: numbers of the slices of XLA's buffer assignment that hold several leaves of the
+    loop's result.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark: the value of `instruction` is wrong about this hidden write."""
+    """Key of the mark on all values computed from the value of `instruction`, which is wrong about one hidden write
+    (stale, for example).
+    """
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     instruction: int
-    """Instruction id in the optimized module; negative for an operation of the program."""
+    """Id of an instruction in the optimized module; negative for an operation of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """The mark that replaces a `WrongAbout` mark in the next iteration."""
+    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop."""
 
     of: WrongAbout
 
 
 @dataclass(slots=True)
 class LabelSpace:
-    """Bit layout for `writes` hidden writes under at most `depth` nested loops."""
+    """The bit layout of dependence sets for `writes` hidden writes under at most `depth` nested loops."""
 
     writes: int
     depth: int
     _marks: dict[object, int] = field(default_factory=dict[object, int])
     _keys: list[object] = field(default_factory=list[object])
-    """Keys of the marks, by number."""
+    """The key of each mark, in the order of the marks' numbers."""
     _wrong: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _before: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _inside: dict[frozenset[int], tuple[Labels, Labels, int]] = field(
         default_factory=dict[frozenset[int], tuple[Labels, Labels, int]]
     )
-    """Writes inside a loop to FRESH(W, 0) and ORIG(W, 0) of these, the marks of something wrong about them, and how
-    many marks there were when that was asked.
+    """Cache of `advance`. Maps the hidden writes inside a loop to the labels FRESH(W, 0) and ORIG(W, 0) of these
+    writes, the marks of values that are wrong about them, and the number of marks that existed when the entry was
+    made.
     """
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
     _first_original: list[Labels] = field(init=False)
     classes: int = field(init=False)
-    """Number of iteration classes."""
+    """Number of iteration classes: `depth` + 1."""
     _firsts: Labels = field(init=False)
-    """FRESH(W, 0) of every W."""
+    """The set of the labels FRESH(W, 0) of all hidden writes W."""
     _every_fresh: Labels = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,42 +130,46 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """The lowest bit that belongs to no write."""
+        """The lowest bit that belongs to no hidden write: the bit of the first mark."""
         return 1 << (2 * self.classes * self.writes)
 
     def fresh(self, write: int) -> Labels:
-        """FRESH(write, 0)."""
+        """Returns the label FRESH(write, 0): a value depends on what the hidden write wrote in this iteration."""
         return 1 << (2 * self.classes * write)
 
     def original(self, write: int) -> Labels:
-        """ORIG(write, 0)."""
+        """Returns the label ORIG(write, 0): a value depends on the contents from before the hidden write in this
+        iteration.
+        """
         return self._first_original[write]
 
     def all_fresh(self, write: int) -> Labels:
-        """FRESH(write, c) for every c."""
+        """Returns the labels FRESH(write, c) of every iteration class c."""
         return self._fresh[write]
 
     def all_original(self, write: int) -> Labels:
-        """ORIG(write, c) for every c."""
+        """Returns the labels ORIG(write, c) of every iteration class c."""
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """Returns FRESH(W, 0) for every W with FRESH(W, c) in the set for some c."""
+        """Returns FRESH(W, 0) for every hidden write W for which the set has FRESH(W, c) in some iteration class c."""
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
             found |= fresh >> number
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns FRESH(W, 0) for every W with ORIG(W, c) in the set for some c."""
+        """Returns FRESH(W, 0), as `any_fresh` does, for every hidden write W for which the set has ORIG(W, c) in some
+        iteration class c.
+        """
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns FRESH(W, 0) of these hidden writes."""
+        """Returns the set of the labels FRESH(W, 0) of these hidden writes W."""
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """Yields the hidden writes of such bits, in ascending order."""
+        """Yields the indices of the hidden writes in a set as `bits_of` or `any_fresh` returns, in ascending order."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits
@@ -163,10 +177,12 @@ class LabelSpace:
             bits ^= lowest
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
-        """Returns the set of a value at the end of several alternative paths, on some of which these writes lie.
+        """Returns the dependence set of a value where alternative paths through the program join, as after a
+        conditional. ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on
+        these paths.
 
-        On a path that does not lead through the kernel the original is right. So the ORIG(W, 0) of a path without
-        FRESH(W, c) ends here if another path has FRESH(W, c).
+        On a path that does not lead through the kernel of a write W, the original is right. So ORIG(W, 0) of a path
+        without FRESH(W, c) ends here if another path has FRESH(W, c).
         """
         union = unite(ends)
         if not union or not writes_inside:
@@ -179,7 +195,7 @@ class LabelSpace:
         )
 
     def mark(self, key: object) -> Labels:
-        """Returns the bit for `key`, the same one each time."""
+        """Returns the bit that the mark with this key has in a dependence set; the same key always gives the same bit."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -188,23 +204,29 @@ class LabelSpace:
                 self._wrong[key.write] = self._wrong.get(key.write, 0) | self.mark(key)
                 if key.instruction < 0:
                     self._before[key.write] = self._before.get(key.write, 0) | self.mark(key)
-                self.mark(_Earlier(key))  # the next bit
+                self.mark(_Earlier(key))  # gets the next bit: `advance` shifts by one
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """Returns a space of the same layout without marks."""
+        """Returns a new label space with the same layout and without marks."""
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """Returns all marks so far that a value is wrong about this write in this iteration."""
+        """Returns the bits of all marks made so far which say that a value is wrong about this hidden write in the
+        current iteration.
+        """
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns the marks of `wrong_about` that are on operations of the program."""
+        """Returns those bits of `wrong_about` whose mark is on an operation of the program, and not on an instruction
+        of the optimized module.
+        """
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """Returns the keys whose marks are in the set."""
+        """Returns the keys of the marks in the set, each once. A mark that replaced another one in a later iteration
+        has the replaced mark's key.
+        """
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
         at = digits.find("1")
@@ -215,10 +237,12 @@ class LabelSpace:
         return list(dict.fromkeys(found))
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
-        """Returns the set after one more iteration of the loop at `level` (1 = outermost) around `writes_inside`.
+        """Returns the dependence set after one more iteration of a loop. level: nesting level of the loop (1 =
+        outermost). writes_inside: indices of the hidden writes in the loop.
 
-        Class 0 becomes `level`; class c becomes min(c, level), since the outermost loop that advanced counts. A value
-        that was wrong about a write stays wrong: the write of the next iteration overwrites another value.
+        The labels of these writes change their iteration class: class 0 becomes `level`, and class c >= 1 becomes
+        min(c, level), since the outermost loop that advanced counts. A value that was wrong about a write stays wrong:
+        the write of the next iteration overwrites another value.
         """
         if not labels:
             return labels
@@ -240,12 +264,12 @@ class LabelSpace:
 
 @dataclass(frozen=True, slots=True)
 class CallTransfer:
-    """Dependence sets after one custom call."""
+    """The dependence sets after one custom call, as `transfer_call` returns them."""
 
     results: Labels
-    """The set of every output."""
+    """The dependence set that every output of the call gets."""
     written: tuple[tuple[int, Labels, Labels], ...]
-    """For each hidden-written operand: (operand_number, labels to drop, labels to add)."""
+    """For each hidden-written operand: (operand_number, labels that its set loses, labels that its set gains)."""
 
 
 def transfer_call(
@@ -256,8 +280,9 @@ def transfer_call(
     *,
     direct: bool = False,
 ) -> CallTransfer:
-    """Returns the sets after a call with these operand sets. writes: the call's own hidden writes. direct: the
-    evaluation is about the bytes themselves.
+    """Returns the dependence sets after a custom call, by the rules in the module's docstring. operands: the set of
+    each operand before the call. writes: the call's own hidden writes. direct: the evaluation is about the bytes
+    themselves.
     """
     read = 0
     for number, labels in enumerate(operands):
@@ -281,10 +306,11 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the program's operation makes decisions of numbers, so that other numbers mostly give the same
-    result.
+    """Returns whether the operation turns numbers into a decision, so that slightly different operands mostly give the
+    same result.
 
-    It is a step function, converts to integers, or keeps one number within bounds, as in clipping by a norm.
+    Such an operation is a step function (a comparison, for example), converts to integers, or keeps one number within
+    bounds, as in clipping by a norm.
     """
     if instruction.opcode in _BOUNDS:
         return count_elements(instruction.shape) == 1
@@ -295,7 +321,9 @@ def decides(instruction: HloInstruction) -> bool:
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:
-    """Returns whether the result is one of two whole arrays."""
+    """Returns whether the instruction is a `select` whose result is one of two arrays as a whole, because one scalar
+    chooses for all elements.
+    """
     if instruction.opcode != "select":
         return False
     chooser = instruction.operands[0]
@@ -306,26 +334,30 @@ def is_one_choice(instruction: HloInstruction) -> bool:
 
 _SPREADS = having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _FOLLOWED = having(Trait.RUNS_SCHEDULED, Trait.UPDATE) | {"custom-call", "async-done"}
-"""Opcodes that are never inert: they run computations, or change memory in other ways."""
+"""Opcodes of instructions that are never inert: they run computations, or change memory in other ways."""
 _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
-"""Opcodes of fused instructions that compute nothing."""
+"""Opcodes of fused instructions that compute nothing, and for which no operation is recorded."""
 
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the instructions of one evaluation that are inert if their operands have no labels."""
+    """Finds the inert instructions of one evaluation: the result of an inert instruction has no labels as long as its
+    operands have none.
+    """
 
     module: HloModule
     started: frozenset[int]
-    """Ids of the instructions, scheduled or fused, where a label starts."""
+    """Ids of the instructions, scheduled or fused, where a label or mark starts."""
     wanted: frozenset[TagPath]
-    """Operations that the caller wants to see."""
+    """Tag paths of the operations that the caller wants to see."""
     _active: frozenset[int] = field(init=False)
-    """Ids of the computations with a kernel call, a starting label or a wanted operation in them or nested in them."""
+    """Ids of the computations that must be followed. A kernel call or a starting label is in them or in a computation
+    that they call; or a wanted operation is in a fused computation nested in them.
+    """
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
-    """Computation id to the wanted operations in it, in their order."""
+    """Computation id to the wanted operations directly in that computation, in its order."""
 
     def __post_init__(self) -> None:
         module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes
@@ -341,17 +373,17 @@ class InertInstructions:
         self._active = frozenset(search([*calling, *starting, *deep], self._list_callers))
 
     def _list_callers(self, number: int) -> list[int]:
-        """Lists the ids of the computations that call this one."""
+        """Lists the ids of the computations that call the computation with this id."""
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether this scheduled instruction is inert if its operands have no labels."""
+        """Returns whether this scheduled instruction is inert, provided that its operands have no labels."""
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Lists the wanted operations that an inert instruction runs."""
+        """Lists the wanted operations that this inert instruction runs: itself, or those fused into it."""
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

@@ -2,10 +2,14 @@
 one.
 
 XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The slices of a
-loop are disjoint if the start index in one dimension is a loop counter plus a constant (or a constant minus the
-counter, if the loop counts down) and constant in all others; if a slice is no longer in that dimension than the
-counter's step; and if the last slice ends within the array, so that no start index is clamped. `hlo.counters` defines
-counters.
+loop are disjoint if all of this holds:
+
+- the start index in one dimension is a loop counter plus a constant (or a constant minus the counter, if the loop
+  counts down), and in all other dimensions constant;
+- in that dimension, a slice is no longer than the counter's step;
+- the last slice ends within the array, so that no start index is clamped.
+
+`hlo.counters` defines counters.
 """
 
 from collections.abc import Sequence
@@ -22,12 +26,14 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Returns whether the call gets another part of an array in each iteration of the loop around it."""
+    """Returns whether the call gets another part of an array, as this operand, in each iteration of the loop around the
+    call. frames: the call path that ends at the call.
+    """
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
     call, fusion, loop = (frame.instruction for frame in (frames[-1], frames[-2], frames[-3]))
     if frames[-2].computation.id != loop.called_computations[0]:
-        return False  # the loop's condition runs once more than its body
+        return False  # in the loop's condition, which runs once more than the body
     value = look_through(call.operands[operand], _NAMES)
     if value.opcode != "dynamic-slice":
         return False
@@ -45,8 +51,8 @@ def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bo
 
 
 def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
-    """Returns whether the loop around the call defines nothing in this slice of memory, so that an earlier iteration's
-    write is in slices that this iteration does not take.
+    """Returns whether the loop around the call defines no value in the memory slice `number`. An earlier iteration's
+    write is then only in parts of that slice that this iteration does not take.
     """
     body = module.computations[write.frames[-3].instruction.called_computations[0]]
 
@@ -59,9 +65,10 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns a call's operand sets without its writes to parts of them that this iteration does not read.
+    """Returns the dependence sets of a call's operands, without the call's own writes of earlier iterations: these are
+    in parts of the operand that this iteration does not read.
 
-    writes: the call's own; actual: their places.
+    writes: the call's own hidden writes. actual: the places of these writes in the schedule.
     """
     found = list(operands)
     by_index = {write.index: write for write in writes}

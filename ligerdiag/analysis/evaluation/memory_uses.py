@@ -1,4 +1,5 @@
-"""Finds uses of the memory that a kernel overwrites: its readers, and buffers of one call that share bytes.
+"""Finds uses of the memory that a kernel overwrites: instructions that read it, and buffers of one call that share
+bytes.
 
 Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if they have one slice of the
 buffer assignment: an output in the bytes of a dead operand, or one value that is passed twice. Buffers that overlap
@@ -17,18 +18,22 @@ from ligerdiag.hlo.shape import is_tuple, iterate_leaves
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _SILENT = having(Trait.LAUNCHES_NOTHING, Trait.FORWARDS, Trait.CONTROL_FLOW)
-"""Opcodes that read nothing themselves."""
+"""Opcodes of instructions that read no bytes themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Accesses:
-    """Scheduled instructions around one hidden write, each in schedule order."""
+    """The scheduled instructions that read the memory of one hidden write, or the values that it was made from, each
+    group in schedule order.
+    """
 
     before: tuple[HloInstruction, ...]
     """Instructions that read the overwritten memory and run before the kernel."""
     after: tuple[HloInstruction, ...]
     sources: tuple[tuple[HloInstruction, HloInstruction], ...]
-    """(reader, value): reads another value from which the overwritten one was copied, cast or gathered."""
+    """(reader, value) pairs: the reader reads another value, from which the overwritten value was copied, cast or
+    gathered.
+    """
 
 
 def find_accesses(
@@ -38,7 +43,9 @@ def find_accesses(
     actual: tuple[ActualWrite, ...],
     times: Mapping[int, int],
 ) -> Mapping[int, Accesses]:
-    """Maps each HiddenWrite index to its readers. times: instruction id to LogicalTime."""
+    """Maps the index of each hidden write to the instructions that read its memory. times: id of an instruction to its
+    LogicalTime.
+    """
     readers = [
         instruction
         for computation in module.computations.values()
@@ -74,9 +81,9 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Lists the values from which the overwritten one is made in steps of one array operand each, the nearest first."""
+    """Lists the values from which the overwritten value is made in steps of one array operand, the nearest first."""
     if kernel is not write.call:
-        return []  # inside of a fusion, the kernel gets an address in what the fusion is given
+        return []  # inside of a fusion, the kernel gets an address in an operand of the fusion
     value = look_through(kernel.operands[write.operand], _PLACES)
     found: list[HloInstruction] = []
     while len(value.operands) == 1 and not is_tuple(value.operands[0].shape):
@@ -87,17 +94,19 @@ def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBuffers:
-    """An operand and another buffer of the same call in exactly the same bytes."""
+    """An operand and another buffer of the same call that lie in exactly the same bytes."""
 
     operand: int
     buffer: int
-    """Number of the other buffer: the call's operands, then its outputs."""
+    """Number of the other buffer; the call's operands are numbered first, then its outputs."""
     declared: bool
-    """The call declares the alias; otherwise the buffer assignment makes it."""
+    """True if the call declares the alias, False if only the buffer assignment makes it."""
 
 
 def find_shared_buffers(call: HloInstruction, positions: Positions) -> Iterator[SharedBuffers]:
-    """Finds buffers that share bytes, operand by operand, declared ones first."""
+    """Yields the buffers of a call that share bytes with one of its operands, operand by operand, declared aliases
+    first.
+    """
     count = len(call.operands)
     leaves = list(iterate_leaves(call.shape))
     aliases = call.operand_output_aliases

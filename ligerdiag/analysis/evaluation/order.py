@@ -1,4 +1,5 @@
-"""Computes forced order: data and control edges inside a computation, and the nesting of computations.
+"""Computes which instructions are forced to run before which: by data and control edges inside a computation, and by
+the nesting of computations.
 
 Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose another order. An asynchronous
 instruction has done its work when its done has run, and not before.
@@ -14,14 +15,14 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 _STARTS, _DONES = having(Trait.START), having(Trait.DONE)
 _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
-"""Opcodes that may come between a start and its done."""
+"""Opcodes of instructions that may stand between an asynchronous start and its done."""
 
 
 class Order:
-    """Reachability along operands and control predecessors, computed on demand and cached.
+    """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
 
-    Edges lead forward in a computation's schedule, so a search only looks at instructions between the two. It is kept
-    for each instruction, and resumes where it stopped.
+    Edges lead forward in a computation's schedule, so a search only looks at the instructions between the two. The
+    search from each instruction is kept, and resumes where it stopped.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,8 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Returns whether edges of the program force `first` before `second` within one iteration of every loop.
+        """Returns whether operands and control edges force `first` before `second` within one iteration of every loop.
+        first, second: the call paths of two scheduled instructions.
 
         from_second: search backward from `second`; cheaper if one `second` is used in many questions.
         """
@@ -54,7 +56,7 @@ class Order:
         return found
 
     def _is_after(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """Returns whether an edge path leads from `first` to `second`, searching forward from `first`."""
+        """Returns whether a path of edges leads from `first` to `second`; searches forward from `first`."""
         search = self._after.get(first.id)
         if search is None:
             search = self._after[first.id] = _Search({first.id}, line.positions[first.id] + 1)
@@ -67,7 +69,7 @@ class Order:
         return second.id in search.reached
 
     def _is_before(self, line: "_Line", first: HloInstruction, second: HloInstruction) -> bool:
-        """Returns whether an edge path leads from `first` to `second`, searching backward from `second`."""
+        """Returns whether a path of edges leads from `first` to `second`; searches backward from `second`."""
         search = self._before.get(second.id)
         if search is None:
             search = self._before[second.id] = _Search(set(line.before(second)), line.positions[second.id] - 1)
@@ -81,7 +83,7 @@ class Order:
 
 
 def _find_done(computation: HloComputation, start: HloInstruction) -> HloInstruction | None:
-    """Returns the done of this start; None if this computation has none."""
+    """Returns the done of this asynchronous start; None if this computation has none."""
     pending = [start]
     while pending:
         for user in computation.users[pending.pop().id]:
@@ -94,7 +96,9 @@ def _find_done(computation: HloComputation, start: HloInstruction) -> HloInstruc
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """A search from one instruction: the reached instructions, and the next position to look at."""
+    """The state of a search along edges from one instruction: the ids of the instructions reached, and the next
+    position to look at.
+    """
 
     reached: set[int]
     position: int
@@ -102,14 +106,16 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """A computation's instructions in an order that respects its edges."""
+    """The instructions of a computation in an order that respects their edges, with the position of each."""
 
     instructions: tuple[HloInstruction, ...]
     positions: Mapping[int, int]
 
     @classmethod
     def of(cls, computation: HloComputation) -> "_Line":
-        """Takes the order of the schedule, or one of operands and control edges if the schedule violates these."""
+        """Returns the computation's instructions in the order of the schedule, or in an order made from operands and
+        control edges if the schedule violates these or leaves instructions out.
+        """
         listed = computation.sequence or computation.instructions
         line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})
         if len(listed) == len(computation.instructions) and all(
@@ -122,14 +128,15 @@ class _Line:
         return cls(order, {instruction.id: n for n, instruction in enumerate(order)})
 
     def before(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Returns the ids of the instructions that must come directly before it."""
+        """Returns the ids of the instruction's operands and control predecessors, which must come before it."""
         return (*[operand.id for operand in instruction.operands], *instruction.control_predecessors)
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
-    """Maps instruction ids to LogicalTime, XLA's flattened position: called computations first, then the caller.
+    """Maps the id of each instruction to its LogicalTime, XLA's position in the flattened schedule: called computations
+    come first, then their caller.
 
-    Follows HloLiveRange's flattening of the schedule (xla/hlo/utils/hlo_live_range.h).
+    The flattening follows HloLiveRange (xla/hlo/utils/hlo_live_range.h).
     """
     times: dict[int, int] = {}
     _flatten(module, module.entry, times, set())

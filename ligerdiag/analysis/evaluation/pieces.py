@@ -1,17 +1,18 @@
 """Follows values made of pieces with separate dependence sets, as long as the pieces can be told apart.
 
-XLA joins small operations: it concatenates the operands of several products with a common operand, or of several
-all-reduces, and slices the result. Without pieces, every result would depend on all of them.
+A dependence set says on which hidden writes a value depends (see `labels`). XLA joins small operations: it concatenates
+the operands of several products with a common operand, or of several all-reduces, and slices the result. Without
+pieces, every slice would depend on all of the operands.
 
 - A concatenation has a piece for each operand, or the operand's own pieces.
 - A slice inside one piece has that piece's set.
 - Elementwise operations, transposes, broadcasts, paddings, reversals, and reductions and products over other dimensions
   keep the pieces; the labels of their other operands are added to each piece. So do bitcasts and reshapes that keep
   each piece whole, and collectives that exchange or gather arrays of all devices.
-- Everything else loses the pieces: its set is the union.
+- Everything else loses the pieces: the set of its result is the union.
 
-The result's dimensions of a product, a `dot` or the custom call that XLA rewrites it to, are the batch dimensions, the
-free ones of the left operand, and the free ones of the right one.
+A product is a `dot` or the custom call that XLA rewrites it to. The dimensions of its result are the batch dimensions,
+then the free ones of the left operand, then the free ones of the right operand.
 """
 
 import json
@@ -28,18 +29,18 @@ from ligerdiag.hlo.shape import compute_byte_size, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 ALL_REDUCES = frozenset({"all-reduce", "all-reduce-start"})
-"""Each result has the pieces of its own operand."""
+"""Opcodes of all-reduces: each result has the pieces of its own operand."""
 _ELEMENTWISE = having(Trait.ELEMENTWISE) | ALL_REDUCES | {"collective-permute", "collective-broadcast"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """An array with a set for each piece along one dimension."""
+    """The dependence sets of an array that is made of pieces along one dimension, one set for each piece."""
 
     shape: tuple[int, ...]
     dimension: int
     limits: tuple[int, ...]
-    """End of each piece, exclusive; the first one begins at 0."""
+    """End of each piece along the dimension, exclusive; the first piece begins at 0."""
     labels: tuple[Labels, ...]
 
     @property
@@ -47,15 +48,17 @@ class Pieces:
         return unite(self.labels)
 
     def add(self, labels: Labels) -> "Pieces":
-        """Adds labels to each piece."""
+        """Returns the same pieces with these labels added to the set of each piece."""
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
-        """Returns the labels of pieces with these limits, which include this array's own."""
+        """Returns the dependence sets of finer pieces. limits: their ends, among which are all of this array's own
+        limits.
+        """
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns the pieces along a dimension of another shape."""
+        """Returns the same pieces along a dimension of an array with another shape."""
         return Pieces(shape, dimension, self.limits, self.labels)
 
 
@@ -71,10 +74,12 @@ class ArrayRegion:
     dimension: int
     start: int
     limit: int
-    """Exclusive."""
+    """End of the region along the dimension, exclusive."""
 
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
-        """Returns the array after the region was overwritten; pieces along another dimension are lost."""
+        """Returns the dependence sets of the array after this region was overwritten: in the region, each set loses the
+        labels `dropped` and gains `added`. If the array has pieces along another dimension, these are lost.
+        """
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
         limits = tuple(sorted({*value.limits, self.start, self.limit} - {0}))
@@ -88,7 +93,7 @@ class ArrayRegion:
         )
 
     def covers(self, reader: HloInstruction) -> bool:
-        """Returns whether this slice of the array takes only elements of the region."""
+        """Returns whether the instruction is a slice of the array that takes only elements of this region."""
         if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
             return False
         bounds = reader.proto.slice_dimensions
@@ -97,7 +102,7 @@ class ArrayRegion:
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
     def is_disjoint_from(self, slice_: HloInstruction) -> bool:
-        """Returns whether this slice of the array takes no element of the region."""
+        """Returns whether the instruction is a slice of the array that takes no element of this region."""
         other = find_region(slice_)
         if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
             return False
@@ -105,7 +110,9 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the whole rows of an array that contain these bytes; None if that is every row."""
+    """Returns the rows of an array that contain these bytes, each row as a whole; None if that is every row, or the
+    bytes cannot be mapped to rows. span: first byte and end, exclusive.
+    """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)
     if not size or not dimensions:
@@ -121,7 +128,9 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
 
 
 def find_region(slice_: HloInstruction) -> ArrayRegion | None:
-    """Returns the region of its operand that a slice takes; None if it is not one region."""
+    """Returns the region that a slice takes of its operand; None if it takes the whole operand, cuts several
+    dimensions, or skips elements.
+    """
     if slice_.opcode != "slice":
         return None
     shape = tuple(slice_.operands[0].shape.dimensions)
@@ -140,7 +149,9 @@ def union_of(value: PiecewiseLabels) -> Labels:
 
 
 def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
-    """Returns the instruction's value in pieces; None if there is only the union."""
+    """Returns the dependence set of the instruction's result, in pieces where known; None if it is just the union of
+    the operands' sets. operands: the set of each operand, some in pieces.
+    """
     shape = tuple(instruction.shape.dimensions)
     if instruction.opcode == "concatenate":
         return _concatenate(instruction, shape, operands)
@@ -207,7 +218,8 @@ def _slice(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) 
 
 
 def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) -> PiecewiseLabels | None:
-    """Returns the same elements in another shape: pieces stay if they are whole rows of some dimension of it.
+    """Returns the pieces of the same elements in another shape: pieces stay if they are whole rows of some dimension of
+    that shape; None if they are lost.
 
     A reshape keeps the order of the elements by index, a bitcast their order in memory.
     """
@@ -232,13 +244,17 @@ def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pi
 
 
 def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) -> list[int]:
-    """Lists dimensions in memory order; XLA's default for an array without a layout."""
+    """Lists the dimensions of the instruction's array in memory order, the slowest first; an array without a layout has
+    XLA's default order.
+    """
     minor_to_major = list(instruction.shape.layout.minor_to_major)
     return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))
 
 
 def _pad(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces, padding: Labels) -> Pieces | None:
-    """Returns the padded pieces; padding belongs to the first and the last one."""
+    """Returns the pieces of a padded array: padding belongs to the first and the last piece. padding: the set of the
+    padding value.
+    """
     added = instruction.proto.padding_config.dimensions[pieces.dimension]
     if added.interior_padding or added.edge_padding_low < 0 or added.edge_padding_high < 0:
         return None
@@ -254,7 +270,9 @@ def _reverse(instruction: HloInstruction, pieces: Pieces) -> Pieces:
 
 
 def _gather(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) -> Pieces | None:
-    """Returns every device's array, concatenated along one dimension: all of them have the same pieces."""
+    """Returns the pieces of an all-gather, which concatenates every device's array along one dimension: the arrays of
+    all devices have the same pieces.
+    """
     dimension, size = instruction.proto.dimensions[0], pieces.limits[-1]
     if dimension != pieces.dimension:
         return pieces.placed(shape, pieces.dimension)
@@ -266,7 +284,10 @@ def _gather(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces)
 def _combine(
     instruction: HloInstruction, pieces: Pieces, operands: Sequence[PiecewiseLabels]
 ) -> PiecewiseLabels | None:
-    """Returns the pieces of an elementwise operation: pieces along the same dimension are joined piece by piece."""
+    """Returns the pieces of an elementwise operation: the pieces of operands that are divided along the same dimension
+    are united piece by piece, and any other operand's set is added to every piece. None if an array has another
+    shape.
+    """
     found = pieces
     for value, operand in zip(operands, instruction.operands, strict=True):
         dimensions = tuple(operand.shape.dimensions)
@@ -282,8 +303,8 @@ def _combine(
 
 
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
-    """Maps a dimension of operand 0 or 1 to one of the result; None if it is contracted, or the product is of an
-    unknown kind.
+    """Returns the dimension of a product's result that a dimension of an operand becomes; None if that dimension is
+    contracted, or the product is of an unknown kind. side: 0 for the left operand, 1 for the right one.
     """
     numbers = _read_numbers(product)
     if side > 1 or numbers is None:
@@ -301,7 +322,7 @@ def find_product_dimension(product: HloInstruction, side: int, dimension: int) -
 
 
 def get_product_shape(product: HloInstruction) -> tuple[int, ...]:
-    """Returns the dimensions of the product, which may be the first of several results."""
+    """Returns the dimensions of a product's result, which may be the first of several results of the instruction."""
     shape = product.shape
     return tuple((shape.tuple_shapes[0] if is_tuple(shape) and shape.tuple_shapes else shape).dimensions)
 
@@ -310,7 +331,9 @@ type _Sides = tuple[list[int], list[int]]
 
 
 def _read_numbers(product: HloInstruction) -> tuple[_Sides, _Sides] | None:
-    """Returns the batch and the contracted dimensions, each of the left and of the right operand."""
+    """Returns a product's batch dimensions and its contracted dimensions, each as a list for the left and a list for
+    the right operand; None if the instruction is no known product.
+    """
     if product.opcode == "dot":
         numbers = product.proto.dot_dimension_numbers
         return (

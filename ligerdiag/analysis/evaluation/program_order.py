@@ -1,25 +1,28 @@
 """Computes the dependence sets of the program as the author wrote it: program order, every value with its own storage.
 
+A dependence set says on which hidden writes a value depends (see `labels`).
+
 - The order is that of the tags, which the compile worker numbers in program order; an instruction without a tag follows
   its operands.
 - Every instruction that computes makes new storage. `tuple`, `get-tuple-element`, parameters of a `call` or of a
   `conditional`'s branch, and loop parameters that the body returns unchanged (closed-over values, for example) are
-  other names for existing storage. A loop's other parameters are storage of the loop. The edges of a shard_map are
-  other names too: a kernel that overwrites the pieces inside overwrites the array outside.
+  other names for existing storage. A loop's other parameters are storage of the loop. The instructions at the edges of
+  a shard_map are other names too: a kernel that overwrites a device's part of an array inside overwrites the array
+  outside.
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
-- The program as written shows by snapshots which version autodiff means where it reads a value (see
-  `compile.lowering.intent`). In a canonicalized program, an operation that autodiff derived from the value before the
-  write reads that version; other unknowns get marks (see `ambiguities`).
-- A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values it
-  replaced. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
+- In the program as written, snapshots show which version autodiff means where it reads a value (see
+  `compile.lowering.intent`). In a program that MLIR has canonicalized, an operation that autodiff derived from the
+  value before the write reads that version; other unknowns get marks (see `ambiguities`).
+- A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values that they
+  replace. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
   after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and a loop that
   never runs (see `hlo.fixed_values`) do nothing.
-- Each result of a collective of several operands depends on its own operand.
-- A slice of a concatenation depends on the pieces from which it takes elements, also after further operations (see
-  `pieces`): XLA computes these alone, and the evaluation of the schedule follows them as far.
-- A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and results have their
-  own storage.
+- Each result of a collective of several operands depends on its own operand alone.
+- A slice of a concatenation depends on the operands from which it takes elements (the *pieces*), also after further
+  operations (see `pieces`): XLA may compute each piece alone, and the evaluation of the schedule follows pieces as far.
+- A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and a fusion's results
+  have their own storage.
 
 Not modelled: infeed, send and recv count as operations on their operands alone.
 """
@@ -67,11 +70,11 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 CARRIED: TagPath = (-1,)
-"""Tag path of an operand that is an element of a loop's state."""
+"""Used in place of a tag path for an operand that is an element of a loop's state."""
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the tag path that marks use for one leaf of the result of a loop or conditional."""
+    """Returns the tag path that marks use for one leaf of the result of the loop or conditional at `path`."""
     return (*path, -2 - number)
 
 
@@ -89,11 +92,11 @@ class TaggedSet:
     opcode: str
     labels: Labels
     operands: frozenset[TagPath]
-    """Nearest tagged operations upstream."""
+    """Tag paths of the nearest tagged operations upstream."""
     edges: tuple[tuple[TagPath, Labels], ...] = ()
-    """For an operation with several operands: for each operand, the one nearest tagged operation upstream, and the set
-    of the operand when it is read. CARRIED for a loop's state as the loop passes it in; () if there is no nearest
-    operation, or more than one.
+    """For an operation with several operands, one pair for each operand: the tag path of the one nearest tagged
+    operation upstream of the operand, and the operand's dependence set when it is read. The path is CARRIED for an
+    element of a loop's state as the loop passes it in, and () if there is no nearest operation, or more than one.
     """
 
 
@@ -110,16 +113,17 @@ def _replace(value: StoredValue, index: ShapeIndex, new: StoredValue) -> StoredV
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intended:
-    """The intended program's dependence sets."""
+    """The dependence sets of the intended program, the result of `compute_intended`."""
 
     outputs: tuple[Labels, ...]
-    """Set of each leaf of the entry root, in order."""
+    """The dependence set of each leaf of the entry computation's root, in order."""
     tagged: Mapping[TagPath, TaggedSet]
-    """Every operation that computes and has a tag."""
+    """Tag path to the dependence set of the operation, for every operation that computes and has a tag."""
     operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Hidden write to the sets of its kernel's operands at the call, united over all iterations."""
+    """Index of a hidden write to the dependence sets of its kernel's operands at the call, united over all iterations.
+    """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Of loops and conditionals."""
+    """Tag path of a loop or conditional to the alternatives that meet in its result."""
 
 
 def compute_intended(
@@ -136,12 +140,13 @@ def compute_intended(
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
     direct: bool = False,
 ) -> Intended:
-    """Evaluates the unoptimized module in program order.
+    """Evaluates the unoptimized module in program order; returns its dependence sets.
 
-    marked: marks for results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module. records:
-    return `tagged`; without it, only the outputs count. undecided: marks that end at a decision (see `labels.decides`),
-    and where they are on one of two alternatives. rows: HiddenWrite index to the rows that it overwrites; missing means
-    all. direct: see `labels.transfer_call`.
+    marked: marks for the results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module.
+    records: return `tagged` too; otherwise only the outputs count. undecided: marks that end at a decision (see
+    `labels.decides`), and at a choice between alternatives unless every alternative has them. rows: index of a hidden
+    write to the rows of the array that it overwrites; a write without an entry overwrites all. direct: the evaluation
+    is about the bytes themselves (see `labels.transfer_call`).
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -163,7 +168,7 @@ def compute_intended(
         found = frozenset(evaluation.ambiguities.to_constants)
         if found == to_constants:
             return intended
-        to_constants = found  # known only now, and constants come first
+        to_constants = found  # evaluate again: constants come before the writes to them
 
 
 @dataclass(slots=True, eq=False)
@@ -185,29 +190,31 @@ class _Evaluation:
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
-    """Storage index to its nearest tagged operations upstream."""
+    """Storage index to the tag paths of the nearest tagged operations upstream."""
     _pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
-    """Storage index to the sets of a concatenation's pieces."""
+    """Storage index to the dependence sets of the pieces, for a concatenation or a value made from one."""
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
-    """Overwritten storage: (HiddenWrite index, its set just before)."""
+    """Index of an overwritten storage to (index of the hidden write, dependence set just before the write)."""
     ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
-    """Storage of the states of the enclosing loops."""
+    """Indices of the storage that belongs to the states of the enclosing loops."""
     _seen: set[int] = field(default_factory=set[int])
-    """Indices of the hidden writes met so far."""
+    """Indices of the hidden writes met so far; in a loop or branch, of those met inside it."""
     _overwriting: frozenset[TagPath] = field(init=False)
     """Tag paths of the calls with hidden writes."""
     _carrying: frozenset[int] = field(init=False)
-    """Ids of the carriers, by any call path."""
+    """Instruction ids of the carriers (see `carriers`), whatever the call path."""
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """See `Intended.operands`."""
+    """Becomes `Intended.operands`."""
     _call_edges: tuple[tuple[TagPath, Labels], ...] = ()
-    """`TaggedSet.edges` of the current call, which has overwritten its operands since."""
+    """`TaggedSet.edges` of the current call, kept because the call has overwritten its operands since."""
     _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])
-    """Outputs of the current call, with the storage that they alias."""
+    """Outputs of the current call whose declared alias is broken: (index of the output, the storage that it gets
+    instead).
+    """
 
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
@@ -228,7 +235,7 @@ class _Evaluation:
         return Intended(outputs, self.tagged, self._given, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """Makes new storage of this shape, with the same set for every leaf."""
+        """Makes new storage for a value of this shape; every leaf gets the same dependence set."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
@@ -240,7 +247,9 @@ class _Evaluation:
     def run(
         self, computation: HloComputation, arguments: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
-        """Evaluates a computation once; returns its root's value."""
+        """Evaluates a computation once; returns the value of its root. prefix: tags of the calls that lead to it.
+        level: number of loops around it.
+        """
         values: dict[int, StoredValue] = {}
         for instruction in self.module.sort_in_program_order(computation):
             opcode = instruction.opcode
@@ -341,7 +350,7 @@ class _Evaluation:
         return value
 
     def _find_ended(self, instruction: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks of `undecided` that end here."""
+        """Returns the marks of `undecided` that end at this instruction, because it makes a decision or a choice."""
         if decides(instruction):
             return self.undecided
         if is_one_choice(instruction):
@@ -350,13 +359,13 @@ class _Evaluation:
         return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PiecewiseLabels:
-        """Returns the set of a concatenation, or of a value made from one, in pieces where known."""
+        """Returns the set of a concatenation, or of a value made from one, in pieces where these are known."""
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
         found = follow_pieces(instruction, known)
         return unite(map(union_of, known)) if found is None else found
 
     def _keep_pieces(self, operands: list[StoredValue], results: tuple[StoredValue, ...], started: Labels) -> None:
-        """Gives each result the pieces of its own operand."""
+        """Gives each result of a collective the pieces of its own operand."""
         for operand, result in zip(operands, results, strict=True):
             if isinstance(operand, int) and isinstance(result, int) and operand in self._pieces:
                 self._pieces[result] = self._pieces[operand].add(started)
@@ -364,11 +373,11 @@ class _Evaluation:
     def _call_kernel(
         self, call: HloInstruction, operands: list[StoredValue], path: TagPath, ambiguous: Labels
     ) -> Labels:
-        """Calls a kernel: hidden writes change storage. Returns the set of the call's results."""
+        """Calls a kernel, whose hidden writes change storage; returns the dependence set of the call's results."""
         own = self._by_call.get((path, call.id), ())
         certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | ambiguous) & certain for one in self._read_before_write(call, operands)]
-        # the call itself reads the value that it overwrites, canonicalized or not
+        # no CONSTANT mark of the call's own writes: the call certainly reads the value that it overwrites
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
         transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
@@ -395,7 +404,9 @@ class _Evaluation:
         return transfer.results
 
     def _describe_edges(self, operands: list[StoredValue]) -> tuple[tuple[TagPath, Labels], ...]:
-        """Returns `TaggedSet.edges`. An operand does not come from kernel calls that have overwritten it."""
+        """Returns these operands as `TaggedSet.edges`. A kernel call that has overwritten an operand does not count as
+        its nearest operation upstream.
+        """
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
             if operand in self._carried:
@@ -421,7 +432,7 @@ class _Evaluation:
                 edges, self._call_edges = self._call_edges, ()
             elif labels and len(operands) > 1:
                 edges = self._describe_edges(operands)
-            if path in upstream:  # one operation of the author's that is several here
+            if path in upstream:  # several instructions here are one operation of the author's
                 upstream = upstream - {path} | (self.tagged[path].operands if path in self.tagged else _NOTHING)
             self.tagged[path] = TaggedSet(opcode, labels, upstream, edges)
             upstream = frozenset((path,))
@@ -429,7 +440,9 @@ class _Evaluation:
             known[index] = upstream
 
     def _read_before_write(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
-        """Returns the operands' sets; for a derivative of a canonicalized program, those from before the writes."""
+        """Returns the dependence set of each operand. In a canonicalized program, an operation that autodiff derived
+        from an operation before the write gets the operand's set from before that write.
+        """
         sets = [self._union(value) for value in operands]
         if self.canonicalized and self._before and is_derivative(reader):
             location = find_file_location(self.module, reader)
@@ -441,11 +454,13 @@ class _Evaluation:
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Returns the sets of the leaves that a computation returns, with the marks of their ambiguities."""
+        """Returns the dependence set of each leaf of the value that a computation returns, with the marks of the leaf's
+        ambiguities.
+        """
         return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
-        """Adds labels to each leaf of the value."""
+        """Adds labels to the dependence set of each leaf of the value; returns the same value."""
         for index in list_leaves(value) if labels else ():
             self._pieces.pop(index, None)
             self._storage[index] |= labels
@@ -470,7 +485,9 @@ class _Evaluation:
         return copied
 
     def _copy_except(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
-        """Copies a loop's state, except for the elements with these numbers."""
+        """Returns a copy of a loop's state in new storage, except for the elements with these numbers, which stay as
+        they are.
+        """
         if not isinstance(state, tuple):
             return self._copy(state)
         return tuple([child if number in kept else self._copy(child) for number, child in enumerate(state)])
@@ -525,13 +542,13 @@ class _Evaluation:
             head = following
 
     def _add_upstream(self, decider: StoredValue, decided: list[int]) -> None:
-        """Adds the operations upstream of a loop's predicate to those of its state."""
+        """Adds the tagged operations upstream of a loop's predicate to those upstream of the loop's state."""
         above = _NOTHING.union(*[self._upstream.get(index, _NOTHING) for index in list_leaves(decider)])
         for index in decided if above else ():
             self._upstream[index] = self._upstream.get(index, _NOTHING) | above
 
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
-        """Runs the body of a loop once: its state is storage of the loop all the same."""
+        """Runs the body of a loop that has one iteration; the loop's state gets storage of its own, as in any loop."""
         body = self.module.computations[instruction.called_computations[0]]
         state = self._copy_except(initial, body.kept_elements)
         result = self.run(body, [state], prefix, level)
@@ -549,7 +566,9 @@ class _Evaluation:
         *,
         records: bool = True,
     ) -> list[Labels]:
-        """Records the values that meet in a loop or conditional; returns the marks of each leaf of its result."""
+        """Records the alternatives that meet in the result of a loop or conditional; returns the marks that each leaf
+        of the result gets.
+        """
         path = (*prefix, *self.module.find_tag_path(instruction))
         if self.records and records and path:
             self.confluences[path] = Confluence(instruction=instruction.name, alternatives=tuple(alternatives))
@@ -579,7 +598,9 @@ class _Evaluation:
         inside = frozenset(self._seen)
         self._seen |= seen_outside
         for index, alternatives in enumerate(zip(*ends, strict=True)):
-            decided = predicate if any(one != before[index] for one in alternatives) else 0  # whether it is overwritten
+            decided = (
+                predicate if any(one != before[index] for one in alternatives) else 0
+            )  # the predicate decides whether it is overwritten
             self._storage[index] = self.space.meet(alternatives, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))

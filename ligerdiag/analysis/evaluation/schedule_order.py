@@ -1,18 +1,20 @@
 """Computes the dependence sets of the program as the GPU will run it: schedule order, on XLA's buffer assignment.
 
-- Computations run in the order of their sequence; computations called by `while`, `call` and `conditional` run at the
+A dependence set says on which hidden writes a value depends (see `labels`).
+
+- Computations run in the order of their sequence; a computation called by `while`, `call` or `conditional` runs at its
   caller. A fusion reads its operands at once and is evaluated inside, so that several outputs have separate sets.
 - Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are names of places, not
   copies.
-- An async operation runs at its start. If a kernel may overwrite bytes while it reads them, its done gets a mark: the
-  hardware decides which version it reads (see `races`).
+- An asynchronous operation runs at its start. If a kernel may overwrite bytes while the operation reads them, its done
+  gets a mark: the hardware decides which version it reads (see `races`).
 - All devices run the same module in step, so a collective's result has the set of its operand.
-- Loops run to a fixpoint, or once, as in the intended program; `labels` says what crosses an iteration. A branch that
-  is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
+- Loops run to a fixpoint, or once, as in the intended program; `labels` says which labels cross an iteration. A branch
+  that is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
 - A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
   parameter's memory.
-- After the kernel, re-reading the slice it wrote yields the new value; ORIG does not start there again. Where each
-  iteration of a loop overwrites another slice, such a read does not see earlier iterations' writes either.
+- After the kernel, reading the slice that it wrote once more gives the new value; ORIG does not start there again.
+  Where each iteration of a loop overwrites another slice, such a read does not see earlier iterations' writes either.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +46,9 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
 
 _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
-"""Opcodes that move no bytes; labels may start at a constant."""
+"""Opcodes of instructions that move no bytes, and are skipped; without constants, because labels may start at a
+constant.
+"""
 
 _SLICES = frozenset({"slice", "dynamic-slice"})
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
@@ -52,7 +56,7 @@ _FINISHES = having(Trait.DONE, Trait.UPDATE)
 
 @dataclass(slots=True, eq=False)
 class ScheduleEvaluation:
-    """One evaluation of the optimized module; make a new one for each run."""
+    """One evaluation of the optimized module in the order of its schedule; each run needs a new object."""
 
     module: HloModule
     fusions: FusionSummaries
@@ -61,24 +65,26 @@ class ScheduleEvaluation:
     carriers: Carriers
     effects_of: EffectsOf
     writes: Mapping[int, tuple[HiddenWrite, ...]]
-    """custom-call instruction id in the optimized module to its hidden writes."""
+    """Id of a custom call in the optimized module to its hidden writes."""
     actual_writes: tuple[ActualWrite, ...]
     wanted: frozenset[TagPath]
-    """Tag paths whose occurrences to keep."""
+    """Tag paths of the operations whose occurrences are kept even if they have no labels."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Instruction id, scheduled or fused, to marks for its results."""
+    """Id of an instruction, scheduled or fused, to the marks that its results get."""
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Instruction id to the ORIG labels that start there (see `carriers`)."""
+    """Id of a carrier, which holds the old value of a kernel's operand, to the ORIG labels that start there (see
+    `carriers`).
+    """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Id of a call to the ORIG labels that its operands cannot have, operand by operand."""
+    """Id of a call to the ORIG labels that each of its operands cannot have, operand by operand."""
     records: bool = True
-    """Record occurrences; without them, only the outputs count."""
+    """Whether occurrences are recorded; otherwise only the outputs count."""
     direct: bool = False
-    """See `labels.transfer_call`."""
+    """Whether the evaluation is about the bytes themselves (see `labels.transfer_call`)."""
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an async start that races with a kernel to marks for its results."""
+    """Id of an async start that races with a kernel to the marks that its results get."""
     unordered: UnorderedReads = field(default_factory=dict[int, tuple[UnorderedRead, ...]])
-    """Reads that nothing orders with a hidden write."""
+    """The reads that no dependence orders with a hidden write to the same bytes."""
     memory: LabelMemory = field(init=False)
     places: Places = field(init=False)
     _occurrences: dict[TagPath, dict[int, Occurrence]] = field(init=False)
@@ -88,19 +94,23 @@ class ScheduleEvaluation:
     _traced: set[int] = field(default_factory=set[int])
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _started: frozenset[int] = field(init=False)
-    """Ids of the instructions where labels or marks start."""
+    """Ids of the instructions, scheduled or fused, where labels or marks start."""
     _inert: InertInstructions = field(init=False)
     _made_outside: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
-    """A write and a slice of memory to whether each iteration overwrites another part of it, and nothing else does."""
+    """A write and a slice number to whether no instruction in the loop around the write defines a value in that slice
+    of memory (see `is_made_outside`).
+    """
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
-    """Slice number to the writes that overwrite another part of it in each iteration, and whose part has tags."""
+    """Slice number to the writes that overwrite another part of that slice of memory in each iteration of a loop, and
+    whose part has tags.
+    """
     _lucky: Labels = field(init=False)
-    """All marks of lucky reads."""
+    """The marks of all lucky reads."""
     _reads_pieces: frozenset[int] = field(init=False)
-    """Ids of the readers that are lucky about some of the elements that they read."""
+    """Ids of the readers that are lucky only about some of the elements that they read."""
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
-    """Computation id to the call path of its last run."""
+    """Id of a computation to the call path of its last run."""
 
     def __post_init__(self) -> None:
         self._occurrences = defaultdict(dict)
@@ -119,7 +129,9 @@ class ScheduleEvaluation:
                 self._distinct_slices.setdefault(number, []).append(write)
 
     def _list_raced_dones(self) -> list[int]:
-        """Lists the ids of instructions that finish a racing start, and get its marks whatever they read."""
+        """Lists the ids of the instructions that finish an asynchronous start which races with a kernel: they get the
+        start's marks whatever they read.
+        """
         finishing = [one for one in self.module.instructions if one.opcode in _FINISHES] if self.raced else []
         return [one.id for one in finishing if find_start(self.module, one).id in self.raced]
 
@@ -142,7 +154,7 @@ class ScheduleEvaluation:
         )
 
     def _run_sequence(self, computation: HloComputation, prefix: Frames, level: int) -> None:
-        is_known = self._entered.get(computation.id) is prefix  # a loop's body, say
+        is_known = self._entered.get(computation.id) is prefix  # as in a loop's next iteration
         self._entered[computation.id] = prefix
         labelled, places, inert = self.memory.sets.keys(), self.places, self._inert
         for instruction in computation.sequence or computation.instructions:
@@ -180,7 +192,9 @@ class ScheduleEvaluation:
                     self._compute(instruction, frames)
 
     def _skip_inert(self, instruction: HloInstruction) -> None:
-        """Clears the slices that an inert instruction defines, and records wanted operations."""
+        """Empties the dependence sets of the slices that an inert instruction defines, and records the wanted
+        operations that the instruction runs.
+        """
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
         sought = self._inert.list_sought(instruction)
@@ -202,7 +216,7 @@ class ScheduleEvaluation:
         if self.raced and instruction.opcode in _FINISHES:
             raced = self.raced.get(find_start(self.module, instruction).id, 0)
             labels |= raced
-            for number in self.places.locate(instruction) if raced else ():  # the start's own bytes
+            for number in self.places.locate(instruction) if raced else ():  # bytes that the start defined
                 self.memory.put(number, self.memory.sets.get(number, 0) | raced)
         value = None
         if self.memory.pieces or instruction.id in self._reads_pieces or instruction.opcode == "concatenate":
@@ -221,7 +235,7 @@ class ScheduleEvaluation:
         self.record(instruction, instruction, labels, reads)
 
     def _list_piecewise(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PiecewiseLabels]:
-        """Returns the operands' sets, in pieces where known."""
+        """Returns the dependence set of each operand, in pieces where these are known."""
         values: list[PiecewiseLabels] = [0] * len(instruction.operands)
         for number, place, labels in reads:
             pieces = self.memory.find_pieces(place, instruction, number)
@@ -232,7 +246,9 @@ class ScheduleEvaluation:
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
-        """Defines the results of a combined collective: the last number of a leaf's ShapeIndex names the operand."""
+        """Defines the results of a collective of several operands: each result gets the dependence set of the operand
+        whose number is the last one in the result's ShapeIndex.
+        """
         marks = self.find_started(collective)
         sets = self._list_piecewise(collective, reads)
         if collective.opcode not in ALL_REDUCES:
@@ -249,7 +265,9 @@ class ScheduleEvaluation:
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the set of a fused instruction, with the labels that start there; records a tagged operation."""
+        """Returns the dependence set of a fused instruction, with the labels and marks that start there; records the
+        set of a tagged operation.
+        """
         is_itself = True
         if labels and instruction.opcode == "dynamic-slice" and self._distinct_slices:
             labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
@@ -262,8 +280,8 @@ class ScheduleEvaluation:
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the ORIG labels that start at an instruction; none of a write that has overwritten everything it
-        reads.
+        """Returns the ORIG labels that start at an instruction, without those of a hidden write that has overwritten
+        everything that the instruction reads.
         """
         labels = self.carried.get(instruction.id, 0)
         if not labels or instruction.opcode not in _SLICES or not self.memory.raw:
@@ -278,7 +296,9 @@ class ScheduleEvaluation:
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the set of a tagged operation."""
+        """Records the dependence set of an operation that has a tag, if the set is not empty or the caller wants to see
+        it.
+        """
         path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
             self._occurrences[path][instruction.id] = Occurrence(instruction, scheduled, labels, reads)
@@ -298,13 +318,17 @@ class ScheduleEvaluation:
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
     def _reads_distinct_slice(self, reads: tuple[Read, ...]) -> bool:
-        """Returns whether it may read one of a loop's slices, before or after the kernel overwrites that one."""
+        """Returns whether one of the reads is of memory of which a kernel overwrites another slice in each iteration of
+        a loop.
+        """
         return bool(self._distinct_slices) and any(place in self._distinct_slices for _, place, _ in reads)
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the set of a dynamic-slice without kernels' writes from earlier iterations."""
+        """Returns the dependence set of a dynamic-slice without the kernels' writes of earlier iterations, which are in
+        other slices.
+        """
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)
         if not path or place is None:
@@ -340,7 +364,7 @@ class ScheduleEvaluation:
     def _place_leaves(
         self, fusion: HloInstruction, leaves: list[PiecewiseLabels]
     ) -> Iterable[tuple[int, PiecewiseLabels]]:
-        """Returns the slices that the fusion defines, each with the set of its leaf."""
+        """Returns the number of each slice that the fusion defines, with the dependence set of its leaf."""
         definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
             return zip(places, leaves, strict=True)
@@ -363,14 +387,16 @@ class ScheduleEvaluation:
         self.record(instruction, instruction, labels, reads)
 
     def _define_product(self, call: HloInstruction, product: Pieces) -> None:
-        """Defines the first result of a library's product in pieces."""
+        """Defines the first result of a library's matrix product, which is known in pieces."""
         started = self.find_started(call)
         for index, number in self.places.buffers.definitions.get(call.id, ()):
             if not any(index):
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Runs a custom call: hidden writes change memory. Returns the set of its results."""
+        """Runs a custom call, inside a fusion or not: its hidden writes change memory. operands: the set of each
+        operand. Returns the dependence set of the call's results.
+        """
         own = self.writes.get(call.id, ())
         unrelated = self.unrelated.get(call.id, ())
         if len(unrelated) != len(operands):
@@ -387,7 +413,7 @@ class ScheduleEvaluation:
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
             for actual in placed.get(write.index, ()):
-                luck = operands[write.operand] & self._lucky  # also of a kernel that only writes
+                luck = operands[write.operand] & self._lucky  # kept even if the kernel only writes
                 self.memory.overwrite(
                     actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
                 )
@@ -395,7 +421,9 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps each output whose declared alias is broken to the ORIG label of the write that it misses."""
+        """Maps the index of each output whose declared alias is broken to the ORIG label of the write that the output
+        misses.
+        """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}
 
@@ -408,7 +436,7 @@ class ScheduleEvaluation:
             self.memory.put(number, labels)
 
     def _unite_slices(self, value: HloInstruction) -> Labels:
-        """Returns the union of the sets of the value's slices."""
+        """Returns the union of the dependence sets of all slices that hold the value."""
         return unite(self.memory.sets.get(number, 0) for number in self.places.locate(value))
 
     def _finish_async(self, instruction: HloInstruction) -> None:
@@ -439,7 +467,7 @@ class ScheduleEvaluation:
         luck = memory.find_luck(instruction, 0)
         while True:
             memory.journal = {}
-            memory.raw = dict(raw_outside)  # what an earlier iteration left raw is forced: iterations follow each other
+            memory.raw = dict(raw_outside)  # nothing is raw from an earlier iteration: that order is forced
             self._met = set()
             self._run_sequence(condition, frames, level)
             predicate = self._unite_slices(condition.root) | luck

@@ -1,24 +1,25 @@
 """Finds the reads that nothing orders with a hidden write: the one definition of luck.
 
-A scheduled instruction R reads a value that a hidden write W overwrites; `hlo.shared_storage` says which values these
-are. The two are ordered
+A scheduled instruction R reads a value that a hidden write W overwrites; `hlo.shared_storage` says which values W
+overwrites. R and W are ordered
 
 - if a path of operands and control edges leads from one to the other, or between the instructions that run them, in one
   computation. An asynchronous operation has read and written when its done has run;
 - if they are in the body and the condition of one loop, or in two branches of which only one runs;
 - across iterations of a loop: these follow each other.
 
-Otherwise XLA may run them in either order, and every value computed from R's changes with it: R is *lucky*, whichever
-version it is meant to see. Coming first, or last, in this schedule is no order. Nor does it matter that nobody expects
-a change: XLA merges an author's computation with another one of equal value, and the kernel then overwrites both. These
-reads are not lucky:
+Otherwise XLA may run them in either order, and every value computed from R's result changes with the order: R is
+*lucky*, whichever version it is meant to see. That R comes first, or last, in this schedule is no order. Nor does it
+matter that nobody expects a change: XLA merges an author's computation with another one of equal value, and the kernel
+then overwrites both. These reads are not lucky:
 
 - a read of elements other than those that the kernel certainly overwrites, where these are known; if a read takes both,
   values computed from the overwritten ones are lucky, as far as `pieces` can tell them apart;
-- a read that only names a value or passes it to a computation, and a read of an operand that a kernel does not touch.
+- a read that only names a value or passes it to a computation, and a kernel's read of an operand that it does not
+  touch.
 
-A kernel that overwrites a value that another one overwrites counts as a reader, even if it never loads it: the later of
-the two decides the final value.
+A kernel that overwrites a value that another kernel overwrites counts as a reader, even if it never loads the value:
+the later of the two decides the final contents.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,9 @@ _RUNS = having(Trait.RUNS_SCHEDULED)
 _READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.DONE, Trait.UPDATE)
 _PARTS = having(Trait.FORWARDS, Trait.TAKES_ELEMENT) | {"slice", "dynamic-slice"}
 _MOST_STEPS = 20
-"""Average number of times that a module's instructions may be visited, since there are several paths to them."""
+"""Limit of the search, as the average number of visits to each of the module's instructions: one visit for each call
+path that leads there.
+"""
 
 
 def find_unordered_reads(
@@ -49,7 +52,9 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Finds every lucky read. writes_by_call: id of a call in the module to its hidden writes."""
+    """Finds every lucky read of the module: id of the reading instruction to its lucky reads. writes_by_call: id of a
+    call in the module to its hidden writes.
+    """
     if not writes or not module.is_scheduled:
         return {}
     return _Search(module, places, writes, writes_by_call, effects_of).find()
@@ -66,7 +71,9 @@ class _Search:
     _order: Order = field(default_factory=Order)
     _by_slice: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     _overwriting: dict[int, dict[Definition, list[int]]] = field(default_factory=dict[int, dict[Definition, list[int]]])
-    """Slice number to definition of a value to the places, in `_by_slice`, of the writes that overwrite it there."""
+    """Slice number to a map from the definition of a value in that slice to the writes that overwrite it, as positions
+    in the list that `_by_slice` has for the slice.
+    """
     _positions: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
     _left: int = field(init=False)
 
@@ -85,7 +92,9 @@ class _Search:
         return {reader: tuple(some) for reader, some in found.items()}
 
     def _walk(self, computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-        """Yields the path to each scheduled instruction that reads a slice that a kernel overwrites."""
+        """Yields the call path to each loop, each conditional, and each other scheduled instruction that reads memory
+        that a kernel overwrites.
+        """
         sequence = computation.sequence or computation.instructions
         self._left -= len(sequence)
         if self._left < 0:
@@ -117,8 +126,8 @@ class _Search:
                     yield UnorderedRead(operand, lucky, write.region)
 
     def _list_read(self, reader: HloInstruction) -> Iterator[tuple[int, HloInstruction, int, tuple[int, ...]]]:
-        """Yields (operand_number, value, slice number, leaf) of what an instruction reads."""
-        if reader.opcode == "while":  # it reads the predicate
+        """Yields each array that an instruction reads, as (operand_number, value, slice number, index of the leaf)."""
+        if reader.opcode == "while":  # the loop itself reads only its predicate
             root = self.module.computations[reader.called_computations[1]].root
             for number in self.places.locate(root):
                 yield 0, root, number, ()
@@ -132,7 +141,7 @@ class _Search:
                 yield operand, value, number, index
 
     def _list_overwriting(self, number: int, value: HloInstruction, index: ShapeIndex) -> Iterator[ActualWrite]:
-        """Yields the writes that overwrite this value in that slice, in their order."""
+        """Yields the writes that overwrite this value in that slice of memory, in the order of `writes`."""
         writes = self._by_slice.get(number)
         if writes is None:
             return
@@ -147,7 +156,7 @@ class _Search:
             yield writes[place]
 
     def _find_overwritten(self, write: ActualWrite) -> frozenset[Definition]:
-        """Returns the definitions of the values that a write overwrites."""
+        """Returns the definitions of the values that a hidden write overwrites."""
         numbers = [one.operand for one in self.writes_by_call.get(write.call.id, ()) if one.index == write.write]
         values = [write.call.operands[number] for number in numbers]
         for outer in reversed(write.frames[:-1]):
@@ -178,8 +187,8 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether everything that the reader takes of the array in this slice is outside of the part that the
-    kernel gets.
+    """Returns whether the reader takes only elements outside of the part that the kernel gets. The array is in the
+    memory slice `number`, and the reader is a slice, or a fusion that takes slices of it.
     """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:

@@ -1,1 +1,3 @@
-"""Describes a judged schedule for people: views, neighbourhoods, drift. It decides no verdict."""
+"""Describes a judged schedule for people: views, sentences about outputs, the neighbourhoods of writes, and changes
+between compiles (drift). It decides no verdict.
+"""

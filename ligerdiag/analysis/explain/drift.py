@@ -1,9 +1,10 @@
-"""Finds the changes around the hidden writes from one compile to another.
+"""Finds the changes around the hidden writes from one compile of a program to another.
 
-A write corresponds to the one of the same kernel, operand and number. Readers are paired from strict to loose criteria
-(`_KEYS`), in the order of the schedule, and at each step first those that read on the same side and from the same
-bytes. Unpaired readers were gained or lost. The fusion that contains a reader decides nothing, and neither does an
-output that only one side has: such a change is `minor`. A reader's line is no change at all.
+A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand and number.
+The readers of a write are paired by criteria from strict to loose (`_KEYS`), in the order of the schedule; for each
+criterion, readers that read on the same side of the kernel and from the same bytes are paired first. Readers that
+remain were gained or lost. A change is `minor` if it decides nothing: the fusion that contains a reader is another one,
+or only one compile has an output. Another source line of a reader is no change at all.
 """
 
 from collections import Counter, defaultdict
@@ -17,40 +18,40 @@ from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, S
 
 
 class ChangeKind(StrEnum):
-    """The kinds of differences."""
+    """The kinds of differences between two compiles."""
 
     VERDICT = "verdict"
     OUTPUT = "output"
-    """Only one side has it."""
+    """Only one of the compiles has the output."""
     KERNEL = "kernel"
-    """A write that only one side has, or that only one side's schedule performs."""
+    """Only one of the compiles has the hidden write, or only one schedule performs it."""
     MOVED = "moved"
-    """A reader reads on the other side of the kernel."""
+    """A reader now reads on the other side of the kernel: before it instead of after it, or the reverse."""
     ORIGIN = "origin"
-    """A reader reads other bytes."""
+    """A reader now reads other bytes."""
     GAINED = "gained"
     LOST = "lost"
     COPIED = "copied"
-    """The kernel gets a copy, no longer gets one, or gets another one."""
+    """The kernel now gets a copy of its operand, no longer gets one, or gets another one."""
     SHARED = "shared"
-    """Other values of the neighbourhood use the overwritten bytes."""
+    """The other values that use the overwritten bytes have changed."""
     SIZE = "size"
-    """The kernel overwrites more or less."""
+    """The kernel now overwrites more or fewer bytes, or another shape."""
     FUSION = "fusion"
-    """A reader is in another fusion, or in none."""
+    """A reader is now in another fusion, or in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference, from the first to the second."""
+    """One difference between two compiles of a program, told from the first to the second."""
 
     kind: ChangeKind
     text: str
-    """One clause, lower case, no final stop."""
+    """One clause, in lower case and without a final stop."""
     source: SourceLine | None = None
-    """The reader's line."""
+    """The source line of the reader that changed."""
     output: str = ""
-    """The output whose verdict changed."""
+    """Name of the output that changed; empty if the change is not about an output."""
 
     @property
     def is_minor(self) -> bool:
@@ -59,7 +60,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader on both sides; None on a side without it."""
+    """One reader of an overwritten value in both compiles; a side without the reader is None."""
 
     before: Reader | None
     after: Reader | None
@@ -67,17 +68,17 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write on both sides; None on a side without it."""
+    """One hidden write in both compiles, with its changes; a side without the write is None."""
 
     before: Neighbourhood | None
     after: Neighbourhood | None
     readers: tuple[ReaderPair, ...]
-    """In the order of the first side's schedule; the second side's other readers come last, in its order."""
+    """The pairs, in the order of the first compile's schedule; readers that only the second compile has come last."""
     changes: tuple[Drift, ...]
 
     @property
     def title(self) -> str:
-        """See `Neighbourhood.title`."""
+        """Returns the `Neighbourhood.title` of a side that has the write, of the first compile if both have it."""
         return next(one.title for one in (self.before, self.after) if one is not None)
 
 
@@ -88,15 +89,17 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
     lambda reader: (reader.primitive, reader.source.function if reader.source else ""),
     lambda reader: reader.primitive,
 )
-"""Criteria for a pair of readers, from strict to loose; never an instruction's name or id, which differ between
-compiles.
+"""Criteria by which two readers are a pair, from strict to loose. No criterion uses an instruction's name or id, which
+differ between compiles.
 """
 
 
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns the changes of verdicts, and every write with its own changes: first those that `before` has."""
+    """Returns the changes of the outputs, and each hidden write with its own changes: first the writes that `before`
+    has.
+    """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
     pairs = tuple([_pair(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))])
@@ -104,7 +107,9 @@ def compare_schedules(
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """Pairs readers from strict to loose criteria."""
+    """Pairs the readers of two compiles, by criteria from strict to loose; a reader without a partner gets a pair of
+    its own.
+    """
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}
     for key in _KEYS:
@@ -125,7 +130,7 @@ def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[Rea
 
 
 def describe_reader(reader: Reader) -> str:
-    """Returns text such as `` `dot_general` (chunks.py:56) ``."""
+    """Returns a reader as text such as `` `dot_general` (chunks.py:56) ``."""
     place = f" ({_name_line(reader.source)})" if reader.source is not None else ""
     return f"`{reader.primitive}`{place}"
 
@@ -147,7 +152,7 @@ def _identify(one: Neighbourhood) -> tuple[str, int, int]:
 
 
 def _name_line(source: SourceLine | None) -> str:
-    """Names file and line, without folders, which differ between machines."""
+    """Returns text such as `chunks.py:56`; the file has no folders, since these differ between machines."""
     return f"{PurePath(source.file).name}:{source.line}" if source is not None else ""
 
 

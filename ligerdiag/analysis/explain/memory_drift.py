@@ -1,8 +1,8 @@
-"""Compares the memory of two compiles of a program: its figures, and its copies by cause and line.
+"""Compares the memory of two compiles of a program: its figures, and its copies by cause and source line.
 
-Differences within the tolerance of `ligerdiag.model.memory_limits` do not count. Copies have no names that two compiles
-share: those of one cause and one line count as one. A copy that was moved to another line by an edit is found again by
-its cause and its bytes.
+Differences within the tolerance of `ligerdiag.model.memory_limits` do not count. Copies have no names that are the same
+in two compiles, so all copies with one cause and one line count as one copy. If an edit has moved a copy to another
+line, the copy is found again by its cause and its bytes.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ from ligerdiag.text import render_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureChange:
-    """A figure that differs by more than the tolerance."""
+    """A figure of the memory that differs between two compiles by more than the tolerance."""
 
     name: str
-    """Such as `peak`."""
+    """Name of the figure as text shows it, such as `peak` or `copied bytes`."""
     before: int
-    """Bytes."""
+    """Bytes in the first compile."""
     after: int
 
     @property
@@ -30,7 +30,7 @@ class FigureChange:
 
     @property
     def text(self) -> str:
-        """Returns such as `the peak was 12 MiB and is 76 MiB`."""
+        """Returns a clause such as `the peak was 12 MiB and is 76 MiB`."""
         verbs = ("were", "are") if self.name.endswith("s") else ("was", "is")
         name = f"the {self.name} {verbs[0]}"
         return f"{name} {render_bytes(self.before)} and {verbs[1]} {render_bytes(self.after)}"
@@ -38,16 +38,16 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChange:
-    """The copies of one cause on one line."""
+    """A change in the number of bytes that are copied for one cause on one source line."""
 
     cause: CopyCause
     file: str
     """Name of the file, without folders; empty if the line is unknown."""
     line: int
     before: int
-    """Bytes in one call; 0 if there was none."""
+    """Bytes copied in one call of the first compile; 0 if it has no such copy."""
     after: int
-    """0 if there is none any more."""
+    """Bytes copied in one call of the second compile; 0 if it has no such copy."""
 
     @property
     def is_worse(self) -> bool:
@@ -55,12 +55,12 @@ class CopyChange:
 
     @property
     def place(self) -> str:
-        """Returns such as `train.py:41`; empty if the line is unknown."""
+        """Returns the source line as text, such as `train.py:41`; empty if the line is unknown."""
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
     @property
     def text(self) -> str:
-        """Returns such as `64 MiB, not donated, at train.py:41`."""
+        """Returns a phrase such as `64 MiB, not donated, at train.py:41`."""
         size = render_bytes(self.after or self.before)
         if self.before and self.after:
             size = f"{render_bytes(self.before)}, now {size}"
@@ -69,12 +69,12 @@ class CopyChange:
 
 
 FIGURES = ("peak", "reserved", "temporaries", "copied")
-"""Fields of `MemoryFigures` that are compared."""
+"""Names of the fields of `MemoryFigures` that are compared."""
 _NAMES: Mapping[str, str] = {"reserved": "reserved memory", "copied": "copied bytes"}
 
 
 def compare_figures(before: MemoryFigures, after: MemoryFigures) -> tuple[FigureChange, ...]:
-    """Returns the figures that differ, the one that grew most first."""
+    """Returns the figures that differ by more than the tolerance, the one that grew most first."""
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in FIGURES]
     changes = [
         FigureChange(name=_NAMES.get(name, name), before=old, after=new)
@@ -88,7 +88,7 @@ type _Key = tuple[CopyCause, str, int]
 
 
 def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]) -> tuple[CopyChange, ...]:
-    """Returns the copies that appeared, grew, shrank or are gone, the one that grew most first."""
+    """Returns the groups of copies that appeared, grew, shrank or are gone, the one that grew most first."""
     old, new = _count(before), _count(after)
     pairs = {key: (old[key], new[key]) for key in (*new, *old)}
     changed = {key: both for key, both in pairs.items() if compute_change(*both)}
@@ -104,7 +104,7 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
 
 
 def _count(copies: Sequence[RecordedCopy]) -> Counter[_Key]:
-    """Returns the bytes of each cause and line."""
+    """Returns the sum of the bytes of the copies with each cause and source line."""
     sizes: Counter[_Key] = Counter()
     for copy in copies:
         sizes[copy.cause, copy.file, copy.line] += copy.bytes

@@ -1,7 +1,9 @@
-"""Describes the neighbourhood of every hidden write: its readers, and other values in the overwritten bytes.
+"""Describes the neighbourhood of every hidden write: the readers of the overwritten value, and other values in the
+overwritten bytes.
 
-Only values that touch the overwritten one count: its sources, the results of its readers and of the kernel, and the
-program's arguments, constants and outputs. Other values that XLA keeps in the same bytes before and after do not.
+Of the other values, only these count: the values that the overwritten one is computed from, the results of its readers
+and of the kernel, and the program's arguments, constants and outputs. Any other value that XLA keeps in the same bytes
+before or after does not count.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +34,9 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
-    """Returns one for each hidden write, in program order; a write that several calls perform has one for each."""
+    """Returns one neighbourhood for each hidden write, in program order; for a write that several calls perform, one
+    for each call.
+    """
     if not context.writes:
         return ()
     survey = _Survey(context)
@@ -58,7 +62,7 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
 
 @dataclass(slots=True, eq=False)
 class _Survey:
-    """Describes the neighbourhoods of one schedule."""
+    """Describes the neighbourhoods of the hidden writes of one schedule."""
 
     context: Context
     readers: ValueReaders = field(init=False)
@@ -71,7 +75,9 @@ class _Survey:
         return self.readers.times
 
     def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:
-        """Describes the neighbourhood of the call that performs the write."""
+        """Returns the neighbourhood of the call that performs the write. plain: the same neighbourhood with only those
+        fields that are known without the schedule.
+        """
         overwritten = self.readers.find_overwritten(write, actual)
         kernel = overwritten.kernel
         readers: list[tuple[int, Reader]] = []
@@ -97,7 +103,9 @@ class _Survey:
     def _find_sharing(
         self, write: ActualWrite, definition: Definition, readers: Iterable[HloInstruction]
     ) -> tuple[str, ...]:
-        """Returns one phrase for each kind of value that uses the overwritten bytes too; sorted."""
+        """Returns one phrase for each kind of other value that uses the overwritten bytes too, such as "a constant",
+        sorted.
+        """
         buffers, positions, root = self.context.buffers, self.context.positions, self.context.optimized.entry.root
         maker = self.readers.scheduled.get(definition[0])
         placed = [number for number in write.slices if number >= 0]
@@ -115,7 +123,9 @@ class _Survey:
         return tuple(sorted(phrase for phrase, holds in facts.items() if holds))
 
     def _name_moves(self, moves: Mapping[int, Definition]) -> tuple[str, ...]:
-        """Opcodes in the order in which they run; the two halves of an asynchronous one count once."""
+        """Returns the opcodes of the instructions that move the value to the kernel, in the order in which they run;
+        the start and done of an asynchronous one count once.
+        """
         module = self.context.optimized
         moving = [self.readers.scheduled[number].instruction for number in reversed(tuple(moves))]
         return tuple([op for one in moving if not one.opcode.endswith("-done") for op in find_moves(module, one)])

@@ -1,7 +1,8 @@
-"""Describes outputs for a reader who has never seen HLO: their sources, what is wrong with them, why they are unknown.
+"""Describes outputs for a reader who has never seen HLO: from where they get their values, what is wrong with them, or
+why they are unknown.
 
-A sentence says what the analysis knows: where a value is read from, before or after the kernel, and what forces that.
-The analysis does not know what the kernel computes, or the resulting numbers.
+A sentence says what the analysis knows: where a value is read from, before or after the kernel, and what forces that
+order. The analysis does not know what the kernel computes, or the resulting numbers.
 """
 
 from collections import defaultdict
@@ -24,7 +25,7 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each write that makes outputs unknown and whose operand was not seen to hold the original."""
+    """Returns one line for each write that makes outputs unknown and whose operand was never seen with its original."""
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
         f"the old value of operand {write.operand} of `{write.kernel}` was not found in the schedule: it is unknown whether"
@@ -36,7 +37,9 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: the open question, and the outputs that it makes unknown."""
+    """Returns one line for each ambiguity: the open question about the author's intention, and the outputs that it
+    makes unknown.
+    """
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
         for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):
@@ -91,7 +94,7 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
 
 @dataclass(slots=True, eq=False)
 class OutputSentences:
-    """Writes the sentences of one schedule."""
+    """Writes one sentence about each output of one schedule."""
 
     context: Context
     accesses: tuple[BufferAccess, ...]
@@ -101,7 +104,9 @@ class OutputSentences:
         return self.context.followed.flow
 
     def describe(self, name: str, number: int) -> str:
-        """Returns the sentence about the output with this name and number."""
+        """Returns the sentence about one output. name, number: the output's name, and its 0-based number among the
+        program's outputs.
+        """
         verdict = self.context.verdicts.outputs[name].verdict
         if text := self.describe_other_cause(name, number):
             return f"`{name}` {text}"
@@ -136,7 +141,7 @@ class OutputSentences:
         return "does not depend on what a kernel overwrites"
 
     def _find_returned(self, number: int) -> str:
-        """Names the kernels whose results reach the output."""
+        """Returns the names of the kernels whose results reach the output, as text; empty if there are none."""
         reach, found = self.flow.compute_reach(), dict[str, None]()
         for one in self.context.followed.performed:
             nodes = set(self.flow.list_nodes(one.kernel)) - {name_written(one.write.index, one.kernel)}
@@ -179,7 +184,9 @@ class OutputSentences:
         return f"could not be decided: it is unknown which version of an operand that{by} overwrites it needs, or gets{more}"
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the sentence of an output that JAX or XLA, and no hidden write, makes wrong; empty for any other."""
+        """Returns the end of the sentence about an output that JAX or XLA makes wrong, and no hidden write; empty for
+        any other output.
+        """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):
             return ""
@@ -240,7 +247,9 @@ class OutputSentences:
                 )
 
     def _describe_copy(self, finding: ReadFinding) -> str:
-        """Says what a reader of other bytes reads, and how that depends on the overwritten ones."""
+        """Returns a phrase for the value that a reader finds in other bytes than the overwritten ones, and how the two
+        values depend on each other.
+        """
         kernel, value = f"`{finding.write.kernel}`", self._name_value(finding.write)
         definition = self._find_read(finding)
         if definition is None:
@@ -259,14 +268,18 @@ class OutputSentences:
         return f"`%{self.flow.instructions[self.flow.find_step(number)].name}`"
 
     def _name_value(self, write: HiddenWrite) -> str:
-        """Names the overwritten value by its step, or by the kernel's operand if the schedule does not overwrite it."""
+        """Returns the name of the step that computed the overwritten value, or the kernel's operand if the schedule
+        does not overwrite it.
+        """
         for one in self.context.followed.performed:
             if one.write.index == write.index:
                 return self._name_step(one.overwritten.definition[0])
         return f"operand {write.operand} of `{write.kernel}`"
 
     def _find_read(self, finding: ReadFinding) -> Definition | None:
-        """Returns the definition that a reader of other bytes reads."""
+        """Returns the definition of the value that a finding's reader reads in other bytes than the overwritten ones;
+        None if it is unknown.
+        """
         wrong = finding.wrong
         if wrong is None or wrong.operand is None or wrong.operand >= len(finding.reader.operands):
             return None
@@ -280,18 +293,22 @@ class OutputSentences:
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
-        """Returns the finding that names the same reader for another output."""
+        """Returns the finding, about whatever output, that names the reader of this access; None if there is none."""
         if access is None:
             return None
         same = [one for one in self.context.verdicts.stale if one.write.index == access.buffer]
         return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """Returns a wrong read by an instruction of the compiler that no finding names."""
+        """Returns the first read of this kind that makes the output wrong, also if it is by an instruction of the
+        compiler that no finding names.
+        """
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 
     def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:
-        """Returns ` 3 steps` between the reader and the kernel; empty if these are not in one sequence."""
+        """Returns text such as ` 3 steps`, the distance between the kernel and a reader that comes after it, or before
+        it; empty if the two are not in one sequence in this order.
+        """
         times, step = self.flow.readers.times, self.flow.find_step(reader)
         for one in self.context.followed.performed:
             same = self.flow.homes.get(step) is self.flow.homes.get(one.kernel)

@@ -1,4 +1,4 @@
-"""Describes values that share bytes while they are alive: names, places, and readers."""
+"""Describes pairs of values that XLA keeps in the same bytes while both are alive: their names, places and readers."""
 
 from collections.abc import Sequence
 
@@ -10,20 +10,24 @@ from ligerdiag.text import describe_names
 
 
 def name_position(position: Position) -> str:
-    """Returns `%fusion.3{0}`; without an index if the value is the whole result."""
+    """Returns the name of a value, such as `%fusion.3{0}`; without an index if the value is the whole result of the
+    instruction.
+    """
     instruction, index = position
     return f"%{instruction.name}{render_index(index) if index else ''}"
 
 
 def name_reader(pair: SharedBytes) -> str:
-    """Returns `%fusion.7 reads`, or how the end of the program reads it."""
+    """Returns who still reads the lost value of the pair, such as `%fusion.7 reads`, `the caller keeps` or `the program
+    returns`.
+    """
     if pair.reader is not None:
         return f"%{pair.reader.name} reads"
     return "the caller keeps" if pair.is_kept else "the program returns"
 
 
 def describe_pair(pair: SharedBytes) -> str:
-    """Returns one clause: how XLA loses the value."""
+    """Returns one clause that says how XLA loses a value of the pair by writing another one over it."""
     lost, other = name_position(pair.lost), name_position(pair.other)
     if pair.lost[0] is pair.other[0]:
         first, second = sorted((lost, other))
@@ -40,13 +44,15 @@ def describe_pair(pair: SharedBytes) -> str:
 
 
 def describe_place(place: Slice) -> str:
-    """Returns `bytes 512 to 1535 of allocation 13 (1024 bytes)`."""
+    """Returns the text for a slice of memory, such as `bytes 512 to 1535 of allocation 13 (1024 bytes)`."""
     last = place.offset + place.size - 1
     return f"bytes {place.offset} to {last} of allocation {place.allocation} ({place.size} bytes)"
 
 
 def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
-    """Returns a line for "not covered": without a buffer assignment it is unknown whether XLA made a copy."""
+    """Returns a line about the pair for the section "not covered": without a buffer assignment it is unknown whether
+    XLA made a copy. outputs: names of all outputs.
+    """
     names = [name for number, name in enumerate(outputs) if number in pair.outputs]
     reached = f": {describe_names(names, outputs)}" if names else ""
     lost, other = name_position(pair.lost), name_position(pair.other)

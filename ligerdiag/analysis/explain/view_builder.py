@@ -1,9 +1,12 @@
-"""Builds the ScheduleView of one analysed module: its buffers over time, and how each output is computed.
+"""Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, their use over time, and how each
+output is computed.
 
-Accesses touch the bytes that kernels overwrite; `verdict.reads` judges the reads. Of many readers, the blamed ones are
-kept, then those that run nearest to the kernel. Steps are the scheduled instructions that are shown, up to a limit:
-those that access an overwritten buffer or are on the path to an output, their direct sources, and those that run
-nearest to the kernels; each with its enclosing loops."""
+An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the reads among the
+accesses. Of many readers, those that are blamed for a wrong or lucky output are kept, then those that run nearest to
+the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the steps are the instructions that
+access an overwritten buffer or are on the path to an output, their direct sources, and the instructions that run
+nearest to the kernels; each with its enclosing loops.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,24 +38,24 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""Reads of one buffer that are kept in addition to blamed ones."""
+"""Largest number of reads of one buffer that are kept in addition to the blamed ones."""
 MOST_NAMED = 100
-"""Blamed reads of one buffer that are kept."""
+"""Largest number of reads of one buffer that are kept because they are blamed for an output's verdict."""
 _REUSES = 2
-"""Other values in the same bytes that are kept, on each side of the kernel."""
+"""Largest number of other values in the bytes of a buffer that are kept on each side of the kernel."""
 
 
 @dataclass(slots=True, eq=False)
 class AccessFinder:
-    """Finds the accesses of all hidden writes of one schedule."""
+    """Finds the accesses to the bytes that the hidden writes of one schedule overwrite."""
 
     context: Context
     notes: list[str] = field(default_factory=list[str])
-    """One line for each omission."""
+    """One sentence for each group of accesses that was left out."""
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
     def find(self) -> tuple[BufferAccess, ...]:
-        """Finds all of them, by the LogicalTime of their steps."""
+        """Returns the accesses of all hidden writes, in the order of the LogicalTime of their steps."""
         found: list[BufferAccess] = []
         for write in self.context.writes:
             for one in self._list_performed(write):
@@ -75,7 +78,9 @@ class AccessFinder:
         return [one for one in self.context.followed.performed if one.write is write]
 
     def _list_around(self, one: PerformedWrite) -> Iterator[BufferAccess]:
-        """Yields the value's definition, the kernel, and the other values in the same bytes."""
+        """Yields the accesses of one write that are no reads: the definition of the overwritten value, the kernel
+        itself, and other values in the same bytes.
+        """
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])
         if maker in flow.instructions:
@@ -100,7 +105,9 @@ class AccessFinder:
         return kept
 
     def _find_reuses(self, one: PerformedWrite, maker: int) -> Iterator[int]:
-        """Yields the steps of values that XLA puts into the same bytes, the nearest before and after the kernel."""
+        """Yields the steps that put other values into the overwritten bytes: those nearest to the kernel, before and
+        after it.
+        """
         if self._definers is None:
             self._definers = self._find_definers()
         times, flow = self.context.logical_times, self.context.followed.flow
@@ -112,7 +119,9 @@ class AccessFinder:
         yield from [step for step in others if times[step] >= now][:_REUSES]
 
     def _find_definers(self) -> Mapping[int, list[HloInstruction]]:
-        """Maps each slice number to the scheduled instructions that compute a value there."""
+        """Maps each slice number of the buffer assignment to the scheduled instructions that compute a value in that
+        slice.
+        """
         times, found = self.context.logical_times, dict[int, list[HloInstruction]]()
         for number, defined in self.context.buffers.definitions.items():
             instruction = self.context.followed.flow.instructions.get(number)
@@ -124,35 +133,37 @@ class AccessFinder:
 
 MOST_STEPS = 400
 _NEAREST = 100
-"""Number of steps up to which the view is filled with those nearest to the kernels."""
+"""Number of steps up to which a smaller view is filled with the instructions nearest to the kernels."""
 _MOST_FUSED = 200
-"""Lines of one fused computation."""
+"""Largest number of lines of one fused computation that are shown."""
 _PHASES = ("-done", "-update")
 _COLLECTIVES = having(Trait.COLLECTIVE)
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 _NO_STEPS = having(Trait.LAUNCHES_NOTHING)
-"""Opcodes that are steps only if another step needs them."""
+"""Opcodes of instructions that launch nothing: they are steps only if another step needs them."""
 _MOVED = MOVES | NAMES | having(Trait.LAUNCHES_NOTHING) | {"dynamic-update-slice", "fusion"}
-"""Opcodes in an asynchronous computation that only copies."""
+"""Opcodes that may occur in an asynchronous computation that only copies."""
 
 
 @dataclass(slots=True, eq=False)
 class StepFinder:
-    """Chooses and describes the steps of one schedule."""
+    """Chooses the scheduled instructions that a view shows (its steps), and describes them."""
 
     flow: ValueFlow
     text: HloText
     kernels: tuple[int, ...]
-    """Ids of the steps that overwrite."""
+    """Ids of the steps that run a kernel which overwrites an operand."""
     _spans: Mapping[int, AsyncSpan] = field(init=False)
-    """Id of a start to its asynchronous operation."""
+    """Id of an asynchronous start to its operation, from start to done."""
 
     def __post_init__(self) -> None:
         scheduled = {home.id: home for home in self.flow.homes.values()}
         self._spans = {span.start.id: span for home in scheduled.values() for span in find_spans(home)}
 
     def choose(self, ranked: Iterable[int]) -> frozenset[int]:
-        """Returns the ids of the instructions to show. ranked: those that should be shown, the most relevant first."""
+        """Returns the ids of the instructions to show. ranked: ids of the instructions that should be shown, the most
+        relevant first.
+        """
         chosen: dict[int, None] = {}
         for step in ranked:
             self._add(chosen, step)
@@ -166,16 +177,18 @@ class StepFinder:
         return frozenset(chosen)
 
     def count_omitted(self, chosen: frozenset[int]) -> int:
-        """Counts the instructions of the schedule that compute and are not shown."""
+        """Returns the number of scheduled instructions that compute something and are not among the chosen ones."""
         return sum(number not in chosen for number in self._list_computing())
 
     def describe(self, chosen: frozenset[int]) -> tuple[ScheduleStep, ...]:
-        """Describes the chosen steps, by LogicalTime."""
+        """Describes the chosen instructions as steps of the view, in the order of their LogicalTime."""
         found = [self._describe(self.flow.instructions[number], chosen) for number in chosen]
         return tuple(sorted(found, key=lambda step: (step.start, -step.end, step.id)))
 
     def find_start(self, instruction: HloInstruction) -> int:
-        """Returns the LogicalTime at which the instruction, or a computation that it runs, begins."""
+        """Returns the LogicalTime at which the instruction begins; for a loop, the time of the first instruction inside
+        it.
+        """
         times = self.flow.readers.times
         callees = instruction.called_computations if instruction.opcode == "while" else ()
         first = [one for callee in callees for one in self.flow.computations[callee].sequence[:1]]
@@ -187,10 +200,10 @@ class StepFinder:
             chosen.update(dict.fromkeys(wanted))
 
     def _list_sources(self, step: int) -> Iterator[int]:
-        """Yields the ids of the steps whose values this one uses."""
+        """Yields the ids of the steps whose values this step uses."""
         instruction = self.flow.instructions[step]
         nodes = [(step, index) for index in iterate_leaves(instruction.shape)]
-        if instruction.opcode == "while":  # what it carries stands at its computations' parameters, too
+        if instruction.opcode == "while":  # what a loop carries is also at the parameters of its computations
             nodes += [
                 (one.id, index)
                 for callee in instruction.called_computations
@@ -208,7 +221,9 @@ class StepFinder:
         yield from (source for source in found if source != step)
 
     def _list_inner(self, step: int) -> list[tuple[int, tuple[int, ...]]]:
-        """Lists the nodes inside of an asynchronous computation."""
+        """Lists the nodes of `ValueFlow` inside of the computation that an asynchronous start runs; empty for other
+        instructions.
+        """
         instruction = self.flow.instructions[step]
         if instruction.opcode not in _STARTS_COMPUTATION:
             return []
@@ -259,7 +274,9 @@ class StepFinder:
         )
 
     def _find_inner(self, instruction: HloInstruction) -> HloInstruction:
-        """Returns the root of an asynchronous computation; of another instruction, itself."""
+        """Returns the root of the computation that an asynchronous start runs; any other instruction is returned
+        itself.
+        """
         if instruction.opcode in _STARTS_COMPUTATION and instruction.called_computations:
             return self.flow.computations[instruction.called_computations[0]].root
         return instruction
@@ -292,31 +309,31 @@ class StepFinder:
 
 
 MOST_ON_PATH = 100
-"""Steps of one path that are shown."""
+"""Largest number of steps that are shown of the path to one output."""
 _NAMED = 20
-"""Outputs that one note names."""
+"""Largest number of outputs that one note names."""
 
 
 @dataclass(slots=True, eq=False)
 class OutputViews:
-    """Describes the outputs of one schedule."""
+    """Describes how each output of one schedule is computed: its verdict, its path and a sentence."""
 
     context: Context
     accesses: tuple[BufferAccess, ...]
     long: list[str] = field(default_factory=list[str])
-    """Outputs whose path is cut at its beginning."""
+    """Names of the outputs whose path is too long and lacks its beginning."""
     lost: list[str] = field(default_factory=list[str])
-    """Outputs whose path was not found."""
+    """Names of the outputs whose path was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Outputs that miss a kernel's write, without a known reader."""
+    """Names of the outputs that miss a kernel's write, where it is unknown which reader misses it."""
     elsewhere: list[str] = field(default_factory=list[str])
-    """Outputs that JAX or XLA makes wrong, and no kernel."""
+    """Names of the outputs that JAX or XLA makes wrong, and no kernel."""
     _kernels: Mapping[int, int] = field(init=False)
-    """HiddenWrite index to the step that performs it first."""
+    """Index of a hidden write to the id of the step that performs it first."""
     _paths: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
         default_factory=dict[frozenset[Definition | int], Mapping[Definition, Definition | None]]
     )
-    """Results of `find_shortest_paths`, by starts."""
+    """Cache: the starts of paths to the result of `find_shortest_paths` for these starts."""
 
     def __post_init__(self) -> None:
         kernels: dict[int, int] = {}
@@ -329,7 +346,9 @@ class OutputViews:
         return self.context.followed.flow
 
     def describe(self) -> tuple[OutputView, ...]:
-        """Describes each output, in the program's order."""
+        """Returns the description of each output, in the program's order; fills the lists of outputs that `list_notes`
+        reports.
+        """
         sentences = OutputSentences(self.context, self.accesses)
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
         found: list[OutputView] = []
@@ -348,7 +367,7 @@ class OutputViews:
         return tuple(found)
 
     def list_notes(self) -> Iterator[str]:
-        """Yields one line for each thing that is not shown."""
+        """Yields one sentence for each kind of thing that the views of the outputs cannot show."""
         if self.elsewhere:
             yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: the real cause has no arrow here"
         if self.lost:
@@ -369,7 +388,7 @@ class OutputViews:
     def _find_path(self, name: str, number: int, verdict: Verdict, nodes: tuple[Definition, ...]) -> tuple[int, ...]:
         ways = (self._trace_path(starts, nodes) for starts in self._list_starts(name, verdict))
         found = next((way for way in ways if way), ())
-        if found and verdict is not Verdict.STALE:  # a reader after the kernel: the path begins there
+        if found and verdict is not Verdict.STALE:  # if the first step reads a kernel's write, the path begins there
             found = (*[one for one in self.flow.list_sources(found[0]) if one[1] and one[1][0] < 0][:1], *found)
         steps = self.flow.name_steps(found)
         if not steps and (verdict is not Verdict.FRESH or self._is_touched(number)):
@@ -379,7 +398,9 @@ class OutputViews:
         return steps[-MOST_ON_PATH:]
 
     def _trace_path(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
-        """Returns a shortest path from one of `starts`, nodes or ids of steps, to one of `ends`; () if there is none."""
+        """Returns a shortest path from one of `starts` to one of `ends`; empty if there is none. starts: nodes of
+        `ValueFlow`, or ids of steps.
+        """
         before = self._paths.get(starts)
         if before is None:
             nodes = [n for one in starts for n in (self.flow.list_nodes(one) if isinstance(one, int) else (one,))]
@@ -387,7 +408,9 @@ class OutputViews:
         return min([follow_back(before, end) for end in ends if end in before], key=len, default=())
 
     def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
-        """Yields the possible starts of the path, the most relevant first: nodes, or ids of steps."""
+        """Yields the sets of possible starts of an output's path, the most relevant first; a start is a node of
+        `ValueFlow`, or the id of a step.
+        """
         context, verdicts = self.context, self.context.verdicts
         findings = {
             Verdict.STALE: verdicts.stale,
@@ -407,7 +430,7 @@ class OutputViews:
             yield others
 
     def _list_suspects(self, name: str) -> frozenset[Definition | int]:
-        """Returns the steps that may miss a kernel's write, for an output that no finding names."""
+        """Returns the ids of the steps that may miss a kernel's write, for an output that no finding names."""
         verdicts = (Verdict.STALE, Verdict.UNKNOWN)
         wrong = {cause.write for cause in self.context.verdicts.outputs[name].causes if cause.verdict in verdicts}
         doubtful = (ReadKind.UNKNOWN, ReadKind.STALE)
@@ -421,14 +444,14 @@ class OutputViews:
 
 
 def name_outputs(names: list[str]) -> str:
-    """Returns `a`, `b` and `c`; for many, the first ones and a count."""
+    """Returns text such as `a`, `b` and `c`; of many names, it has the first ones and the number of the others."""
     shown = [f"`{name}`" for name in names[:_NAMED]]
     left = len(names) - len(shown)
     return join_words([*shown, count_of(left, "more output")] if left else shown)
 
 
 def compute_schedule_view(context: Context) -> ScheduleView:
-    """Computes the view of the module's hidden writes, with its whole text."""
+    """Returns the view of a module's hidden writes, with the whole text of the module."""
     module, text = context.optimized, HloText(context.optimized)
     flow, performed = context.followed.flow, context.followed.performed
     access_finder = AccessFinder(context)
@@ -488,13 +511,13 @@ def _describe_buffer(
 
 
 def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
-    """Removes paths that lead through instructions that are not shown."""
+    """Returns the output without a path or missing edge that leads through an instruction that is not shown."""
     missing = tuple([edge for edge in output.missing if {edge.kernel, edge.reader} <= chosen])
     return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)
 
 
 def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]) -> Iterator[int]:
-    """Yields the ids of the steps, the most relevant first: wrong readers, the paths of wrong outputs, then the rest."""
+    """Yields ids of steps, the most relevant first: wrong readers, then the paths of wrong outputs, then the rest."""
     by_buffer = sorted(accesses, key=lambda one: one.buffer)
     usual = (ReadKind.FRESH, ReadKind.ORIGINAL)
     for output in outputs:
@@ -508,7 +531,7 @@ def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView])
 def _list_cuts(
     chosen: frozenset[int], accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]
 ) -> Iterator[str]:
-    """Yields one line for each kind of thing that the limits omit."""
+    """Yields one sentence for each kind of thing that is left out because the view has a limit."""
     why = f"the view holds {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"
