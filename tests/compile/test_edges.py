@@ -21,7 +21,8 @@ def cases(shared_cache: Path) -> dict[str, CaseReport]:
 @pytest.mark.parametrize("name", ["constant", "identity", "donated", "aliased_and_read", "libraries"])
 def test_a_program_without_writes_has_nothing_to_check(name: str, cases: dict[str, CaseReport]) -> None:
     case = cases[name]
-    assert (case.error, case.status, case.findings) == ("", Status.NOTHING, ())
+    status = Status.CLEAN if name == "donated" else Status.NOTHING  # a donation asks for work in place
+    assert (case.error, case.status, case.findings) == ("", status, ())
     assert set(case.outputs.values()) == {Verdict.FRESH}
 
 

@@ -99,7 +99,7 @@ NOT_DONATED = Example(
     return pages.at[3].set(row)
 
 
-CASE = Case(name="kept", function=update, args=(Arg(shape=(512, 512)), Arg(shape=(512,))))
+CASE = Case(name="kept_by_the_caller", function=update, args=(Arg(shape=(512, 512)), Arg(shape=(512,))))
 """,
 )
 
@@ -119,7 +119,7 @@ CANNOT_OVERWRITE = Example(
     return jnp.cumsum(x, axis=-1)
 
 
-CASE = Case(name="scanned", function=accumulate, args=(Arg(shape=(256, 4096), donate=True),))
+CASE = Case(name="scanned_in_place", function=accumulate, args=(Arg(shape=(256, 4096), donate=True),))
 """,
 )
 

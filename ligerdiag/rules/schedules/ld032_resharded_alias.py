@@ -16,7 +16,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"XLA inserted a collective that brings {describe_amount([copy])} from other devices: {copy.why}",
+            message=f"the partitioner inserted a collective that brings {describe_amount([copy])} from other devices: {copy.why}",
             source=copy.line,
             instructions=(copy.instruction, reshard.writer.name),
             evidence=(
