@@ -67,7 +67,9 @@ from ligerdiag.workers.pool import count_cores
 
 _NO_OPERATION = having(Trait.NO_OPERATION)
 _LEAST_SECONDS = 60.0
-"""Processor seconds that any replay may take, because estimates do not foresee everything, such as an endless loop."""
+"""Processor seconds that every replay of a dump may take, however low its estimate: estimates do not foresee
+everything.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,7 +129,7 @@ def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[s
     """Replays the modules of a dump as planned and returns the record. An operation that replay does not cover does not
     raise: the record names it.
 
-    arguments: an array for each parameter of the program. kernels: sha256 of the Triton IR of a kernel (see
+    arguments: an array for each parameter of the program. kernels: maps the sha256 of the Triton IR of a kernel (see
     `DumpPlan.sources`) to a file with its parsed operations.
     """
     started = perf_counter()
@@ -296,8 +298,8 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
 
 
 def _find_metadata(data: bytes) -> tuple[int, int]:
-    """Returns (start, end) of the message in data that begins with the message's length, a variable-length integer of
-    protobuf. An end beyond the data means that no length is there.
+    """Returns (start, end) of the first message in the data, which follows its length, a variable-length integer of
+    protobuf. The end is beyond the data if they do not begin with such a length.
     """
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):

@@ -101,7 +101,7 @@ def estimate(
     """Returns the cost of a replay, which runs the program twice and its schedule once.
 
     kernel_seconds: returns the seconds that one launch of a kernel's custom call takes on one core. cores: number of
-    those that products use. cuts: loops that the replay cuts short.
+    cores that products use. cuts: loops that the replay cuts short.
     """
     notes: list[str] = []
     longest = find_longest_loop(optimized)
@@ -188,7 +188,7 @@ class _Cost:
     other_seconds: float = 0.0
     """Seconds of all instructions except products and kernels."""
     kernels: dict[tuple[bytes, str], float] = field(default_factory=dict[tuple[bytes, str], float])
-    """(payload of a kernel call, shapes of its operands) to the seconds of all such launches."""
+    """Maps (payload of a kernel call, shapes of its operands) to the seconds of all such launches."""
     kernel_bytes: int = 0
     """Bytes of operands and outputs of all launches."""
     product_bytes: int = 0
@@ -240,8 +240,8 @@ def _compute_costs(
 ) -> dict[int, _Cost]:
     """Returns the cost of each computation, by id. Callees come before callers, so one pass suffices.
 
-    unknown_trips: iterations assumed for a loop whose number is unknown; `notes` gets a line about each. most: id of a
-    loop to the most iterations that it runs.
+    unknown_trips: iterations assumed for a loop that does not tell their number; `notes` gets a line about each such
+    loop. most: maps the id of a loop to the most iterations that it runs.
     """
     costs: dict[int, _Cost] = {}
     for computation in module.computations.values():

@@ -170,8 +170,8 @@ SLACK_BYTES = 4 << 30
 """Bytes that a worker may take beyond twice the estimate of its largest case."""
 
 type FindReaders = Callable[[str], Pool | None]
-"""A function from a toolchain's name to workers that parse kernels with that toolchain's Triton; it returns None if the
-Triton beside ligerdiag can parse them.
+"""A function from a toolchain's name to workers that parse kernels with that toolchain's Triton; it returns None if
+ligerdiag's own Triton can parse them.
 """
 type ReplayKey = tuple[str, str]
 """(the program's part of an artifact's key, `CaseSpec.draws`): tasks with equal keys have equal replays."""
@@ -313,8 +313,8 @@ def compute_environment(threads: int) -> dict[str, str]:
 
 
 def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
-    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if the
-    Triton beside ligerdiag can parse the artifact's kernels.
+    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if
+    ligerdiag's own Triton can parse the artifact's kernels.
     """
     readers = find_readers and find_readers(artifact.provenance.toolchain)
     if readers is None:

@@ -148,7 +148,7 @@ class ReplayRequest:
     orders_seconds: float = inf
     """Seconds after which no further order begins."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Sha256 of the Triton IR of a kernel to a file with its parsed operations; see `KernelRunner`."""
+    """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class ReplayAnswer:
 
     replay: Replay
     dependencies: Mapping[str, str]
-    """Each imported file of the project to its sha256."""
+    """Maps each imported file of the project to its sha256."""
 
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
@@ -184,8 +184,8 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
-    By default glibc returns the memory of each large array at once, and the operating system has to clear pages for the
-    next one: a fifth of the time of a large case, more on a virtual machine.
+    By default glibc gives the memory of each large freed array back at once, and the operating system has to clear
+    pages for the next array: a fifth of the time of a large case, more on a virtual machine.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")

@@ -69,9 +69,10 @@ def get_dimensions(shape: ShapeProto) -> tuple[int, ...]:
 
 
 def elementwise(compute: Callable[..., Any]) -> Evaluate:
-    """Returns the evaluation of an elementwise opcode by a function of arrays that broadcast.
+    """Turns a function of arrays that broadcast into an `Evaluate`, a function that computes an instruction element by
+    element.
 
-    The function gets narrow floats as f32; its result is rounded to the dtype of the instruction.
+    The given function gets narrow floats as f32; its result is rounded to the dtype of the instruction.
     """
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
@@ -101,8 +102,9 @@ def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dty
 
 
 def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Yields indices that cut an array of this shape into blocks, each of rows of the innermost axis that does not fit
-    into one block.
+    """Yields indices that cut an array of this shape into blocks of at most `_BLOCK` elements.
+
+    A block consists of rows of the innermost axis that does not fit into one block.
     """
     axis, inner = len(shape) - 1, 1
     while axis > 0 and inner * shape[axis] <= _BLOCK:
@@ -171,7 +173,7 @@ def round_to(computed: Any, instruction: HloInstruction) -> Array:
     return np.asarray(computed).astype(get_dtype(instruction.shape), copy=False)
 
 
-_where: Any = np.where  # its overloads cannot follow a dtype made at run time
+_where: Any = np.where  # the overloads of `where` cannot follow a dtype made at run time
 
 _MANTISSA_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
@@ -181,7 +183,7 @@ def _convert(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """Returns the array in another element type, converted as by XLA."""
+    """Returns the array in another element type, converted as XLA converts it."""
     if array.dtype == dtype:
         return array
     source = widen(array)

@@ -80,7 +80,7 @@ BITS: Mapping[str, Evaluate] = {
 }
 
 
-_where: Any = np.where  # its overloads cannot follow a dtype made at run time
+_where: Any = np.where  # the overloads of `where` cannot follow a dtype made at run time
 
 _DIRECTIONS: Mapping[str, Callable[..., Any]] = {
     "EQ": np.equal,
@@ -104,7 +104,7 @@ def _compare(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def _rank(floats: Array) -> Any:
-    """Returns signed integers that are ordered as IEEE 754's total order orders the floats."""
+    """Returns signed integers that compare as the floats do in the total order of IEEE 754."""
     bits: Any = floats.view(np.dtype(f"i{floats.dtype.itemsize}"))
     most: int = np.iinfo(bits.dtype).max
     return _where(bits < 0, bits ^ most, bits)

@@ -182,8 +182,10 @@ def is_true(value: Value) -> bool:
 
 
 def choose_branch(instruction: HloInstruction, selector: Value) -> int:
-    """Returns the number of the branch that a conditional takes: true comes before false; an index out of range means
-    the last."""
+    """Returns the number of the branch that a conditional takes.
+
+    A true predicate takes the first branch, a false one the second. An index out of range takes the last branch.
+    """
     array, branches = np.asarray(selector), len(instruction.called_computations)
     if array.dtype == np.bool_:
         return 0 if array else 1

@@ -60,7 +60,7 @@ def evaluate_gather(instruction: HloInstruction, operands: tuple[Value, ...], sc
     whole = [d for d in windows if sizes[d] == array.shape[d]]
     located = [d for d in range(array.ndim) if d not in whole]
 
-    # located dimensions come first and are indexed by arrays over [batch.., one axis for each that has a window]
+    # dimensions that a slice does not take whole come first, indexed by arrays over [batch.., one axis for each in `cut`]
     cut = [d for d in windows if d not in whole]
     picks: list[Any] = []
     for d in located:
@@ -150,12 +150,12 @@ def _iterate_turns(rows: Array) -> Sequence[Array]:
 
 
 def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `scatter`. Operands: the arrays, the indices, then as many updates."""
+    """Evaluates `scatter`. Operands: the arrays, the indices, then updates for each of the arrays."""
     values = [np.asarray(operand) for operand in operands]
     count = len(values) // 2
     arrays, indices, updates = values[:count], values[count], values[count + 1 :]
     shape, numbers = arrays[0].shape, instruction.proto.scatter_dimension_numbers
-    if not numbers.scatter_dims_to_operand_dims:  # by definition all updates apply; XLA:CPU applies one
+    if not numbers.scatter_dims_to_operand_dims:  # by definition all updates are applied; XLA:CPU applies only one
         raise NotCoveredError("scatter by an empty index vector")
     batching = list(zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     starts, batch = read_starts(indices, numbers.index_vector_dim, numbers.scatter_dims_to_operand_dims, batching)
@@ -172,7 +172,7 @@ def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], s
     for d, start in starts.items():
         fits &= (start >= 0) & (start <= shape[d] - sizes[d])
 
-    # rows are the dimensions that are located, columns those that an update covers whole
+    # columns are the dimensions that an update covers whole, rows all others
     whole = [d for d in windows if sizes[d] == shape[d]]
     located = [d for d in range(len(shape)) if d not in whole]
     cut = [d for d in windows if d not in whole]

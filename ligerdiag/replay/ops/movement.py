@@ -95,7 +95,9 @@ DYNAMIC: Mapping[str, Evaluate] = {"dynamic-slice": _dynamic_slice, "dynamic-upd
 
 @lru_cache(maxsize=64)  # a loop's body loads its constants in each iteration
 def load_constant(instruction: HloInstruction) -> Value:
-    """Returns the value of a `constant`, read-only. Raises NotCoveredError and ArtifactError."""
+    """Returns the value of a `constant`, read-only. Raises NotCoveredError or ArtifactError if its literal cannot be
+    read.
+    """
     if not instruction.proto.HasField("literal"):
         raise NotCoveredError("a constant whose values the text leaves out")
     value = parse_literal(instruction.proto.literal)
@@ -121,7 +123,8 @@ def _copy(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
 
 
 def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluate:
-    """Returns the evaluation of an opcode by a function of arrays that have the shapes of the program.
+    """Turns a function of arrays that have the program's shapes into an `Evaluate`, a function that computes an
+    instruction.
 
     In a computation of scalars that is called with arrays, an opcode with one operand returns that array.
     """

@@ -99,8 +99,8 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """Returns the ufunc that makes `result` of the two parameters, in their dtype or a wider one; None if it is
-    something else.
+    """Returns the ufunc that computes `result` from the two parameters, in their dtype or a wider one; None if another
+    operation does.
     """
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
@@ -187,7 +187,7 @@ def _reduce_by_tree(
 
 
 def evaluate_reduce(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `reduce`. Operands: the arrays, then as many initial values."""
+    """Evaluates `reduce`. Operands: the arrays, then an initial value for each of them."""
     arrays = [np.asarray(operand) for operand in operands]
     count = len(arrays) // 2
     reducer = parse_reducer(instruction.called_computations[0], count, scope)
@@ -243,8 +243,9 @@ def pad_base(array: Array, window: Window, fill: Array) -> Array:
 
 
 def iterate_window(window: Window, result: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Yields slices of the padded base for each position in a window, in row-major order; they take one element for
-    each result.
+    """Yields slices of the padded base for each position in a window, in row-major order.
+
+    The slices of a position take, for each result, the element at that position of the result's window.
     """
     sizes = [range(d.size) for d in window.dimensions]
     for offset in itertools.product(*sizes):
@@ -338,7 +339,7 @@ def _combine(totals: Sequence[Array], values: Sequence[Array], reducer: Reducer)
 
 
 def evaluate_reduce_window(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `reduce-window`. Operands: the arrays, then as many initial values."""
+    """Evaluates `reduce-window`. Operands: the arrays, then an initial value for each of them."""
     arrays = tuple([np.asarray(operand) for operand in operands])
     count = len(arrays) // 2
     window = instruction.proto.window

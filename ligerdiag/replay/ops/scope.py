@@ -48,7 +48,7 @@ class Scope(Protocol):
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
         """Returns the value of the computation with that id, called with these arguments.
 
-        A computation of scalars may be called with arrays of one shape; it then computes element by element.
+        If a computation of scalars is called with arrays of one shape, it computes element by element.
         """
         ...
 
@@ -70,7 +70,7 @@ class Cell:
     array: Array
 
     def overwrite(self, array: Array) -> None:
-        """Gives the cell another content."""
+        """Gives the cell another content; the old array stays unchanged."""
         self.array = array
 
 
@@ -84,7 +84,7 @@ class Shard(Cell):
     """Whether no earlier device has the same piece: if several devices have it, the first one's counts."""
 
     def overwrite(self, array: Array) -> None:
-        """Gives the piece another content, here and in the whole array."""
+        """Gives the piece another content, also in the whole array unless an earlier device has the same piece."""
         self.array = array
         if self.is_first:
             whole = np.array(self.whole.array)

@@ -21,7 +21,7 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 
 
 def compute_rank(values: Array, *, canonical: bool) -> Array:
-    """Returns integers that are ordered as the total order orders the values: -NaN < -inf < -0 < 0 < inf < NaN.
+    """Returns integers that compare as the values do in the total order -NaN < -inf < -0 < 0 < inf < NaN.
 
     canonical: both zeros are equal, and all NaN are equal and the largest, as when JAX sorts floats.
     """
@@ -69,8 +69,8 @@ def _guess(rows: Sequence[Array]) -> Iterator[Array]:
 
 
 def _is_order(comparator: int, rows: Sequence[Array], order: Array, scope: Scope) -> bool:
-    """Returns whether `order` is the comparator's: no element comes before its left neighbour, and equal ones keep
-    their order.
+    """Returns whether `order` sorts the rows as the comparator does: it puts no element before a smaller one, and equal
+    ones keep their order.
     """
     sorted_rows = [np.take_along_axis(row, order, -1) for row in rows]
     left, right = [row[:, :-1] for row in sorted_rows], [row[:, 1:] for row in sorted_rows]

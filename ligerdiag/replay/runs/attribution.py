@@ -42,7 +42,7 @@ _WIDEST = 0.5
 
 
 def compute_tolerance(dtypes: Iterable[DType]) -> float:
-    """Returns the relative error in norm that rounding explains.
+    """Returns the largest relative error, in norm, that rounding explains; 0 if there are no floating point values.
 
     dtypes: those of the instructions that an output depends on. The narrowest floating point dtype decides, with eps
     the step above 1:
@@ -54,8 +54,6 @@ def compute_tolerance(dtypes: Iterable[DType]) -> float:
     - bf16: rounding errs by eps / 2 = 2^-8 at most, the truncation of Triton's interpreter by eps = 2^-7 at most and
       eps / 3 on average. Seven average truncations that all go one way: 2e-2.
     - f8: one rounding is eps / 2 = 0.06 (e4m3) or 0.125 (e5m2): 0.3 and 0.5, which reveals only gross errors.
-
-    0 if there are no floating point values.
     """
     epsilons = [_find_epsilon(dtype) for dtype in dtypes]
     widest = max(epsilons, default=0.0)
@@ -70,7 +68,7 @@ def _find_epsilon(dtype: DType) -> float:
         return 0.0
     if dtype.kind == "c":
         dtype = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
-    find: Any = ml_dtypes.finfo  # its stubs know only some of its types
+    find: Any = ml_dtypes.finfo  # the stubs of finfo know only some of its types
     return float(find(dtype).eps)
 
 
@@ -186,7 +184,7 @@ class _Sums:
         return self._scale(self.stale, self.intended)
 
     def _scale(self, own: float, other: float) -> float:
-        # the other one's norm is no scale if it is not finite
+        # a norm of the other prediction that is not finite is no scale
         return self._root(own) or (self._root(other) if math.isfinite(other) else 0.0) or 1.0
 
     def _root(self, total: float) -> float:
@@ -279,11 +277,11 @@ def _sum_squares(values: Array) -> float:
 
 
 def _sum_parts(views: _Views) -> list[list[float]]:
-    """Sorts each element to the nearer of the intended and the stale prediction; returns three sums for the intended
-    part, then for the stale part.
+    """Sorts each element to the prediction, intended or stale, that it is nearer to; returns three sums for each of the
+    two parts.
 
-    The sums are those of the squares of the error against the part's own prediction, of that prediction, and of the
-    difference of the predictions.
+    A part's sums are those of the squares of its error, of its own prediction, and of the difference of the
+    predictions.
     """
     parts = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -58,7 +58,7 @@ class Signature:
     """The inputs and outputs of a program, and their placement on devices."""
 
     inputs: tuple[str, ...]
-    """Names of the inputs in order; the other tuples are in the order of the inputs or of the outputs."""
+    """Names of the inputs, in the order of `input_placements`."""
     outputs: tuple[str, ...]
     input_placements: tuple[Placement, ...]
     output_placements: tuple[Placement, ...]
@@ -94,7 +94,7 @@ class CaseRuns:
     again: Mapping[str, Outputs]
     """Outputs of the schedule's second execution, which happens if the first one overwrote a constant; else empty."""
     changed_inputs: Mapping[str, float]
-    """Name of an overwritten argument that was not donated, to the share of its elements that changed."""
+    """Maps the name of each overwritten argument that was not donated to the share of its elements that changed."""
     unreached: tuple[str, ...]
     """Names of the instructions of the schedule that the runs do not test, see `Replay.unreached`."""
 
@@ -105,7 +105,9 @@ class CaseInputs:
 
     arguments: tuple[Array, ...]
     find_reference: Callable[[], Mapping[str, Array] | None]
-    """Returns the outputs of the case's reference by name, computed once; None if the case has none."""
+    """A function that returns the outputs of the case's reference by name, computed once; None if the case has no
+    reference.
+    """
     products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
     """Remembers the large matrix products of all programs that run on the arguments."""
 

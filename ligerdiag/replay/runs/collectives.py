@@ -168,7 +168,7 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
         raise NotCoveredError("collective-permute of slices in place")
     pairs = [(pair.source, pair.target) for pair in proto.source_target_pairs]
     if not names_partitions(instruction):
-        # between replicas; the only one sends to itself or not at all
+        # the pairs name replicas; the only replica sends to itself or not at all
         if any(source or target for source, target in pairs):
             raise NotCoveredError("collectives among replicas")
         pairs = [(device, device) for device in range(len(column)) if pairs]

@@ -31,8 +31,8 @@ _MOST_ROUNDS = 20_000
 """Rounds of a kernel's loop in a concurrent run; a program that takes more is waiting for another one."""
 
 MOST_ALONE = 1024
-"""The most programs of a launch to run one by one if their atomic operations meet, that is, touch the same bytes. In a
-batch, programs would run branch by branch.
+"""The most programs of a launch to run one by one, because their atomic operations touch the same bytes; more programs
+run in batches, branch by branch.
 """
 
 ROUNDING = 1e-5
@@ -49,7 +49,8 @@ class GridRaces:
     """The differences in a launch's results when its programs run in other orders."""
 
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """Number of an operand that is overwritten in place, to the relative difference that its race makes in the results.
+    """Maps the number of an operand that is overwritten in place to the relative difference that its race makes in the
+    results.
     """
     order: float = 0.0
     """The largest relative difference of a buffer that no operand in `racing` explains."""
@@ -91,7 +92,7 @@ class RepeatableLaunch:
     meetings: Sequence[ProgramMeeting]
     ordered_atomics: Sequence[ProgramMeeting]
     prepare: Callable[[Sequence[Array]], None]
-    """Zeroes and fills buffers, as has to be done before every run."""
+    """A function that zeroes and fills buffers as before every run of the launch."""
 
     def compare(self, options: GridOptions) -> list[float]:
         """Runs the launch again with these options; returns the relative difference of each buffer from the first run.

@@ -37,8 +37,8 @@ class RememberedKernels:
     hits: int = 0
     _watched: Counter[str] = field(default_factory=Counter[str])
     _kept: dict[bytes, tuple[Array | None, ...]] = field(default_factory=dict[bytes, tuple[Array | None, ...]])
-    """Digest of a launch to the content of each buffer after it; None for an unchanged buffer and for an output in an
-    operand's bytes.
+    """Maps the digest of a launch to the content of each buffer after it; None for an unchanged buffer and for an
+    output in an operand's bytes.
     """
     _size: int = 0
 
@@ -64,7 +64,7 @@ class RememberedKernels:
                     buffer[...] = content
             return
         self.runner.launch(call, operands, outputs, watched=watched)
-        # Compared by digest: keeping the old content would take memory, which costs more.
+        # Contents are compared by digest: keeping the old contents would take memory, which costs more.
         after: list[Array | None] = [
             None if _hash_content(operand) == content else np.array(operand)
             for content, operand in zip(contents, operands, strict=True)

@@ -42,8 +42,8 @@ from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffe
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome, Meeting
 
 _CANARIES = {1: 0xA5, 2: 0x7FDB, 4: 0x7FDBA5A5, 8: 0x7FFBDBA5A5A5A5A5}
-"""Bytes of an element to its canary, the bit pattern that marks unwritten elements: odd, and a NaN in every float type
-of two or more bytes, with a payload that no computation makes.
+"""Maps the number of bytes of an element to its canary, the bit pattern that marks unwritten elements: odd, and a NaN
+in every float type of two or more bytes, with a payload that no computation makes.
 """
 
 
@@ -60,7 +60,7 @@ class Watch:
         """Zeroes the buffers that the launcher zeroes, and fills the watched outputs with a canary, which marks
         unwritten elements.
 
-        other: with the second canary, which has all bits inverted.
+        other: fill them with the second canary, which has all bits inverted.
         """
         self.launch.zero(buffers)
         for output in self.watched_outputs:
@@ -98,7 +98,7 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
         for number, output in enumerate(outputs)
         if number not in zeroed
         and output.size
-        and sum(do_share(output, other) for other in buffers) == 1  # with itself
+        and sum(do_share(output, other) for other in buffers) == 1  # the output itself
     )
     return Watch(launch=launch, operands=len(operands), watched_outputs=watched_outputs)
 
@@ -175,9 +175,10 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls and records what their launches do.
 
-    check_seconds: look for races only in launches that are estimated to take at most these seconds. checks: the most
-    launches of each call in which to look for races. modules: sha256 of the Triton IR of a kernel to a file with its
-    operations, as another Triton parsed them; ligerdiag's own Triton parses the others.
+    check_seconds: look for races in launches that are estimated to take at most these seconds, and in longer ones whose
+    programs touch the same bytes. checks: in at most this many launches of each call. modules: maps the sha256 of a
+    kernel's Triton IR to a file with its operations, as another Triton parsed them; ligerdiag's own Triton parses all
+    other kernels.
     """
 
     def __init__(
@@ -189,7 +190,7 @@ class KernelRunner:
         self._later: dict[str, _Observations] = {}
         self._reading: set[str] = set()
         self.execution = 1
-        """Number of the execution on the same constants, 1 at first."""
+        """Number of the current execution of the schedule on the same constants, 1 at first."""
         self._check_seconds, self._checks = check_seconds, checks
 
     def launch(
@@ -228,7 +229,7 @@ class KernelRunner:
         _note_outside(seen, launch, ran, buffers)
         if check or (first and (ran.meeting is not None or ran.ordered_atomics)):
             seen.checked += check
-            # Adding to a NaN canary hides the addend; the second canary is close to zero.
+            # An addition to the first canary, a NaN, hides the addend; the second canary is close to zero.
             prepare = partial(watch.prepare, other=bool(ran.unwritten_reads))
             after: Sequence[Array] = buffers
             if ran.unwritten_reads:
@@ -363,7 +364,7 @@ class KernelRunner:
         buffers: Sequence[Array],
         before: Sequence[Array],
     ) -> None:
-        """Records the numbers of unwritten elements; keeps the worst launch of each output."""
+        """Records how many elements of each output a launch leaves unwritten; keeps the worst launch of each output."""
         found = dict(watch.find_unwritten(buffers))
         if found and before:
             again = copy_buffers(before)

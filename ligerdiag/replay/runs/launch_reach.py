@@ -53,8 +53,8 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations of kernel calls, each with the call's source line and the outputs of the program that it
-    reaches.
+    """Returns the observations of kernel calls, each with the call's source line; if a call races or is incomplete,
+    also with the outputs of the program that it reaches.
 
     Observations of outputs of a call that nobody uses are dropped. module: the schedule, which `run` runs.
     """

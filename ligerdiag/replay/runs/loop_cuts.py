@@ -28,8 +28,8 @@ _SAME_VALUE = having(Trait.KEEPS_SCALAR)
 
 
 def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
-    """Returns the number of iterations of a `while`: XLA's own count, or that of a condition `i < constant`; None if
-    neither is known.
+    """Returns the number of iterations of a `while`, by XLA's own count or by its condition `i < constant`; None if
+    both are unknown.
     """
     known = _parse_known_count(loop.proto.backend_config)
     return known if known is not None else _read_condition(module, loop)
@@ -51,8 +51,8 @@ class SharedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """Loops to cut short: for the program and for the optimized module, id of each `while` to the most iterations that
-    it runs.
+    """The loops to cut short. `program` and `optimized` map the id of a `while` of that module to the most iterations
+    that it runs.
     """
 
     program: Mapping[int, int] = field(default_factory=dict[int, int])

@@ -43,7 +43,7 @@ from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner, calls_kernel, is_kernel, run_sliced, view_bytes
 
 type Leaves = Mapping[ShapeIndex, Array]
-"""The bytes of one value: the index of each leaf in the value's shape, to the bytes of that leaf."""
+"""The bytes of one value: maps the index of each leaf in the value's shape to the bytes of that leaf."""
 _ALIGNMENT = 64
 
 
@@ -89,8 +89,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns a leaf of the instruction's value in its logical shape, a view of its bytes. Raises ArtifactError if
-        it has none.
+        """Returns a leaf of the instruction's value in its logical shape, a view of the leaf's bytes. Raises
+        ArtifactError if the leaf has no bytes yet.
         """
         found = self.find(instruction, index)
         if found is None:
@@ -99,8 +99,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of a leaf in memory order, a view of its bytes. Raises ArtifactError if the leaf has
-        none.
+        """Returns the elements of a leaf in memory order, a view of its bytes. Raises ArtifactError if the leaf has no
+        bytes yet.
         """
         view = self.view(instruction, index, shape)
         found = self.find(instruction, index)
@@ -158,7 +158,9 @@ class OrderRunner(ScheduleRunner):
     _lasting: frozenset[int] = field(init=False)
     """Ids of constants, whose values live as long as the program is loaded."""
     _dying: dict[int, list[list[int]]] = field(init=False, default_factory=dict[int, list[list[int]]])
-    """Computation id to, for each instruction of its sequence, the ids of the values that nothing reads after it."""
+    """Maps the id of a computation to a list that has, for each instruction of its sequence, the ids of the values that
+    nothing reads after it.
+    """
     _names: dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]] = field(
         init=False, default_factory=dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]]
     )
@@ -387,7 +389,7 @@ def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]])
     """Returns the numbers of the fusion's operands that its kernels overwrite through a declared alias that the
     schedule keeps.
 
-    broken: id of a kernel call to its operands whose declared alias the schedule breaks.
+    broken: maps the id of a kernel call to those of its operands whose declared alias the schedule breaks.
     """
     found: set[int] = set()
     for call in filter(is_kernel, fused.instructions):
@@ -411,7 +413,7 @@ type Execute = Callable[[OrderRunner], Mapping[str, Sequence[Array]]]
 
 
 def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float = inf) -> OrderNumbers:
-    """Runs the module as scheduled and in `count` other orders, and returns the outputs that change. Raises
+    """Runs the module as scheduled and in `count` other orders, and returns which outputs change. Raises
     NotCoveredError.
 
     seconds: no order begins after these.
@@ -441,7 +443,7 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
 
 
 def _compute_change(copy: Array, usual: Array) -> float:
-    """Returns the relative error of an output's copy, compared with that of the usual order; 0 if both have the same
-    bits, even those of a NaN.
+    """Returns the relative error of a copy of an output against `usual`, its values as scheduled; 0 if both have the
+    same bits, even those of a NaN.
     """
     return 0.0 if copy.tobytes() == usual.tobytes() else compute_error(copy, usual)

@@ -93,7 +93,9 @@ class NanWatch:
 
 
 def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[str, Array]) -> bool:
-    """Returns whether an output is undecided because it has a NaN in program order."""
+    """Returns whether some output is undecided because it contains a NaN in program order. intended: the outputs of
+    program order by name.
+    """
     return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
 
 
@@ -180,8 +182,8 @@ def run_program(
     """Runs the program as written and returns its outputs, whole arrays: the leaves of the entry's root, in order.
 
     arguments: whole arrays, by parameter number. isolated: kernels leave their operands unchanged. devices: their
-    number inside of a shard_map. watch: gets the values. most: id of a loop to the most iterations that it runs.
-    multiply: computes the products. Raises NotCoveredError.
+    number inside of a shard_map. watch: gets each value as it is computed. most: maps the id of a loop to the most
+    iterations that it runs. multiply: computes the products. Raises NotCoveredError.
     """
     return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
 
@@ -345,7 +347,7 @@ class _Run:
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
         shared = {output: operand for operand, output in call.operand_output_aliases.items()}
         own: dict[int, Array] = {}
-        """Id of a cell to its bytes: an array that is passed twice has the same bytes twice."""
+        """Maps the id of a cell to the buffer of its array: an array that is passed twice has one buffer."""
         buffers = [
             np.array(cell.array, order="C").reshape(-1)
             if number in shared.values()

@@ -203,7 +203,7 @@ class _Exact:
     pairs: Mapping[int, RoundingPair]
     """The addition and the subtraction of each workaround, by the id of the subtraction."""
     added_to: Mapping[int, deque[Array]]
-    """Id of a subtraction to the original operands that it has not consumed yet, device by device."""
+    """Maps the id of a subtraction to the original operands that it has not consumed yet, device by device."""
 
     def before(self, operands: Iterable[Cells]) -> None:
         """Does nothing: operands are recorded when their operation has run."""

@@ -159,7 +159,7 @@ def run_sliced(
 ) -> Value:
     """Runs a fusion that contains kernels, on its operands' own bytes, and returns its result. Raises NotCoveredError.
 
-    broken: id of a kernel call to the numbers of its operands whose declared output has other bytes.
+    broken: maps the id of a kernel call to the numbers of its operands whose declared output has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -215,14 +215,16 @@ class ScheduleRunner:
     kernels: Kernels
     devices: int = 1
     most: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Id of a loop to the most iterations that it runs."""
+    """Maps the id of a loop to the most iterations that it runs; other loops run to their end."""
     multiply: Multiply = multiply
     _positions: Positions = field(init=False)
     _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Id of a kernel call inside of a fusion to the numbers of its operands whose declared output has other bytes."""
+    """Maps the id of a kernel call inside of a fusion to the numbers of its operands whose declared output has other
+    bytes.
+    """
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)

@@ -52,7 +52,7 @@ from ligerdiag.replay.ops.scope import (
 )
 
 type Groups = tuple[tuple[int, ...], ...]
-"""Device numbers by group; the order within a group is that of the data."""
+"""For each group of devices, their numbers, in the order in which the group's data is combined."""
 
 MAX_DEVICES = 1 << 20
 """Number of devices that no machine exceeds; an artifact with more is damaged."""
@@ -133,9 +133,9 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
     """
     sizes = [axis.size for axis in proto.mesh.axes]
     cuts: dict[int, set[int]] = {}
-    """Axis number to the products of leading factors at which it is cut."""
+    """Maps an axis number to the places at which the axis is cut, products of its leading factors."""
     wanted: list[tuple[int, int, int]] = []
-    """Axis number, the product of the factors before the wanted one, and its size."""
+    """For each wanted part of an axis: the axis number, the product of the factors before the part, and the part's size."""
     for axis in proto.axes:
         number = axis.mesh_axis_index
         if number >= len(sizes):
@@ -245,7 +245,7 @@ _NAME = re.compile(r'"([^"]+)"')
 @dataclass(frozen=True, slots=True)
 class _Sharding:
     axes: dict[str, int]
-    """Name of each mesh axis to its size, in the mesh's order."""
+    """Maps the name of each mesh axis to its size, in the mesh's order."""
     dimensions: tuple[tuple[str, ...], ...]
     """For each dimension of the array, the mesh axes that split it, the major one first."""
 
