@@ -2,8 +2,8 @@
 
 Instructions run in dependency order, and a value is dropped after its last use. `opt-barrier`, `domain`,
 `add-dependency` and the -done of a pair return their operand. An asynchronous pair does its work at its start. A
-`custom-call` is computed by its target. Kernels and collectives are not computed here (see `runs.kernels`,
-`runs.collectives`), nor are targets that change the meaning of a shape, such as `SPMDFullToShardShape`.
+`custom-call` is computed by the function for its target. Kernels and collectives are not computed here (see
+`runs.kernels`, `runs.collectives`), nor are targets that change the meaning of a shape, such as `SPMDFullToShardShape`.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Computes `gather`, `scatter` and `select-and-scatter`: slices of an operand, read or combined at computed places.
 
-`gather` clamps a start index so that its slice lies within the operand. As in XLA's terms, the start indices have batch
+`gather` clamps a start index so that its slice lies within the operand. In XLA's terms, the start indices have batch
 dimensions and one index vector dimension; the result has batch dimensions and offset dimensions (within a slice).
 
 `scatter` drops an update as a whole if its slice does not lie within the operand. Updates of one element are applied in

@@ -1,8 +1,9 @@
 """Computes constants, device ids, and opcodes that move values without changing them.
 
-Results may be views of operands, because no value is ever changed in place. A layout places elements in memory and does
-not identify them; only `bitcast` uses it, which keeps bytes and not elements. A missing layout is row-major. In a
-computation of scalars that is called with arrays, an opcode that keeps a scalar a scalar keeps the array.
+Results may be views of operands, because no value is ever changed in place. A layout says where elements lie in memory,
+not which elements they are: only `bitcast`, which keeps bytes and not elements, depends on it. A missing layout is
+row-major. In a computation of scalars that is called with arrays, an opcode that makes a scalar of a scalar keeps
+the array.
 """
 
 import math

@@ -101,7 +101,7 @@ class CaseRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaseInputs:
-    """The arguments of a case, and the outputs of its reference; cases with equal draws share them."""
+    """The arguments of a case, and the outputs of its reference; cases with equal arguments and references share one."""
 
     arguments: tuple[Array, ...]
     find_reference: Callable[[], Mapping[str, Array] | None]

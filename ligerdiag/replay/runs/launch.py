@@ -1,10 +1,10 @@
 """Reads the launches that the payload of a custom call describes: the kernel's Triton IR, its grid and its arguments.
 
 Each parameter that is an array or a tensor descriptor takes the next buffer of the call: operands first, then outputs
-(see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand. An
-autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; replay takes the
-first one, if all have the same results. A call that allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a launch
-that runs no programs: it leaves its output unwritten.
+(see `effects.kernel_effects`). The kernel gets no pointer to buffers that are left over: they share bytes with an
+operand. An autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; replay
+takes the first one, if all have the same results. A call that allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a
+launch that runs no programs: it leaves its output unwritten.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Measures how far roundings move an output of program order, for errors beyond its dtypes and for workarounds.
+"""Measures how far roundings move an output of program order, where its dtypes do not explain its error, and where
+a workaround rounds a value.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
 order, and XLA, which adds in another order, loses others. The dtypes do not show this. So the program runs again with
@@ -6,11 +7,11 @@ every result moved at random within its rounding; the distance of such a sample 
 roundings together do. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in
 floating-point arithmetic", 1997).
 
-A result of n terms moves by at most sqrt(n) eps / 2 of itself and of the root mean square of the array: as in
-`compute_tolerance`, n independent roundings. A product with a constant also moves as a whole by eps / 2, because XLA
-folds two constant factors into one, whose rounding goes one way everywhere. So does a narrow float that is scaled and
-rounded to as narrow a float again, a rounding that XLA leaves out: 1.03 times a number of e4m3 rounds to the number.
-The results of kernels do not move, because the schedule runs the same kernels.
+A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
+larger: as in `compute_tolerance`, for n independent roundings. A product with a constant also moves as a whole by eps /
+2, because XLA folds two constant factors into one, whose rounding goes one way everywhere. So does a narrow float that
+is scaled and rounded to as narrow a float again, a rounding that XLA leaves out: 1.03 times a number of e4m3 rounds to
+the number. The results of kernels do not move, because the schedule runs the same kernels.
 """
 
 from collections import deque
