@@ -1,12 +1,13 @@
-"""Replays the modules of a foreign dump on drawn arguments, or on those that XLA wrote; imports nothing from it.
+"""Replays the modules of an XLA dump from elsewhere, on drawn arguments or on those that XLA wrote beside a module.
 
-The program needs tags, which give its order (see `analysis.provenance`). Arguments are drawn as `check` draws those of
-a case without draws, but each from its own seed, because equal arguments hide errors. A dump does not say how arrays
-are placed on several devices, so only modules for one device are replayed.
+No Python code of the dumped program is imported. The program needs tags, the numbers of its operations that give their
+order (see `analysis.provenance`). Arguments are drawn as `check` draws those of a case without draws, but each from its
+own seed, because equal arguments hide errors. A dump does not say how arrays are placed on several devices, so only
+modules for one device are replayed.
 
 A dump has the program after MLIR folded it. For some values it is undecidable whether autodiff meant the version before
-or after a kernel; for others it surely meant the one before. Program order decides nothing for outputs that depend on
-them: they are undecided.
+or after a kernel's write; for others it surely meant the one before. Program order decides nothing for outputs that
+depend on such values: these outputs are undecided.
 
 A replay whose estimate exceeds the bounds has its most expensive loops cut short (see `runs.loop_cuts`), or is refused
 before anything is drawn. The caller has to end an endless loop. Kernels are read from files in which workers have
@@ -66,12 +67,14 @@ from ligerdiag.workers.pool import count_cores
 
 _NO_OPERATION = having(Trait.NO_OPERATION)
 _LEAST_SECONDS = 60.0
-"""Processor seconds that any replay may take, because estimates do not foresee everything, such as an endless loop."""
+"""Processor seconds that every replay of a dump may take, however low its estimate: estimates do not foresee
+everything.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpPlan:
-    """A replay that fits its bounds."""
+    """A replay of a dump that fits its bounds: the modules, and the time and memory that it may take."""
 
     programs: Programs
     ambiguous: frozenset[str]
@@ -91,9 +94,10 @@ class DumpPlan:
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns the plan of a replay, or the record of its refusal: limits of coverage and of size are not raised.
+    """Returns a plan for replaying the modules of a dump within the bounds, or a record that says why they cannot be
+    replayed.
 
-    ambiguous: see `DumpPlan`.
+    Modules that replay does not cover, or that are too large, do not raise. ambiguous: see `DumpPlan`.
     """
     try:
         expected, seconds = _estimate_dump(programs, NO_CUTS)
@@ -122,9 +126,11 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
 
 
 def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[str, Path]) -> Replay:
-    """Replays the modules of a dump. A limit of coverage is in the record and is not raised.
+    """Replays the modules of a dump as planned and returns the record. An operation that replay does not cover does not
+    raise: the record names it.
 
-    kernels: files with the parsed operations of the plan's `sources`, by sha256 of a module.
+    arguments: an array for each parameter of the program. kernels: maps the sha256 of the Triton IR of a kernel (see
+    `DumpPlan.sources`) to a file with its parsed operations.
     """
     started = perf_counter()
     costs = {"estimated_seconds": plan.estimated_seconds, "estimated_bytes": plan.estimated_bytes}
@@ -144,7 +150,9 @@ def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[s
 
 
 def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
-    """Draws an array for each parameter. Raises NotCoveredError for a dtype that NumPy cannot store."""
+    """Draws an array for each parameter of the program, each from a seed of its own. Raises NotCoveredError for a dtype
+    that NumPy cannot store.
+    """
     arrays: list[Any] = []
     for number, parameter in enumerate(program.entry.parameters):
         random = np.random.Generator(np.random.PCG64((seed, number)))
@@ -155,9 +163,10 @@ def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
 def join_programs(
     program: HloModule, optimized: HloModule, buffers: BufferAssignment, output_names: tuple[str, ...]
 ) -> Programs:
-    """Returns the programs of a dump for one device. program: with tags.
+    """Returns a dump's program, which must have tags, together with its schedule; both are for one device.
 
-    Raises ArtifactError if the modules are inconsistent, NotCoveredError if replay cannot run them.
+    output_names: one for each output of the program. Raises ArtifactError if the modules are inconsistent,
+    NotCoveredError if replay cannot run them.
     """
     if not optimized.is_scheduled:
         raise ArtifactError(f"`{optimized.name}` holds no schedule")
@@ -187,7 +196,7 @@ def join_programs(
 
 
 def _estimate_dump(programs: Programs, cuts: Cuts) -> tuple[Estimate, float]:
-    """Returns the cost on the cores that the replay gets, and the processor seconds that it may take."""
+    """Returns (the estimated cost on the cores that the replay gets, the processor seconds that the replay may take)."""
     expected, cores = _estimate(programs, 1, cuts), count_cores()
     seconds = max(_LEAST_SECONDS, OVERRUN_FACTOR * expected.seconds)
     if expected.seconds > ALONE_SECONDS and cores > 1:
@@ -215,8 +224,9 @@ def _require_arguments(program: HloModule) -> None:
 
 
 def _needs_order(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's place in the order matters: it may read overwritten memory, or overwrite
-    some."""
+    """Returns whether the instruction's place in the order matters, because it may read or overwrite memory that others
+    overwrite or read.
+    """
     reads = any(operand.opcode != "constant" for operand in instruction.operands)
     return reads and instruction.opcode not in _NO_OPERATION
 
@@ -250,7 +260,9 @@ _MAXIMUM_SHAPE_BYTES = 4096
 
 
 def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
-    """Reads an array for each parameter. Raises ArtifactError if the file cannot be read or does not match."""
+    """Reads the arguments that XLA wrote beside a module: an array for each parameter of the program. Raises
+    ArtifactError if the file cannot be read or does not match the parameters.
+    """
     shapes = [parameter.shape for parameter in program.entry.parameters]
     try:
         data = unpack(read_untrusted(path, MAXIMUM_FILE_BYTES))
@@ -286,7 +298,9 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
 
 
 def _find_metadata(data: bytes) -> tuple[int, int]:
-    """Returns (start, end) of a message that follows its length, which is a variable-length integer of protobuf."""
+    """Returns (start, end) of the first message in the data, which follows its length, a variable-length integer of
+    protobuf. The end is beyond the data if they do not begin with such a length.
+    """
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
         length |= (byte & 0x7F) << (7 * position)

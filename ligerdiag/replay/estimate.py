@@ -1,17 +1,19 @@
 """Estimates the time and memory of a replay from the modules alone.
 
-Program order and isolated memory run the program as written once for all devices; the schedule runs the optimized
-module on each device. A product costs its flops. Any other instruction costs a fixed amount and, unless it is a view,
-an element's time for each element that it makes or reduces. Products use all cores, nothing else does.
+A replay has three runs. Two of them, program order and isolated memory (where kernels leave their operands unchanged),
+run the program as written once for all devices. The third one runs the schedule, the optimized module, on each device.
+A product costs its flops. Any other instruction costs a fixed amount and, unless it is a view, an element's time for
+each element that it makes or reduces. Products use all cores, nothing else does.
 
 A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, starting from a
 constant; otherwise, in the program as written, by the longest loop of the optimized module. Without any of these it
 counts once, and `notes` says so. A loop that is cut short counts as often as it then runs. Of a conditional's branches
 the most expensive one counts.
 
-The launches of both runs of the program are remembered, so they count once. In the schedule they count again, because
-rounding differs; devices that run a kernel on the program's whole operand get the same bytes and count once. Large
-products are remembered as well, so two of the three runs compute them, as long as there is room for all of them.
+Replay remembers launches. The two runs of the program launch each kernel on the same bytes, so a launch counts once for
+both. In the schedule it counts again, because rounding differs; devices that run a kernel on the program's whole
+operand get the same bytes and count once. Large products are remembered as well, so two of the three runs compute them,
+as long as there is room for all of them.
 """
 
 import math
@@ -44,22 +46,29 @@ from ligerdiag.replay.runs.loop_cuts import (
 from ligerdiag.replay.runs.schedule import compute_sizes
 
 FLOPS = 60e9
-"""Per second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for 1024x1024 while the machine was
-busy."""
+"""Floating point operations per second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for
+1024x1024 while the machine was busy.
+"""
 ELEMENT_SECONDS = 1e-9
-"""Per element of f32 in NumPy: 0.1 ns (add, in the cache) to 1.4 ns (exp, 8 million), 12 ns for a `where`."""
+"""Seconds per element of f32 that NumPy computes: measured from 0.1 ns (add, in the cache) to 1.4 ns (exp, 8 million),
+12 ns for a `where`.
+"""
 SORT_SECONDS = 1e-7
-"""Per sorted element."""
+"""Seconds per sorted element."""
 INSTRUCTION_SECONDS = 2e-5
-"""Per instruction: reading its attributes and calling NumPy on a few numbers."""
+"""Seconds per instruction, for reading its attributes and calling NumPy on a few numbers."""
 PROGRAM_SECONDS = 1e-5
-"""Per program of a batch of small ones; the batch itself is a few instructions."""
+"""Seconds per program of a kernel's grid when many small programs run as one batch; the batch itself costs a few
+instructions.
+"""
 KERNEL_ELEMENT_SECONDS = 2.5e-8
-"""Per element of operands and outputs: a cross entropy of 26 to 412 million took 12 to 24 ns of a processor."""
+"""Seconds per element of a kernel's operands and outputs: a cross entropy of 26 to 412 million elements took 12 to 24
+ns of a processor for each.
+"""
 MOST_CUTS = 8
-"""The most loops that are cut short: each needs another estimate."""
+"""The most loops that a replay cuts short: each needs another estimate."""
 LIVE_VALUES = 4
-"""Number of the program's largest values that are alive at once, beside its arguments."""
+"""Number of the program's largest values that are assumed to be alive at once, beside its arguments."""
 
 _VIEWS = having(Trait.VIEW)
 _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
@@ -71,7 +80,7 @@ type KernelSeconds = Callable[[HloInstruction], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The estimated cost of a replay."""
+    """The estimated cost of a replay: seconds that pass, and bytes of memory."""
 
     seconds: float
     bytes: int
@@ -89,7 +98,11 @@ def estimate(
     cores: int,
     cuts: Cuts = NO_CUTS,
 ) -> Estimate:
-    """Returns the cost of all three runs. kernel_seconds: cost of one launch of a kernel's custom call on one core."""
+    """Returns the cost of a replay, which runs the program twice and its schedule once.
+
+    kernel_seconds: returns the seconds that one launch of a kernel's custom call takes on one core. cores: number of
+    cores that products use. cuts: loops that the replay cuts short.
+    """
     notes: list[str] = []
     longest = find_longest_loop(optimized)
     written = _compute_costs(program, kernel_seconds, longest, notes, cuts.program)[program.entry.id]
@@ -111,8 +124,9 @@ def estimate(
 
 
 def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
-    """Returns the cost of replaying an artifact. Raises ArtifactError if it cannot be read, NotCoveredError as
-    `get_dtype`."""
+    """Returns the cost of replaying an artifact. Raises ArtifactError if the artifact cannot be read, NotCoveredError
+    for an element type that NumPy cannot store.
+    """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
@@ -128,7 +142,9 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estimate]]:
-    """Yields the cuts of `list_cuts` with the cost of the replay. Raises as `estimate_artifact`."""
+    """Yields each way of cutting the artifact's loops short (see `list_cuts`) with the cost of the shortened replay.
+    Raises the errors of `estimate_artifact`.
+    """
     if not artifact.as_written.stat().st_size:
         return
     program, _ = load_hlo(artifact.as_written)
@@ -152,13 +168,15 @@ def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estima
 
 
 def compute_kernel_seconds(call: HloInstruction) -> float:
-    """Returns the seconds of one launch; a launch with an unknown grid counts as one program."""
+    """Returns the estimated seconds of one launch of a kernel on one core; a launch with an unknown grid counts as one
+    program.
+    """
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
     return count_programs(call) * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
 
 
 def count_allocated_bytes(buffers: BufferAssignment) -> int:
-    """Returns the bytes of all allocations of one device."""
+    """Returns the bytes that the schedule's buffers take on one device."""
     return sum(compute_sizes(buffers).values())
 
 
@@ -168,13 +186,15 @@ class _Cost:
 
     flops: float = 0.0
     other_seconds: float = 0.0
-    """Seconds of all other instructions than products and kernels."""
+    """Seconds of all instructions except products and kernels."""
     kernels: dict[tuple[bytes, str], float] = field(default_factory=dict[tuple[bytes, str], float])
-    """(payload, shapes of the operands) to the seconds of all such launches."""
+    """Maps (payload of a kernel call, shapes of its operands) to the seconds of all such launches."""
     kernel_bytes: int = 0
     """Bytes of operands and outputs of all launches."""
     product_bytes: int = 0
-    """Bytes of the large, remembered products: left operands and results; right operands are mostly arguments."""
+    """Bytes that large products take in memory to be remembered: left operands and results. Right operands do not
+    count, because they are mostly arguments.
+    """
     remembered_flops: float = 0.0
     """Flops of the remembered products."""
 
@@ -193,7 +213,12 @@ class _Cost:
 
 
 def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
-    """Yields cuts: of the most expensive loop including its inner ones, then of the next one as well, and so on."""
+    """Yields ways of cutting loops short: the most expensive loop, then the two most expensive ones, and so on, up to
+    `MOST_CUTS` of them.
+
+    Only a loop that the program and its schedule run equally often is cut. The cost of a loop includes that of its
+    inner loops.
+    """
     costs = _compute_costs(program, kernel_seconds, 1, [], {})
     loops = sorted(
         find_shared_loops(program, optimized),
@@ -215,7 +240,8 @@ def _compute_costs(
 ) -> dict[int, _Cost]:
     """Returns the cost of each computation, by id. Callees come before callers, so one pass suffices.
 
-    most: id of a loop to the most iterations that it runs.
+    unknown_trips: iterations assumed for a loop that does not tell their number; `notes` gets a line about each such
+    loop. most: maps the id of a loop to the most iterations that it runs.
     """
     costs: dict[int, _Cost] = {}
     for computation in module.computations.values():
@@ -274,17 +300,17 @@ def _compute_product_cost(product: HloInstruction, flops: float) -> _Cost:
 
 
 def count_flops(dot: HloInstruction) -> float:
-    """Returns the multiplications and additions of a product."""
+    """Returns the number of multiplications and additions of a `dot`."""
     left = dot.operands[0].shape.dimensions
     contracted = [left[d] for d in dot.proto.dot_dimension_numbers.lhs_contracting_dimensions if d < len(left)]
     return 2.0 * count_elements(dot.shape) * math.prod(contracted)
 
 
 def _count_gemm_flops(call: HloInstruction) -> float:
-    """Returns the flops of a library call from f[m,k] and f[k,n] to f[m,n]; a batch b counts as b^1.5.
+    """Returns the flops of a library call that multiplies [m, k] by [k, n]; a batch of b such products counts as b^1.5.
 
-    The root of the product of the three sizes is m k n. The contracted dimensions are in the backend_config, whose form
-    changes between releases.
+    The root of the product of the three array sizes is m k n. This is only an estimate, because the contracted
+    dimensions are in the backend_config, whose form changes between releases.
     """
     result = call.shape.tuple_shapes[0] if is_tuple(call.shape) else call.shape
     sizes = [count_elements(operand.shape) for operand in call.operands[:2]]
@@ -304,7 +330,9 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def _count_live_bytes(program: HloModule) -> int:
-    """Returns the bytes of the arguments, some of the largest values, and the outputs of all three runs."""
+    """Returns the estimated bytes of the values that are alive at once: the arguments, some of the largest values, and
+    the outputs of all three runs.
+    """
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(
         (

@@ -1,8 +1,8 @@
 """Replays artifacts in workers, within the machine's memory, and keeps the results in the cache.
 
-The key of a kept result is the program, its arguments and reference, and all of our code that computes numbers. The
-project files that were imported are remembered with their sha256, as for every answer of the cache. A worker's death
-and "too large" are never kept.
+The cache finds a kept result by its program, its arguments and reference, and a hash of ligerdiag's code that computes
+numbers. A result is stored with the sha256 of each project file that the case imported, as every answer of the cache
+is. Failures, such as the death of a worker, and refusals for size are never kept.
 
 Equal programs with equal arguments and references are replayed once. An artifact whose estimate exceeds the bounds is
 replayed with its most expensive loops cut short (see `runs.loop_cuts`) if it then fits; otherwise it is not replayed.
@@ -56,12 +56,14 @@ _PARTS = (
     "compile/cases/array_records.py",
     "artifacts/call_records.py",
 )
-"""Files and folders of ligerdiag on which a number can depend, beside those that the artifact's key covers."""
+"""Files and folders of ligerdiag whose code can change a number of a replay. Code that makes the artifact is not
+listed: the artifact's own key covers it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayCost:
-    """The estimated cost of a replay."""
+    """The estimated cost of a replay: seconds that pass, and bytes of memory."""
 
     seconds: float
     bytes: int
@@ -70,7 +72,7 @@ class ReplayCost:
 
 
 class KeptReplays:
-    """The kept replays and estimates of one cache and toolchain."""
+    """Finds and stores replays and estimates in a cache, for one toolchain."""
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache
@@ -83,8 +85,10 @@ class KeptReplays:
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
-        """Returns the kept replay of this program with these arguments, if it is still valid. cut: names of the loops
-        that are cut short."""
+        """Returns the stored replay of the case's program on its arguments; None if there is none that is still valid.
+
+        cut: names of the program's loops that the replay cuts short.
+        """
         answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:
             return None if answer is None else replace(parse_replay(read_object(answer, "replay")), cached=True)
@@ -99,7 +103,11 @@ class KeptReplays:
         options: "ReplayOptions",
         cut: Sequence[str] = (),
     ) -> None:
-        """Keeps a replay, unless it failed or left orders out for lack of time."""
+        """Stores the replay of the answer, unless it failed, was refused, or ran out of time before it had run all
+        orders.
+
+        cut: names of the program's loops that the replay has cut short.
+        """
         orders = answer.replay.orders
         if answer.replay.state in CACHED_STATES and not (orders is not None and orders.left_out):
             kept = {"replay": render_replay(answer.replay)}
@@ -108,7 +116,10 @@ class KeptReplays:
             )
 
     def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["ReplayCost", ...] | None:
-        """Returns the kept estimates; None if there are none. question: `estimate` or `cuts`."""
+        """Returns the stored estimates of the artifact for this number of cores; None if there are none.
+
+        question: `estimate` asks for the cost of the whole replay, `cuts` for that of each way of cutting loops short.
+        """
         answer = self._cache.find_answer(self._make_estimate_question(artifact, cores, question), REPLAYS)
         try:
             return None if answer is None else read_record(tuple[ReplayCost, ...], answer, "estimates")
@@ -116,7 +127,7 @@ class KeptReplays:
             return None
 
     def keep_estimates(self, artifact: Artifact, cores: int, question: str, estimates: Sequence["ReplayCost"]) -> None:
-        """Keeps estimates."""
+        """Stores estimates of the artifact for this number of cores; `question` is that of `find_estimates`."""
         path = artifact.directory / PROVENANCE
         kept = {"estimates": encode_record(tuple(estimates))}
         self._cache.keep_answer(
@@ -140,7 +151,7 @@ class KeptReplays:
 
 @remember
 def compute_replay_fingerprint() -> str:
-    """Returns the sha256 of ligerdiag's code that computes numbers."""
+    """Returns the sha256 of all source files of ligerdiag that can change a number of a replay."""
     return compute_sources_sha256(_PARTS)
 
 
@@ -150,21 +161,25 @@ def _compute_versions() -> Mapping[str, str]:
 
 REPLAY_WORKER = "ligerdiag.replay.replay_worker"
 OVERRUN_FACTOR = 20.0
-"""Multiple of its estimate after which a replay without bounds is ended."""
+"""Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or is that of a
+dump.
+"""
 ORDERS_SHARE = 0.5
-"""Share of a case's seconds after which no further order begins."""
+"""Share of a case's timeout after which its replay begins no further order of the schedule."""
 SLACK_BYTES = 4 << 30
 """Bytes that a worker may take beyond twice the estimate of its largest case."""
 
 type FindReaders = Callable[[str], Pool | None]
-"""Takes a toolchain's name; returns workers that parse kernels with its Triton, or None if our own does."""
+"""A function from a toolchain's name to workers that parse kernels with that toolchain's Triton; it returns None if
+ligerdiag's own Triton can parse them.
+"""
 type ReplayKey = tuple[str, str]
-"""(the program's part of an artifact's key, the draws of the arguments)."""
+"""(the program's part of an artifact's key, `CaseSpec.draws`): tasks with equal keys have equal replays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTask:
-    """One case on one target."""
+    """One replay to do: a case, the target that it was compiled for, and the artifact of that compile."""
 
     case: CaseSpec
     target: str
@@ -173,18 +188,18 @@ class ReplayTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """Options of a replay."""
+    """The options that all replays of a run share."""
 
     bounds: Bounds
     timeout: float
-    """Seconds per case; without bounds, more if the estimate is longer."""
+    """Seconds after which a case is ended; if the bounds are lifted, more where the estimate is longer."""
     jobs: int | None = None
     """Cores to use; None means all."""
     rows: bool = False
     orders: int = 0
     """Number of other legal orders in which each schedule runs."""
     refresh: bool = False
-    """Ignore kept replays."""
+    """Whether to replay each case again even if the cache has its replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,10 +221,10 @@ def replay_artifacts(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
-    """Yields the replay of each task as it finishes, kept replays first. Errors of one case are in its record, not
-    raised.
+    """Yields (task, replay) for each task as its replay finishes, those from the cache first.
 
-    templates: those of the run, if it has compiled.
+    A case that fails does not raise: the state and reason of its replay say so. templates: those of the run, if it has
+    compiled.
     """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
@@ -256,7 +271,7 @@ def _replay_each(
         else:
             planned.append((task, step))
     sources = {source: number for number, source in enumerate(dict.fromkeys(task.case.source for task in tasks))}
-    # a worker, which takes cases of one source, draws equal arguments and multiplies them once
+    # a worker takes cases of one source; for neighbours with equal draws it draws the arguments and multiplies them once
     planned.sort(key=lambda one: (sources[one[0].case.source], one[0].case.draws))
     beside = [(task, plan) for task, plan in planned if not plan.alone]
     alone = [(task, plan) for task, plan in planned if plan.alone]
@@ -282,21 +297,25 @@ def _replay_each(
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
-    """Returns the reason why the artifact cannot be replayed as a whole, such as `too large: estimated 2 min, ...`;
-    else empty."""
+    """Returns the reason why the artifact cannot be replayed without cutting its loops short, such as `too large:
+    estimated 2 min, ...`; an empty string if it can.
+    """
     plan = _plan_whole(artifact, options, KeptReplays(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 
 
 def compute_environment(threads: int) -> dict[str, str]:
-    """Returns the environment variables of a replay worker that override those of a compile worker."""
+    """Returns environment variables for a replay worker: JAX on the CPU, and this number of threads for NumPy's
+    products. They override those of a compile worker.
+    """
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return {"JAX_PLATFORMS": "cpu", **numbers}
 
 
 def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
-    """Returns files with the operations of the artifact's kernels, by sha256 of a module; none if our own Triton parses
-    them."""
+    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if
+    ligerdiag's own Triton can parse the artifact's kernels.
+    """
     readers = find_readers and find_readers(artifact.provenance.toolchain)
     if readers is None:
         return {}
@@ -353,7 +372,9 @@ def _finish(
 
 
 def _plan(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _Plan | Replay:
-    """Returns the plan of a replay, perhaps with loops cut short, or the record of the refusal."""
+    """Returns a plan for replaying the artifact, with loops cut short if the whole is too large, or the record of its
+    refusal.
+    """
     whole = _plan_whole(artifact, options, results)
     if isinstance(whole, _Plan) or whole.state is not ReplayState.TOO_LARGE or options.bounds.full:
         return whole
@@ -371,7 +392,7 @@ def _plan(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _
 
 
 def _plan_whole(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _Plan | Replay:
-    """Returns the plan of a replay of the whole artifact, or the record of the refusal."""
+    """Returns a plan for replaying the artifact with all iterations of its loops, or the record of its refusal."""
     from ligerdiag.replay.ops.scope import NotCoveredError
 
     cores = options.jobs or count_cores()
@@ -389,7 +410,11 @@ def _plan_whole(artifact: Artifact, options: ReplayOptions, results: KeptReplays
 
 
 def _estimate(artifact: Artifact, cores: int, results: KeptReplays, question: str) -> tuple[ReplayCost, ...]:
-    """Returns the cost of the whole replay, or of each way of cutting loops short. question: see `find_estimates`."""
+    """Returns the cost of the whole replay (question `estimate`), or of each way of cutting loops short (question
+    `cuts`).
+
+    Costs come from the cache, or are estimated and stored there.
+    """
     found = results.find_estimates(artifact, cores, question)
     if found is None:
         from ligerdiag.replay.estimate import estimate_artifact, estimate_cuts

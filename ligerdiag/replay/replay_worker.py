@@ -1,7 +1,7 @@
 """The replay worker, `python -m ligerdiag.replay.replay_worker`: its requests and answers, and the bounds of a replay.
 
-The worker replays one artifact after another on the CPU. Messages use Python's JSON, which has `NaN` and `Infinity`;
-reports for others never contain them.
+The worker replays one artifact after another on the CPU. Its messages use Python's JSON, which has `NaN` and
+`Infinity`; reports that other programs read never contain these two.
 """
 
 import ctypes
@@ -25,28 +25,30 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 FULL_MEMORY = 16 << 30
-"""Bytes that a replay may take without bounds."""
+"""Bytes that a replay without bounds (`--full`) may take, unless `Bounds.memory` allows more."""
 ALONE_SECONDS = 10.0
-"""A replay whose estimate on one core is longer runs alone, on all cores."""
+"""Estimated seconds on one core above which a replay runs alone, on all cores."""
 WORKER_BYTES = 1 << 30
-"""Memory of a worker beside the replayed values: its imports, and XLA's buffers for the reference."""
+"""Bytes that a worker takes beside the replayed values: its imports, and XLA's buffers for the reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most that a replay may cost."""
+    """The most that a replay may cost, by its estimate."""
 
     seconds: float = 10.0
-    """ReplayCost seconds for one case."""
+    """The most estimated seconds for one case."""
     memory: int = 4 << 30
-    """ReplayCost bytes for one case."""
+    """The most estimated bytes for one case."""
     full: bool = False
-    """Lifts the bound on seconds, and that on memory to 16 GiB, or to `memory` if that is more."""
+    """Whether to lift the bound on seconds, and to raise that on memory to 16 GiB, or to `memory` if that is more."""
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
-    """Returns the record of the refusal if an artifact with that estimate is not replayed; else None. size, available:
-    in bytes."""
+    """Returns a record that says why a replay with this estimate is too large; None if it may run.
+
+    seconds, size: the estimated seconds and bytes. available: bytes of memory that the machine has left.
+    """
     memory = max(bounds.memory, FULL_MEMORY) if bounds.full else bounds.memory
     if size + WORKER_BYTES > available:
         reason = f"estimated {render_bytes(size)}, more than the {render_bytes(available)} that this machine has left"
@@ -61,8 +63,9 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 
 
 def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Returns the available bytes: the operating system's estimate, or the rest of a container's limit if that is
-    less."""
+    """Returns the bytes of memory that are free: the operating system's estimate, or the rest of a container's limit if
+    that is less.
+    """
     found = [_read_meminfo(meminfo), *_read_group(group)]
     return max(0, min(found))
 
@@ -76,7 +79,9 @@ def _read_meminfo(path: Path) -> int:
 
 
 def _read_group(folder: Path) -> list[int]:
-    """Returns the free bytes below the limit of the control group; empty if it has no limit."""
+    """Returns the free bytes below the memory limit of the control group, as a list of one number; an empty list if
+    there is no limit.
+    """
     try:
         limit = (folder / "memory.max").read_text(encoding="ascii").strip()
         used = int((folder / "memory.current").read_text(encoding="ascii"))
@@ -89,7 +94,10 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns the number of replays of these sizes (bytes) that fit into memory in any combination; at least one."""
+    """Returns how many replays may run at once, from 1 to `cores`: as many of the largest as fit into memory together.
+
+    sizes: the estimated bytes of each replay. available: bytes of memory that the machine has left.
+    """
     total = workers = 0
     for size in sorted(sizes, reverse=True)[:cores]:
         total += size + WORKER_BYTES
@@ -114,12 +122,12 @@ def render_seconds(seconds: float) -> str:
 
 
 def render_replay(replay: Replay) -> dict[str, object]:
-    """Returns the record as a JSON object."""
+    """Returns the record of a replay as a JSON object."""
     return encode_record(replay)
 
 
 def parse_replay(fields: Json) -> Replay:
-    """Parses the record from a JSON object. Raises FieldError."""
+    """Parses the record of a replay from a JSON object. Raises FieldError."""
     return decode_record(Replay, fields)
 
 
@@ -140,7 +148,7 @@ class ReplayRequest:
     orders_seconds: float = inf
     """Seconds after which no further order begins."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """See `KernelRunner`."""
+    """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +157,11 @@ class ReplayAnswer:
 
     replay: Replay
     dependencies: Mapping[str, str]
-    """Imported files of the project to their sha256."""
+    """Maps each imported file of the project to its sha256."""
 
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
-    """Returns the job for a replay worker; `timeout` in seconds."""
+    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
     return Job(
         source=request.source,
         name="the replay",
@@ -164,21 +172,20 @@ def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]
 
 
 def parse_replay_request(job: Json) -> ReplayRequest:
-    """Returns the request of a replay worker's job."""
+    """Parses the request from a job that a replay worker has received."""
     return read_record(ReplayRequest, job, "request")
 
 
 def render_replay_answer(answer: ReplayAnswer) -> str:
-    """Returns one line for the parent."""
+    """Returns the answer as one line of JSON, which the worker sends to its parent."""
     return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
-    By default glibc returns each large array at once, and the operating system has to clear pages for the next one: a
-    fifth of
-    the time of a large case, more on a virtual machine.
+    By default glibc gives the memory of each large freed array back at once, and the operating system has to clear
+    pages for the next array: a fifth of the time of a large case, more on a virtual machine.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -187,7 +194,9 @@ def _keep_freed_memory() -> None:
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
+    """Imports jax, triton and numpy before any file of the user's (see `compile.cases.loader`), and returns the
+    function that answers replay requests.
+    """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries

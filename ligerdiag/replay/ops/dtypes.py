@@ -3,11 +3,12 @@
 Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it has normalized them.
 Only the element type of an instruction counts, because a computation of scalars may be called with whole arrays.
 
-A float to an integer truncates towards zero; a value out of range becomes the nearest end of the range, and NaN becomes
-0. Anything to pred is true unless it is 0; NaN is true. An integer to a narrower one keeps the low bits; a complex
-number to a real one keeps the real part. A float to a narrower one rounds to nearest, ties to even, and keeps
-subnormals. `bitcast-convert` reinterprets the bytes (little endian); between widths, the result has one minor dimension
-more or less. `reduce-precision` rounds mantissas to nearest even; exponents out of range become infinity and zero.
+`convert` from a float to an integer truncates towards zero; a value out of range becomes the nearest end of the range,
+and NaN becomes 0. From anything to pred, it gives true unless the value is 0; NaN is true. From an integer to a
+narrower one, it keeps the low bits; from a complex number to a real one, the real part. From a float to a narrower one,
+it rounds to nearest, ties to even, and keeps subnormals. `bitcast-convert` reinterprets the bytes (little endian);
+between widths, the result has one minor dimension more or less. `reduce-precision` rounds mantissas to nearest even;
+exponents out of range become infinity and zero.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +69,11 @@ def get_dimensions(shape: ShapeProto) -> tuple[int, ...]:
 
 
 def elementwise(compute: Callable[..., Any]) -> Evaluate:
-    """Makes an opcode from a function of arrays that broadcast; the function gets narrow floats as f32."""
+    """Turns a function of arrays that broadcast into an `Evaluate`, a function that computes an instruction element by
+    element.
+
+    The given function gets narrow floats as f32; its result is rounded to the dtype of the instruction.
+    """
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = [get_array(instruction, operand) for operand in operands]
@@ -81,8 +86,9 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
 
 
 _BLOCK = 1 << 17
-"""Elements of large arrays per block: widened values stay in the cache and take no extra memory. Allocating a page of
-memory costs more than computing its content."""
+"""Number of elements of large arrays that are computed at a time: widened values stay in the cache and take no extra
+memory. Allocating a page of memory costs more than computing its content.
+"""
 
 
 def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dtype: DType) -> Array:
@@ -96,8 +102,10 @@ def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dty
 
 
 def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Yields indices that cover an array of this shape in blocks: rows of the innermost axis that does not fit into one
-    block."""
+    """Yields indices that cut an array of this shape into blocks of at most `_BLOCK` elements.
+
+    A block consists of rows of the innermost axis that does not fit into one block.
+    """
     axis, inner = len(shape) - 1, 1
     while axis > 0 and inner * shape[axis] <= _BLOCK:
         inner *= shape[axis]
@@ -109,7 +117,7 @@ def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
 
 
 _COMPARED_WORDS = 1 << 17
-"""Words compared at a time, which stay in the cache."""
+"""Number of words that are compared at a time, so that they stay in the cache."""
 
 
 def have_same_bits(one: Array, other: Array) -> bool:
@@ -156,16 +164,16 @@ def get_array(instruction: HloInstruction, operand: Value) -> Array:
 
 
 def widen(array: Array) -> Array:
-    """Returns narrow floats as f32, exactly; other arrays unchanged."""
+    """Returns an array of narrow floats as f32, exactly; other arrays unchanged."""
     return array.astype(np.float32) if array.dtype in NARROW_FLOATS else array
 
 
 def round_to(computed: Any, instruction: HloInstruction) -> Array:
-    """Returns the computed values in the instruction's own element type."""
+    """Returns the computed values, rounded to the instruction's own element type."""
     return np.asarray(computed).astype(get_dtype(instruction.shape), copy=False)
 
 
-_where: Any = np.where  # its overloads cannot follow a dtype made at run time
+_where: Any = np.where  # the overloads of `where` cannot follow a dtype made at run time
 
 _MANTISSA_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
@@ -175,7 +183,7 @@ def _convert(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def convert(array: Array, dtype: DType) -> Array:
-    """Returns the array in another element type, converted as by XLA."""
+    """Returns the array in another element type, converted as XLA converts it."""
     if array.dtype == dtype:
         return array
     source = widen(array)
@@ -218,7 +226,10 @@ def _reduce_precision(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def reduce_precision(array: Array, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Rounds floats to a format of fewer bits, in their own dtype. mantissa: mantissa bits of that dtype."""
+    """Rounds floats to a format with fewer exponent and mantissa bits; the result has their own dtype.
+
+    mantissa: number of mantissa bits of that dtype.
+    """
     width = 8 * array.dtype.itemsize
     bits: Any = array.view(np.dtype(f"u{array.dtype.itemsize}"))
     unsigned = bits.dtype.type

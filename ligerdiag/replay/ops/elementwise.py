@@ -1,4 +1,4 @@
-"""Arithmetic, functions, bits, comparisons and choices, element by element.
+"""Computes arithmetic, functions, bits, comparisons and choices, element by element.
 
 Bits: a shift amount is unsigned, so a negative one is large. A shift by the width or more gives 0; an arithmetic shift
 to the right gives copies of the sign.
@@ -14,8 +14,8 @@ exponent is the integer part of the real result: 0, except for bases 1 and -1. O
 lowest six bits. Unsigned powers are computed as signed ones. Addition of predicates is `or`, their multiplication
 `and`.
 
-Functions of floats round as NumPy does: a few units in the last place from XLA's results. So do complex numbers at
-poles. Subnormal floats are kept, as XLA:GPU keeps them (XLA:CPU flushes them).
+Functions of floats round as NumPy does: a few units in the last place from XLA's results. Complex numbers at poles also
+follow NumPy. Subnormal floats are kept, as XLA:GPU keeps them (XLA:CPU flushes them).
 """
 
 from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ def _count_leading_zeros(operand: Array) -> Any:
     bits: Any = _view_unsigned(operand)
     width = 8 * bits.dtype.itemsize
     distance = 1
-    while distance < width:  # copies the highest one to all bits below it
+    while distance < width:  # copies the highest set bit to all bits below it
         bits = bits | (bits >> bits.dtype.type(distance))
         distance *= 2
     return width - np.bitwise_count(bits).astype(np.int32)
@@ -80,7 +80,7 @@ BITS: Mapping[str, Evaluate] = {
 }
 
 
-_where: Any = np.where  # its overloads cannot follow a dtype made at run time
+_where: Any = np.where  # the overloads of `where` cannot follow a dtype made at run time
 
 _DIRECTIONS: Mapping[str, Callable[..., Any]] = {
     "EQ": np.equal,
@@ -104,7 +104,7 @@ def _compare(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
 
 
 def _rank(floats: Array) -> Any:
-    """Returns signed integers in the total order of the floats."""
+    """Returns signed integers that compare as the floats do in the total order of IEEE 754."""
     bits: Any = floats.view(np.dtype(f"i{floats.dtype.itemsize}"))
     most: int = np.iinfo(bits.dtype).max
     return _where(bits < 0, bits ^ most, bits)
@@ -192,7 +192,7 @@ def _cbrt(operand: Array) -> Any:
 
 
 def _multiply_high(left: Array, right: Array) -> Any:
-    """Returns the upper half of the product of two integers."""
+    """Returns the upper half of the bits of the product of two integers."""
     bits = 8 * left.dtype.itemsize
     if bits < 64:
         wide = np.int64 if left.dtype.kind == "i" else np.uint64

@@ -1,9 +1,9 @@
 """Evaluates computations whose values have no memory: reducers, comparators, fusions, whole ordinary programs.
 
 Instructions run in dependency order, and a value is dropped after its last use. `opt-barrier`, `domain`,
-`add-dependency` and the -done of a pair return their operand. An asynchronous pair computes at its start. A
-`custom-call` is computed by its target. Kernels and collectives are not computed here (see `runs.kernels`,
-`runs.collectives`), nor are targets that change the meaning of a shape, such as `SPMDFullToShardShape`.
+`add-dependency` and the -done of a pair return their operand. An asynchronous pair does its work at its start. A
+`custom-call` is computed by the function for its target. Kernels and collectives are not computed here (see
+`runs.kernels`, `runs.collectives`), nor are targets that change the meaning of a shape, such as `SPMDFullToShardShape`.
 """
 
 from collections import Counter
@@ -30,7 +30,9 @@ from ligerdiag.replay.ops.sorting import ORDERING, evaluate_radix_sort, evaluate
 
 
 def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Computes JAX's threefry2x32 on CUDA. Operands: two words of the key, two of the counter, all u32 of one shape."""
+    """Evaluates the custom call of JAX's threefry2x32 on CUDA. Operands: two words of the key, two of the counter, all
+    u32 of one shape.
+    """
     words: list[Any] = [np.asarray(operand) for operand in operands]
     if len(words) != 4 or any(word.dtype != np.uint32 for word in words):
         raise NotCoveredError(f"custom-call {instruction.proto.custom_call_target} of {len(words)} operands")
@@ -39,14 +41,14 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns the operands of an annotation, unchanged."""
+    """Evaluates a custom call that only annotates its operands: returns them unchanged."""
     if len(operands) == 0:
         raise ArtifactError(f"`{instruction.name}` annotates nothing")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]
 
 
 def allocate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns an unwritten buffer: zeros."""
+    """Evaluates a custom call that allocates memory and writes nothing there: returns zeros."""
     return np.zeros(get_dimensions(instruction.shape), get_dtype(instruction.shape))
 
 
@@ -101,7 +103,7 @@ _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(slots=True, eq=False)
 class HloEvaluator:
-    """Computes values of one module on one device; the `Scope` of the opcodes."""
+    """Computes values of one module on one device; it is the `Scope` that opcodes get."""
 
     module: HloModule
     partition: int = 0
@@ -109,7 +111,7 @@ class HloEvaluator:
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """Returns the value of the computation with that id. Raises NotCoveredError."""
+        """Returns the value of the computation with that id, called with these arguments. Raises NotCoveredError."""
         callee = self.module.computations[computation]
         left = dict(self.count_uses(callee))
         values: dict[int, Value] = {}
@@ -128,7 +130,7 @@ class HloEvaluator:
         return values[callee.root.id]
 
     def evaluate(self, instruction: HloInstruction, operands: tuple[Value, ...]) -> Value:
-        """Returns the value of one instruction, except a parameter."""
+        """Returns the value of one instruction, which must not be a parameter. Raises NotCoveredError."""
         opcode, called = instruction.opcode, instruction.called_computations
         if opcode == "tuple":
             return operands
@@ -157,7 +159,7 @@ class HloEvaluator:
         return compute_opcode(instruction, operands, self)
 
     def count_uses(self, computation: HloComputation) -> Mapping[int, int]:
-        """Returns, by instruction id, the number of uses as an operand in the computation; the root counts one more."""
+        """Returns, by id of each instruction, how often it is an operand in the computation; the root counts once more."""
         found = self._uses.get(computation.id)
         if found is None:
             found = Counter(o.id for i in computation.instructions for o in i.operands)
@@ -167,7 +169,7 @@ class HloEvaluator:
 
 
 def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: HloEvaluator) -> Value:
-    """Computes the instruction by the family of its opcode."""
+    """Computes an instruction by the function for its opcode. Raises NotCoveredError if there is none."""
     compute = OPCODES.get(instruction.opcode)
     if compute is None:
         raise NotCoveredError(instruction.opcode)
@@ -175,13 +177,15 @@ def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], sco
 
 
 def is_true(value: Value) -> bool:
-    """Returns a predicate's value."""
+    """Returns the value of a scalar predicate as a bool."""
     return bool(np.asarray(value))
 
 
 def choose_branch(instruction: HloInstruction, selector: Value) -> int:
-    """Returns the number of the branch that a conditional takes: true comes before false; an index out of range means
-    the last."""
+    """Returns the number of the branch that a conditional takes.
+
+    A true predicate takes the first branch, a false one the second. An index out of range takes the last branch.
+    """
     array, branches = np.asarray(selector), len(instruction.called_computations)
     if array.dtype == np.bool_:
         return 0 if array else 1

@@ -1,10 +1,10 @@
-"""`gather`, `scatter` and `select-and-scatter`: slices of an operand, read or combined at computed places.
+"""Computes `gather`, `scatter` and `select-and-scatter`: slices of an operand, read or combined at computed places.
 
-`gather` clamps a start index so that its slice lies within the operand. As in XLA's terms, the start indices have batch
+`gather` clamps a start index so that its slice lies within the operand. In XLA's terms, the start indices have batch
 dimensions and one index vector dimension; the result has batch dimensions and offset dimensions (within a slice).
 
 `scatter` drops an update as a whole if its slice does not lie within the operand. Updates of one element are applied in
-the order of the indices. XLA promises no order, and it is visible with floats, or with a combiner that replaces.
+the order of the indices. XLA promises no order, and the order is visible with floats, or with a combiner that replaces.
 """
 
 import math
@@ -29,7 +29,8 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 def read_starts(
     indices: Array, vector_dimension: int, index_map: Sequence[int], batching: Sequence[tuple[int, int]]
 ) -> tuple[dict[int, Array], tuple[int, ...]]:
-    """Returns the starts of the slices for each indexed dimension of the operand, s64[batch..], and the batch's shape.
+    """Returns (the starts of the slices for each indexed dimension of the operand, each s64[batch..]; the batch's
+    shape).
 
     batching: pairs of a dimension of the operand and the corresponding dimension of `indices`.
     """
@@ -59,7 +60,7 @@ def evaluate_gather(instruction: HloInstruction, operands: tuple[Value, ...], sc
     whole = [d for d in windows if sizes[d] == array.shape[d]]
     located = [d for d in range(array.ndim) if d not in whole]
 
-    # located dimensions come first and are indexed by arrays over [batch.., one axis for each that has a window]
+    # dimensions that a slice does not take whole come first, indexed by arrays over [batch.., one axis for each in `cut`]
     cut = [d for d in windows if d not in whole]
     picks: list[Any] = []
     for d in located:
@@ -90,8 +91,11 @@ GATHER: Mapping[str, Evaluate] = {"gather": evaluate_gather}
 def combine_rows(
     targets: Sequence[Array], rows: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the targets [rows, columns] after combining updates [n, columns] into the rows `rows`, s64[n], in
-    order."""
+    """Returns the targets after combining updates into their rows, in order.
+
+    targets: arrays [rows, columns]. rows: s64[n], the row of each update. updates: for each target, an array [n,
+    columns].
+    """
     if reducer.keeps_second:
         # the last update of a row is the one that stays
         named, position = np.unique(rows[::-1], return_index=True)
@@ -108,7 +112,7 @@ def combine_rows(
 def _combine_named(
     rows: Sequence[Array], places: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Combines updates into the given rows only; `places` are positions among them."""
+    """Returns the rows after combining updates into them, in order. places: for each update, the position of its row."""
     if not reducer.ufuncs:
         for turn in _iterate_turns(places):
             there = places[turn]
@@ -130,8 +134,10 @@ def _combine_named(
 
 
 def _iterate_turns(rows: Array) -> Sequence[Array]:
-    """Returns turns of positions in `rows` that have no row twice: the first update of each row, then the second,
-    ..."""
+    """Splits updates into turns in which no row occurs twice: the first update of each row, then the second, and so on.
+
+    Returns the positions of the updates of each turn. rows: the row of each update.
+    """
     if not rows.size:
         return []
     order = np.argsort(rows, kind="stable")
@@ -144,12 +150,12 @@ def _iterate_turns(rows: Array) -> Sequence[Array]:
 
 
 def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `scatter`. Operands: the arrays, the indices, then as many updates."""
+    """Evaluates `scatter`. Operands: the arrays, the indices, then updates for each of the arrays."""
     values = [np.asarray(operand) for operand in operands]
     count = len(values) // 2
     arrays, indices, updates = values[:count], values[count], values[count + 1 :]
     shape, numbers = arrays[0].shape, instruction.proto.scatter_dimension_numbers
-    if not numbers.scatter_dims_to_operand_dims:  # by definition all updates apply; XLA:CPU applies one
+    if not numbers.scatter_dims_to_operand_dims:  # by definition all updates are applied; XLA:CPU applies only one
         raise NotCoveredError("scatter by an empty index vector")
     batching = list(zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     starts, batch = read_starts(indices, numbers.index_vector_dim, numbers.scatter_dims_to_operand_dims, batching)
@@ -166,7 +172,7 @@ def evaluate_scatter(instruction: HloInstruction, operands: tuple[Value, ...], s
     for d, start in starts.items():
         fits &= (start >= 0) & (start <= shape[d] - sizes[d])
 
-    # rows are the dimensions that are located, columns those that an update covers whole
+    # columns are the dimensions that an update covers whole, rows all others
     whole = [d for d in windows if sizes[d] == shape[d]]
     located = [d for d in range(len(shape)) if d not in whole]
     cut = [d for d in windows if d not in whole]

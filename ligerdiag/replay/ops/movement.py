@@ -1,8 +1,9 @@
-"""Constants, device ids, and opcodes that move values without changing them.
+"""Computes constants, device ids, and opcodes that move values without changing them.
 
-Results may be views of operands, because no value is ever changed in place. A layout places elements in memory and does
-not identify them; only `bitcast` uses it, which keeps bytes and not elements. A missing layout is row-major. In a
-computation of scalars that is called with arrays, an opcode that keeps a scalar a scalar keeps the array.
+Results may be views of operands, because no value is ever changed in place. A layout says where elements lie in memory,
+not which elements they are: only `bitcast`, which keeps bytes and not elements, depends on it. A missing layout is
+row-major. In a computation of scalars that is called with arrays, an opcode that makes a scalar of a scalar keeps
+the array.
 """
 
 import math
@@ -24,7 +25,7 @@ _FIELD = {"pred": "preds"}
 
 
 def parse_literal(literal: LiteralProto) -> Value:
-    """Returns the value in logical (row-major) shape. Raises ArtifactError if the data does not fill the shape."""
+    """Returns a literal's value in logical (row-major) shape. Raises ArtifactError if the data does not fill the shape."""
     if is_tuple(literal.shape):
         return tuple([parse_literal(child) for child in literal.tuple_literals])
     name = DTYPE_NAMES.get(literal.shape.element_type, "")
@@ -45,7 +46,7 @@ def parse_literal(literal: LiteralProto) -> Value:
 
 
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
-    """Returns a literal's elements in logical shape; its data has the order of its own layout."""
+    """Returns the elements of a literal in its logical shape. flat: the elements in the order of the literal's layout."""
     major_to_minor = list(reversed(shape.layout.minor_to_major))
     if len(major_to_minor) != len(dimensions):
         return flat.reshape(dimensions)
@@ -95,7 +96,9 @@ DYNAMIC: Mapping[str, Evaluate] = {"dynamic-slice": _dynamic_slice, "dynamic-upd
 
 @lru_cache(maxsize=64)  # a loop's body loads its constants in each iteration
 def load_constant(instruction: HloInstruction) -> Value:
-    """Returns the value of a `constant`, read-only. Raises NotCoveredError and ArtifactError."""
+    """Returns the value of a `constant`, read-only. Raises NotCoveredError or ArtifactError if its literal cannot be
+    read.
+    """
     if not instruction.proto.HasField("literal"):
         raise NotCoveredError("a constant whose values the text leaves out")
     value = parse_literal(instruction.proto.literal)
@@ -121,7 +124,11 @@ def _copy(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
 
 
 def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluate:
-    """Makes an opcode from a function of arrays with the program's shapes; lifted scalars keep the array."""
+    """Turns a function of arrays that have the program's shapes into an `Evaluate`, a function that computes an
+    instruction.
+
+    In a computation of scalars that is called with arrays, an opcode with one operand returns that array.
+    """
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
         arrays = tuple([get_array(instruction, operand) for operand in operands])

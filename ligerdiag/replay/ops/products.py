@@ -1,4 +1,4 @@
-"""Matrix products: `dot`, `__cublas$gemm` and `__cublas$lt$matmul`.
+"""Computes matrix products: `dot`, `__cublas$gemm` and `__cublas$lt$matmul`.
 
 Floats narrower than f32 are widened to f32; a product accumulates in f32, or in f64 if an operand or the result is f64,
 and is rounded once, to the result's dtype. Integers are exact, modulo the result's width. `precision_config` is
@@ -6,9 +6,9 @@ ignored: it allows a device to accumulate less exactly and never demands it. Bot
 [batch, k, n] in row-major order, so that BLAS takes one path and equal products get equal bits however they were
 written.
 
-cuBLAS: D = activation(alpha * lhs x rhs + beta * C + bias), computed in f32 (f64 if an operand is f64) and rounded
-once. Operands: lhs, rhs, C if beta is not 0, the bias if the epilogue adds one. Results: D, the activation's input if
-the epilogue says AUX, and a workspace, whose content nobody may read: zeros here.
+A cuBLAS call computes D = activation(alpha * lhs x rhs + beta * C + bias) in f32 (f64 if an operand is f64) and rounds
+once. Its operands are lhs, rhs, C if beta is not 0, and the bias if the epilogue adds one. Its results are D, the
+activation's input if the epilogue says AUX, and a workspace, whose content nobody may read: zeros here.
 """
 
 import json
@@ -26,8 +26,12 @@ from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, ge
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
-"""Bytes above which transposed matrices stay transposed: copying them takes longer than multiplying them by a few rows,
-and BLAS packs both forms into the same panels, except for a product with a vector."""
+"""Bytes of an operand above which matrices that are stored transposed stay so; the second bound is for a product with a
+vector.
+
+Copying larger matrices takes longer than multiplying them by a few rows, and BLAS packs both forms into the same
+panels, except for a product with a vector.
+"""
 EXACT_IN_F64 = 2**53
 
 
@@ -44,9 +48,11 @@ def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
 
 
 def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multiply: Multiply) -> Array:
-    """Returns the product [batch.., lhs kept.., rhs kept..], not yet rounded to the result's dtype.
+    """Returns the product of two arrays, not yet rounded to the result's dtype.
 
-    numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int.
+    Its dimensions are the batch dimensions, then those of lhs and then those of rhs that are neither batch dimensions
+    nor contracted. numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int. result: the
+    result's dtype.
     """
     lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
     lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
@@ -66,28 +72,31 @@ def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multipl
 
 
 def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
-    """Returns the array with one dimension per group of dimensions."""
+    """Returns the array with each group of dimensions merged into one dimension."""
     transposed = array.transpose([d for group in groups for d in group])
     return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
 
 
 def _choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
-    """Returns, for each operand, whether BLAS gets its transposed matrices: if it is large and stored that way."""
+    """Returns, for each operand, whether BLAS gets its matrices transposed: if the operand is large and stored that
+    way.
+    """
     limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
     first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
     return first, second
 
 
 def _lay_out(array: Array, dtype: DType, *, transposed: bool) -> Array:
-    """Returns the matrices in row-major order, or with their transposes in row-major order."""
+    """Returns the matrices in this dtype, stored in row-major order, or with their transposes in row-major order."""
     return (
         _make_contiguous(array.swapaxes(1, 2), dtype).swapaxes(1, 2) if transposed else _make_contiguous(array, dtype)
     )
 
 
 def _make_contiguous(array: Array, dtype: DType) -> Array:
-    """Returns the array, contiguous; a new one is read-only, so that `RememberedProducts` can keep it without a
-    copy."""
+    """Returns the array, contiguous and in this dtype. If that makes a new array, it is read-only, so that
+    `RememberedProducts` can keep it without a copy.
+    """
     result = np.ascontiguousarray(array, dtype)
     if not np.may_share_memory(result, array):
         result.flags.writeable = False
@@ -95,7 +104,7 @@ def _make_contiguous(array: Array, dtype: DType) -> Array:
 
 
 def _multiply_integers(left: Array, right: Array, dtype: DType) -> Array:
-    """Returns the product, exact modulo the width of `dtype`; for predicates, `or` of `and`."""
+    """Returns the product of integers, exact modulo the width of `dtype`; for predicates, `or` of `and`."""
     bound = left.shape[2] * _bound(left) * _bound(right)
     if bound < EXACT_IN_F64:  # f64 represents every partial sum, so BLAS is exact
         product: Array = np.matmul(left.astype(np.float64), right.astype(np.float64))
@@ -109,7 +118,7 @@ def _bound(array: Array) -> int:
 
 
 def evaluate_dot(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns the product, in the instruction's dtype."""
+    """Evaluates `dot`: returns the product of both operands, in the instruction's dtype."""
     dtype = get_dtype(instruction.shape)
     lhs, rhs = np.asarray(operands[0]), np.asarray(operands[1])
     with np.errstate(all="ignore"):
@@ -121,7 +130,7 @@ DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
 
 
 def multiply(left: Array, right: Array, dtype: DType) -> Array:
-    """See `Multiply`."""
+    """Returns the product of two stacks of matrices, computed in this dtype by NumPy's BLAS."""
     transposed = _choose_transposed(left, right, dtype)
     product: Array = np.matmul(
         _lay_out(left, dtype, transposed=transposed[0]), _lay_out(right, dtype, transposed=transposed[1])
@@ -130,9 +139,11 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
 
 
 WORTHWHILE = 1 << 30
-"""The fewest multiplications of a product that is remembered: comparing its operands takes a tenth of computing it."""
+"""The fewest multiplications of a product that is remembered: comparing the operands of such a product takes a tenth of
+computing it.
+"""
 _SAMPLES = 64
-"""Elements of an operand that are compared before all of them are."""
+"""Number of elements of an operand that are compared first; all others are compared only if these are equal."""
 
 type _Form = tuple[tuple[int, ...], str, bytes]
 type _Key = tuple[int, int, tuple[bool, bool], str]
@@ -143,20 +154,20 @@ class RememberedProducts:
     """Computes each large product once, as long as its limit allows to keep operands and results.
 
     Program order, isolated memory and the schedule mostly multiply the same arrays, and so do the variants of one
-    operation. Operands are compared before they are widened. The same operands read transposed by BLAS are another
-    product.
+    operation. Operands are compared before they are widened. A product whose operands BLAS reads transposed is kept
+    apart from the same product read otherwise.
     """
 
     limit: int
-    """Bytes that may be kept."""
+    """The most bytes of operands and products to keep."""
     hits: int = 0
     _size: int = 0
     _operands: dict[_Form, list[Array]] = field(default_factory=dict["_Form", list[Array]])
     _products: dict[_Key, Array] = field(default_factory=dict["_Key", Array])
-    """By the ids of the two kept operands, whether each is read transposed, and the dtype."""
+    """The kept products by (ids of the two kept operands, whether BLAS reads each of them transposed, dtype)."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
-        """See `Multiply`."""
+        """Returns the product of two stacks of matrices, computed in this dtype or remembered; see `Multiply`."""
         if left.size * right.shape[2] < WORTHWHILE:
             return multiply(left, right, dtype)
         transposed = _choose_transposed(left, right, dtype)
@@ -178,7 +189,9 @@ class RememberedProducts:
         return product
 
     def _keep(self, operand: Array) -> Array | None:
-        """Returns the kept array with the operand's bits; None if there is no room for it."""
+        """Returns the kept array that has the operand's bits, and keeps the operand if there is none; None if there is
+        no room for it.
+        """
         flat = operand.reshape(-1)
         form = operand.shape, operand.dtype.name, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
         alike = self._operands.setdefault(form, [])
@@ -191,7 +204,7 @@ class RememberedProducts:
 
 
 def _is_constant(array: Array) -> bool:
-    """Returns whether neither the array nor the array behind a view is writable."""
+    """Returns whether the array cannot change: neither it nor any array of which it is a view is writable."""
     view: Any = array
     while isinstance(view, np.ndarray):
         if view.flags.writeable:
@@ -231,7 +244,7 @@ class _DotNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Epilogue:
-    """The steps after the product."""
+    """The steps that cuBLAS does after a product."""
 
     adds_bias: bool
     activation: Callable[[Array], Array] | None
@@ -261,7 +274,7 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a cuBLAS product with its epilogue."""
+    """Evaluates a custom call of a cuBLAS product, with its epilogue."""
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
     shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]

@@ -1,4 +1,5 @@
-"""`rng-bit-generator`: Philox4x32-10 and Threefry2x32-20 (Salmon et al., SC 2011), with counters laid out as XLA does.
+"""Computes `rng-bit-generator`: Philox4x32-10 and Threefry2x32-20 (Salmon et al., SC 2011), with XLA's layout of
+counters.
 
 The state is u64: the key, then the counter. Threefry has u64[2]. Philox has u64[3] with a counter of 128 bits, low word
 first, or u64[2], where the key is also the counter's high word. Philox makes four u32 per counter, in the order of the
@@ -16,7 +17,7 @@ from ligerdiag.replay.ops.dtypes import get_array, get_dimensions, get_dtype
 from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, Value
 
 type Words = tuple[Any, ...]
-"""u32 arrays, the least significant word first."""
+"""A number as arrays of u32, the least significant word first."""
 
 _RNG_DEFAULT, _RNG_THREE_FRY, _RNG_PHILOX = 0, 1, 2
 _LOW = np.uint64(0xFFFFFFFF)
@@ -54,7 +55,7 @@ def _generate_philox(state: Array, dimensions: tuple[int, ...], itemsize: int) -
 
 
 def compute_philox(counter: Words, key: Words) -> Words:
-    """Returns ten rounds of Philox4x32 on four words of counter and two of key."""
+    """Returns four words of random bits: ten rounds of Philox4x32 on four words of counter and two of key."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -84,7 +85,7 @@ def _generate_threefry(state: Array, dimensions: tuple[int, ...], itemsize: int)
 
 
 def compute_threefry(counter: Words, key: Words) -> Words:
-    """Returns twenty rounds of Threefry2x32 on two words of counter and two of key."""
+    """Returns two words of random bits: twenty rounds of Threefry2x32 on two words of counter and two of key."""
     keys = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     x0, x1 = counter[0] + keys[0], counter[1] + keys[1]
     for group in range(5):
@@ -96,7 +97,7 @@ def compute_threefry(counter: Words, key: Words) -> Words:
 
 
 def _choose_axis(dimensions: tuple[int, ...]) -> int:
-    """Returns the dimension that is split: the first even one, otherwise the largest."""
+    """Returns the dimension that Threefry fills in two halves: the first even one, otherwise the largest."""
     for axis, extent in enumerate(dimensions):
         if extent % 2 == 0:
             return axis

@@ -1,15 +1,16 @@
-"""`reduce`, `scan` and `reduce-window`: folds by a computation that combines two values of each operand into one.
+"""Computes `reduce`, `scan` and `reduce-window`: folds by a computation that combines two values of each operand into
+one.
 
 Most reducers are a single operation, which NumPy has as a ufunc; any other one is called with whole arrays, element by
 element. A ufunc adds in f64 and rounds once; its other operations run narrow floats in f32. XLA's semantics rounds
 after each addition, and a GPU adds in f32 in its own order: the sum here is closer to the true one than either, and
 independent of the order.
 
-`reduce` applies any other reducer as a tree that keeps the elements' order. XLA promises no order and so requires an
-associative reducer, for which the tree equals a fold from the left.
+`reduce` applies a reducer that is no ufunc as a tree that keeps the elements' order. XLA promises no order and so
+requires an associative reducer, for which the tree equals a fold from the left.
 
-`scan` carries a computation along one dimension, as JAX emits it for cumulative sums. Operands are inputs and then
-`num_carries` carries. The computation takes one slice of each input, without the dimension, and the carries; it returns
+`scan` carries values along one dimension, as JAX emits it for cumulative sums. Its operands are inputs and then
+`num_carries` carries. Its computation takes one slice of each input, without the dimension, and the carries; it returns
 one slice of each output and the next carries. The result is the outputs and the last carries. Checked against XLA:CPU,
 which may compute associative scans in any order.
 
@@ -55,12 +56,12 @@ _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reducer:
-    """One reducer computation."""
+    """A computation that combines two values of each operand into one, as a `reduce` or a scatter calls it."""
 
     computation: int
     scope: Scope
     ufuncs: tuple[UFunc, ...]
-    """One per operand; empty if the computation is not one operation per operand."""
+    """NumPy's function for each operand; empty if the computation is not one operation per operand."""
     keeps_second: bool
     """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 
@@ -78,7 +79,7 @@ class Reducer:
 
 
 def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
-    """Returns the reducer of `count` operands with that computation id."""
+    """Returns the reducer whose computation has that id. count: number of its operands."""
     callee = scope.module.computations[computation]
     root = callee.root
     roots = root.operands if is_tuple(root.shape) and root.opcode == "tuple" else (root,)
@@ -98,7 +99,9 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """Returns the ufunc of the two parameters, computed in their dtype or a wider one; None if it is something else."""
+    """Returns the ufunc that computes `result` from the two parameters, in their dtype or a wider one; None if another
+    operation does.
+    """
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
         return None
@@ -110,7 +113,8 @@ def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruc
 
 
 def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None) -> HloInstruction:
-    """Looks through a conversion between a narrow float and a wider one: widen, add and round is one addition.
+    """Returns the value behind a conversion between a narrow float and a wider one: widening, adding and rounding is
+    one addition.
 
     narrow: for a result, the parameter to whose dtype it is rounded.
     """
@@ -124,7 +128,7 @@ def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None
 
 
 def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
-    """Returns the dtype in which values of a dtype are accumulated."""
+    """Returns the dtype in which a ufunc accumulates values of the given dtype."""
     if dtype in NARROW_FLOATS:
         return np.dtype(np.float64 if ufunc is np.add else np.float32)
     if ufunc is np.add and dtype == np.float32:
@@ -137,7 +141,7 @@ def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
 def reduce_arrays(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Folds the arrays over those dimensions. inits: the scalars from which each fold starts."""
+    """Returns the arrays, folded over those dimensions. inits: the scalars from which each fold starts."""
     with np.errstate(all="ignore"):
         if reducer.ufuncs:
             operands = zip(arrays, inits, reducer.ufuncs, strict=True)
@@ -163,7 +167,9 @@ def _reduce_by_ufunc(array: Array, init: Array, dimensions: tuple[int, ...], ufu
 def _reduce_by_tree(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Combines neighbours until one is left, by a logarithmic number of calls on whole arrays."""
+    """Folds the arrays by combining neighbours until one element is left, in a logarithmic number of calls on whole
+    arrays.
+    """
     shape = arrays[0].shape
     kept = [d for d in range(len(shape)) if d not in dimensions]
     order = [*sorted(dimensions), *kept]
@@ -181,7 +187,7 @@ def _reduce_by_tree(
 
 
 def evaluate_reduce(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `reduce`. Operands: the arrays, then as many initial values."""
+    """Evaluates `reduce`. Operands: the arrays, then an initial value for each of them."""
     arrays = [np.asarray(operand) for operand in operands]
     count = len(arrays) // 2
     reducer = parse_reducer(instruction.called_computations[0], count, scope)
@@ -222,7 +228,7 @@ _FALSE = np.zeros((), np.bool_)
 
 
 def pad_base(array: Array, window: Window, fill: Array) -> Array:
-    """Returns the array with the window's base dilation and padding; negative padding crops."""
+    """Returns the array, spread by the window's base dilation and padded with `fill`; negative padding crops."""
     for axis, dimension in enumerate(window.dimensions):
         step, low, high = dimension.base_dilation or 1, dimension.padding_low, dimension.padding_high
         if step == 1 and not low and not high:
@@ -237,8 +243,10 @@ def pad_base(array: Array, window: Window, fill: Array) -> Array:
 
 
 def iterate_window(window: Window, result: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Yields, for each position in a window in row-major order, the slices of the padded base with one element per
-    result."""
+    """Yields slices of the padded base for each position in a window, in row-major order.
+
+    The slices of a position take, for each result, the element at that position of the result's window.
+    """
     sizes = [range(d.size) for d in window.dimensions]
     for offset in itertools.product(*sizes):
         slices: list[slice] = []
@@ -253,7 +261,10 @@ def _on_axis(axis: int, where: slice) -> tuple[Any, ...]:
 
 
 def _find_running_axis(window: Window, shape: Sequence[int]) -> tuple[int, bool] | None:
-    """Returns (axis of a running fold, whether it runs from the end); None for any other window."""
+    """Returns (axis of a running fold, whether it runs from the end); None for any other window.
+
+    A running fold has a window that reaches from one end of the axis to each element.
+    """
     axes = [axis for axis, d in enumerate(window.dimensions) if not _is_trivial(d)]
     if len(axes) != 1:
         return None
@@ -274,7 +285,10 @@ def _is_trivial(d: WindowDimension) -> bool:
 
 
 def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer: Reducer) -> tuple[Array, ...]:
-    """Computes running folds; each pass doubles the number of elements that each result covers."""
+    """Returns running folds along an axis: each result covers all elements from one end up to its own place.
+
+    Without ufuncs, each pass doubles the number of elements that each result covers.
+    """
     if reducer.ufuncs:
         found: list[Array] = []
         for array, ufunc in zip(arrays, reducer.ufuncs, strict=True):
@@ -296,7 +310,7 @@ def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer:
 def reduce_windows(
     arrays: tuple[Array, ...], inits: tuple[Array, ...], window: Window, result: tuple[int, ...], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns one fold per window, of shape `result`, starting from the initial values; ignores padding."""
+    """Returns one fold per window, of shape `result`. Each starts from the initial values and ignores padding."""
     dtypes = [array.dtype for array in arrays]
     if reducer.ufuncs:
         wide = [compute_accumulator_dtype(u, d) for u, d in zip(reducer.ufuncs, dtypes, strict=True)]
@@ -325,7 +339,7 @@ def _combine(totals: Sequence[Array], values: Sequence[Array], reducer: Reducer)
 
 
 def evaluate_reduce_window(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `reduce-window`. Operands: the arrays, then as many initial values."""
+    """Evaluates `reduce-window`. Operands: the arrays, then an initial value for each of them."""
     arrays = tuple([np.asarray(operand) for operand in operands])
     count = len(arrays) // 2
     window = instruction.proto.window

@@ -1,8 +1,8 @@
 """The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
-A leaf is one cell; inside of a shard_map it may be one cell per device (`Spread`), each perhaps a piece of a cell
-outside (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be
-shared.
+Each array of a value is in one cell; inside of a shard_map it may be in one cell per device (`Spread`), each perhaps a
+piece of a cell outside (`Shard`). An array is never overwritten in place: a write gives its cell another array, so
+arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 type Array = np.ndarray[Any, Any]
 type Value = Array | tuple["Value", ...]
-"""An array in its logical shape, with any strides, or a tuple; a token is the empty tuple."""
+"""An array in its logical shape, with any strides, or a tuple of values; a token is the empty tuple."""
 
 
 class NotCoveredError(LigerdiagError):
@@ -28,7 +28,7 @@ class NotCoveredError(LigerdiagError):
 
 
 class Scope(Protocol):
-    """The program around an instruction."""
+    """Interface of the program around an instruction, for the function that computes the instruction."""
 
     @property
     def module(self) -> HloModule:
@@ -42,32 +42,35 @@ class Scope(Protocol):
 
     @property
     def multiply(self) -> "Multiply":
-        """Computes float[batch, m, k] x float[batch, k, n] in a dtype that BLAS supports."""
+        """The function that computes float[batch, m, k] x float[batch, k, n] in a dtype that BLAS supports."""
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
         """Returns the value of the computation with that id, called with these arguments.
 
-        A computation of scalars may be called with arrays of one shape; it then computes element by element.
+        If a computation of scalars is called with arrays of one shape, it computes element by element.
         """
         ...
 
 
 type Multiply = Callable[[Array, Array, np.dtype[Any]], Array]
-"""Returns the product of two stacks of matrices, computed in that dtype; callers do not modify it."""
+"""A function that returns the product of two stacks of matrices, computed in that dtype; callers do not modify the
+product.
+"""
 
 type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
-"""Computes one instruction from its operands' values without changing them. Raises NotCoveredError."""
+"""A function that computes one instruction from its operands' values, without changing these. Raises NotCoveredError.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """Storage of one array."""
+    """Storage of one array in program order."""
 
     array: Array
 
     def overwrite(self, array: Array) -> None:
-        """Gives the cell another content."""
+        """Gives the cell another content; the old array stays unchanged."""
         self.array = array
 
 
@@ -78,10 +81,10 @@ class Shard(Cell):
     whole: Cell
     where: tuple[slice, ...]
     is_first: bool
-    """Whether no earlier device has the same piece; of several copies the first device's counts."""
+    """Whether no earlier device has the same piece: if several devices have it, the first one's counts."""
 
     def overwrite(self, array: Array) -> None:
-        """Gives the piece another content, here and in the whole array."""
+        """Gives the piece another content, also in the whole array unless an earlier device has the same piece."""
         self.array = array
         if self.is_first:
             whole = np.array(self.whole.array)
@@ -91,24 +94,24 @@ class Shard(Cell):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """One value per device."""
+    """One array of a value inside of a shard_map, in one cell per device."""
 
     cells: tuple[Cell, ...]
-    """By partition id."""
+    """The cell of each device, by partition id."""
 
 
 type Cells = Cell | Spread | tuple["Cells", ...]
 
 
 def store(value: Value) -> Cells:
-    """Returns new cells with this content."""
+    """Returns new cells that store this value."""
     if isinstance(value, tuple):
         return tuple([store(child) for child in value])
     return Cell(value)
 
 
 def copy_cells(cells: Cells) -> Cells:
-    """Returns new cells with the same content."""
+    """Returns new cells that store the same value."""
     match cells:
         case Cell():
             return Cell(cells.array)
@@ -119,7 +122,7 @@ def copy_cells(cells: Cells) -> Cells:
 
 
 def read_cells(cells: Cells) -> Value:
-    """Returns the content. Raises ArtifactError for cells that are spread over devices."""
+    """Returns the value that the cells store. Raises ArtifactError for cells that are spread over devices."""
     match cells:
         case Cell():
             return cells.array
@@ -130,7 +133,7 @@ def read_cells(cells: Cells) -> Value:
 
 
 def list_cells(cells: Cells) -> list[Cell]:
-    """Returns the leaves in order. Raises ArtifactError for cells that are spread over devices."""
+    """Returns the cells of the value's leaves in order. Raises ArtifactError for cells that are spread over devices."""
     match cells:
         case Cell():
             return [cells]
@@ -141,14 +144,14 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns the leaves nested as the shape is; removes them from the front of the list."""
+    """Returns cells nested in tuples as the shape is; takes them from the front of the list."""
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)
 
 
 def count_devices(cells: Cells) -> int:
-    """Returns the number of devices over which a leaf is spread; 0 if none is."""
+    """Returns the number of devices over which a leaf of the value is spread; 0 if none is."""
     match cells:
         case Cell():
             return 0
@@ -159,7 +162,7 @@ def count_devices(cells: Cells) -> int:
 
 
 def pick_cells(cells: Cells, device: int) -> Cells:
-    """Returns this device's part of the cells."""
+    """Returns the cells of one device; a cell that is not spread belongs to every device."""
     match cells:
         case Cell():
             return cells
@@ -170,7 +173,10 @@ def pick_cells(cells: Cells, device: int) -> Cells:
 
 
 def spread_cells(devices: Sequence[Cells]) -> Cells:
-    """Returns one tree from those of all devices; a cell that all devices share stays one."""
+    """Returns the cells of all devices as one value; a cell that all devices share stays one.
+
+    devices: for each device, its cells.
+    """
     first = devices[0]
     if isinstance(first, tuple):
         children = [one if isinstance(one, tuple) else () for one in devices]

@@ -1,4 +1,4 @@
-"""`sort` and `topk`, XLA:GPU's `TopK` and CUB's radix sort. All keep the order of equal elements.
+"""Computes `sort` and `topk`, XLA:GPU's `TopK` and CUB's radix sort. All keep the order of equal elements.
 
 A comparator is a computation of pairs of scalars, called with whole arrays; its order is a stable permutation along the
 last dimension. The most frequent orders are guessed and sorted by NumPy: a guess is right if the comparator agrees on
@@ -21,7 +21,7 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 
 
 def compute_rank(values: Array, *, canonical: bool) -> Array:
-    """Returns integers in the total order of the values: -NaN < -inf < -0 < 0 < inf < NaN.
+    """Returns integers that compare as the values do in the total order -NaN < -inf < -0 < 0 < inf < NaN.
 
     canonical: both zeros are equal, and all NaN are equal and the largest, as when JAX sorts floats.
     """
@@ -39,7 +39,11 @@ def compute_rank(values: Array, *, canonical: bool) -> Array:
 
 
 def compute_order(comparator: int, arrays: Sequence[Array], scope: Scope) -> Array:
-    """Returns s64[.., n]: the positions in each row of `arrays`, all [.., n], in the comparator's order, stable."""
+    """Returns, for each row, the positions of its elements in the comparator's order, as s64[.., n]; the order is
+    stable.
+
+    comparator: computation id. arrays: all [.., n]; the comparator gets an element of each.
+    """
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
     if not rows[0].size:
         return np.zeros(arrays[0].shape, np.int64)
@@ -65,8 +69,9 @@ def _guess(rows: Sequence[Array]) -> Iterator[Array]:
 
 
 def _is_order(comparator: int, rows: Sequence[Array], order: Array, scope: Scope) -> bool:
-    """Returns whether no element precedes its left neighbour in the comparator's order, and equal ones keep their
-    order."""
+    """Returns whether `order` sorts the rows as the comparator does: it puts no element before a smaller one, and equal
+    ones keep their order.
+    """
     sorted_rows = [np.take_along_axis(row, order, -1) for row in rows]
     left, right = [row[:, :-1] for row in sorted_rows], [row[:, 1:] for row in sorted_rows]
     if _comes_before(comparator, right, left, scope).any():
@@ -81,7 +86,10 @@ def _comes_before(comparator: int, left: Sequence[Array], right: Sequence[Array]
 
 
 def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
-    """Merges runs of doubling length; finds the places of all elements at once, by bisection in the other run."""
+    """Returns the comparator's order of each row, by merging runs of doubling length.
+
+    Each step finds the places of all elements at once, by bisection in the other run.
+    """
     count, length = rows[0].shape
     place = np.arange(length, dtype=np.int64)
     order: Array = np.broadcast_to(place, (count, length)).copy()
@@ -113,7 +121,7 @@ def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
 
 
 def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `sort`: all operands, along one dimension, in the comparator's order."""
+    """Evaluates `sort`: returns all operands, sorted along one dimension in the comparator's order."""
     arrays = [np.asarray(operand) for operand in operands]
     dimension = instruction.proto.dimensions[0]
     moved = [np.moveaxis(array, dimension, -1) for array in arrays]
@@ -123,14 +131,14 @@ def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scop
 
 
 def compute_top(values: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
-    """Returns the k largest (or smallest) of the last dimension in the total order, and their positions, s64."""
+    """Returns the k largest (or smallest) elements of the last dimension in the total order, and their positions, s64."""
     ranks = compute_rank(values, canonical=False)
     order = np.argsort(~ranks if largest else ranks, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(values, order, -1), order
 
 
 def evaluate_topk(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates `topk`: values and positions of the first `k`."""
+    """Evaluates `topk`: returns the `k` largest or smallest elements of the last dimension, and their positions."""
     values, positions = compute_top(np.asarray(operands[0]), instruction.proto.k, largest=instruction.proto.largest)
     return values, positions.astype(get_dtype(instruction.shape.tuple_shapes[1]))
 
@@ -139,7 +147,7 @@ ORDERING: Mapping[str, Evaluate] = {"sort": evaluate_sort, "topk": evaluate_topk
 
 
 def evaluate_topk_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Returns the largest elements of the last dimension, and their positions.
+    """Evaluates the custom call `TopK`: returns the largest elements of the last dimension, and their positions.
 
     The comparator is a leftover of the instruction that became the call, and its dtype may differ from the operand's.
     """
@@ -159,9 +167,9 @@ def _is_row_major(shape: ShapeProto) -> bool:
 
 
 def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Sorts keys, or keys and values, along the last dimension; the last result is scratch memory, zeros here.
+    """Evaluates CUB's radix sort of keys, or of keys and values, along the last dimension.
 
-    CUB orders floats by sign and magnitude, with both zeros equal.
+    CUB orders floats by sign and magnitude, with both zeros equal. The last result is scratch memory, zeros here.
     """
     shapes = instruction.shape.tuple_shapes
     if len(operands) not in (1, 2) or not all(_is_row_major(o.shape) for o in instruction.operands):

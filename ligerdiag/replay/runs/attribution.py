@@ -1,16 +1,17 @@
-"""Attribution: compares an output's numbers with the intended and the stale ones, within the limits of rounding.
+"""Attribution: compares an output's values with the intended and the stale ones, within the limits of rounding.
 
-The stale numbers are those of program order in isolated memory, where no kernel overwrites anything. Norms are
-Euclidean, computed in f64 from blocks. Errors are relative to ||intended|| or ||stale||; where that is 0, to the other
-one's norm, or to 1. Integers and booleans have no rounding: their tolerance is 0, and their error is the share of
-elements that differ.
+The stale values are those of program order in isolated memory, where no kernel overwrites anything. `error` is the
+relative error of the actual values against the intended ones, `stale_error` that against the stale ones, and `distance`
+that of the stale values against the intended ones. Norms are Euclidean, computed in f64 from blocks. Errors are
+relative to ||intended|| or ||stale||; where that is 0, to the other one's norm, or to 1. Integers and booleans have no
+rounding: their tolerance is 0, and their error is the share of elements that differ.
 
 The first match decides:
 
 - Undecided: `intended` has a NaN or an infinity. Neither: only `actual` has one. NaN and infinity equal nothing.
-- Fresh: error <= tolerance, whatever the stale numbers are. So an output that no hidden write reaches is fresh.
-- Stale: stale_error <= tolerance. If distance <= tolerance as well, the two predictions agree, and the output is
-  undecided.
+- Fresh: error <= tolerance, whatever the stale values are. So an output that no hidden write reaches is fresh.
+- Stale: stale_error <= tolerance. If distance <= tolerance as well, the two predictions (intended and stale) agree, and
+  the output is undecided.
 - Partly stale by elements, such as columns: sort each element to the nearer prediction; each part is within tolerance
   of its own prediction and not of the other. Needs distance > 4 tolerance, because sorting halves the error of noise of
   the size of the distance.
@@ -41,7 +42,7 @@ _WIDEST = 0.5
 
 
 def compute_tolerance(dtypes: Iterable[DType]) -> float:
-    """Returns the relative error in norm that rounding explains.
+    """Returns the largest relative error, in norm, that rounding explains; 0 if there are no floating point values.
 
     dtypes: those of the instructions that an output depends on. The narrowest floating point dtype decides, with eps
     the step above 1:
@@ -53,8 +54,6 @@ def compute_tolerance(dtypes: Iterable[DType]) -> float:
     - bf16: rounding errs by eps / 2 = 2^-8 at most, the truncation of Triton's interpreter by eps = 2^-7 at most and
       eps / 3 on average. Seven average truncations that all go one way: 2e-2.
     - f8: one rounding is eps / 2 = 0.06 (e4m3) or 0.125 (e5m2): 0.3 and 0.5, which reveals only gross errors.
-
-    0 if there are no floating point values.
     """
     epsilons = [_find_epsilon(dtype) for dtype in dtypes]
     widest = max(epsilons, default=0.0)
@@ -64,30 +63,32 @@ def compute_tolerance(dtypes: Iterable[DType]) -> float:
 
 
 def _find_epsilon(dtype: DType) -> float:
-    """Returns the step above 1; 0 for integers and booleans."""
+    """Returns the step from 1 to the next larger number of a dtype; 0 for integers and booleans."""
     if dtype.kind in "biu":
         return 0.0
     if dtype.kind == "c":
         dtype = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
-    find: Any = ml_dtypes.finfo  # its stubs know only some of its types
+    find: Any = ml_dtypes.finfo  # the stubs of finfo know only some of its types
     return float(find(dtype).eps)
 
 
 BLOCK = 1 << 18
-"""Elements per block: a few temporary arrays of 2 MB, which stay in the cache."""
+"""Elements of the outputs that are compared at a time: a few temporary arrays of 2 MB, which stay in the cache."""
 
 _LOSSY_NEARNESS = 0.1
 _DISTANCE_TO_SORT = 4.0
 
 type Block = tuple[Array, Array, Array]
-"""(actual, intended, stale) as f64[rows, elements], scaled."""
+"""The same part of (actual, intended, stale), each [rows, elements]; floats as f64, scaled by one power of two."""
 
 
 def compare_output(
     actual: Array, intended: Array, stale: Array, *, tolerance: float, rows: bool = False
 ) -> OutputNumbers:
-    """Attributes one output; `tolerance` as from `compute_tolerance`, `rows`: count fresh and stale rows. Raises
-    ArtifactError if shapes differ."""
+    """Returns the errors and the attribution of one output. Raises ArtifactError if shapes differ.
+
+    tolerance: that of `compute_tolerance`; 0 is used for integers and booleans. rows: count fresh and stale rows.
+    """
     if not actual.shape == intended.shape == stale.shape:
         raise ArtifactError(f"outputs of shape {actual.shape}, {intended.shape} and {stale.shape} are compared")
     views = _Views(actual, intended, stale)
@@ -124,15 +125,16 @@ def compare_output(
 
 
 def compute_error(actual: Array, intended: Array) -> float:
-    """Returns ||actual - intended|| / ||intended||.
+    """Returns ||actual - intended|| / ||intended||. Raises ArtifactError if shapes differ.
 
-    If ||intended|| is 0, the absolute norm; for integers, the share that differs; NaN if either is not finite. Raises
-    ArtifactError if shapes differ."""
+    If ||intended|| is 0, the result is the absolute norm; for integers, it is the share of elements that differ; NaN if
+    either array is not finite.
+    """
     return compare_output(actual, intended, intended, tolerance=math.inf).error
 
 
 def rank_error(error: float) -> float:
-    """Returns the error as a sort key: NaN, the error of values that are not finite, ranks as infinite."""
+    """Returns a relative error as a sort key: NaN, the error of values that are not finite, ranks as infinite."""
     return math.inf if math.isnan(error) else error
 
 
@@ -182,7 +184,7 @@ class _Sums:
         return self._scale(self.stale, self.intended)
 
     def _scale(self, own: float, other: float) -> float:
-        # the other one's norm is no scale if it is not finite
+        # a norm of the other prediction that is not finite is no scale
         return self._root(own) or (self._root(other) if math.isfinite(other) else 0.0) or 1.0
 
     def _root(self, total: float) -> float:
@@ -190,7 +192,9 @@ class _Sums:
 
 
 class _Views:
-    """The three arrays as rows of elements (views where they are contiguous), readable block by block."""
+    """The arrays `actual`, `intended` and `stale` as rows of elements, without a copy where they are contiguous,
+    readable block by block.
+    """
 
     def __init__(self, actual: Array, intended: Array, stale: Array) -> None:
         arrays = (actual, intended, stale)
@@ -205,7 +209,9 @@ class _Views:
         self._exponent = 0 if self.exact else -self._find_exponent()
 
     def iterate_blocks(self) -> Iterator[tuple[int, Block]]:
-        """Yields the number of the first row, and a block of whole rows, or of a part of one long row."""
+        """Yields (number of the first row, block) until all elements are covered. A block has whole rows, or a part of
+        one long row.
+        """
         if not self.size:
             return
         height, width = max(1, BLOCK // self.row_size), min(self.row_size, BLOCK)
@@ -223,8 +229,11 @@ class _Views:
         return np.ldexp(wide, self._exponent) if self._exponent else wide
 
     def _find_exponent(self) -> int:
-        """Returns the power of two that brings the larger prediction near 1, so that squares in f64 neither overflow
-        nor vanish."""
+        """Returns the exponent of the power of two just above all intended and stale values; 0 for dtypes whose squares
+        always fit into f64.
+
+        Values divided by that power have squares that neither overflow nor vanish.
+        """
         largest = 0.0
         if any(a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) > 4 for a in self._arrays):
             self._exponent = 0
@@ -262,14 +271,18 @@ def _add_block(sums: _Sums, actual: Array, intended: Array, stale: Array) -> Non
 
 
 def _sum_squares(values: Array) -> float:
-    """Returns the sum of squares of f64 whose squares do not overflow; finite if all values are."""
+    """Returns the sum of the squares of f64 values, whose squares must not overflow; finite if all values are."""
     flat = values.reshape(-1)
     return float(np.dot(flat, flat))
 
 
 def _sum_parts(views: _Views) -> list[list[float]]:
-    """Returns, for the elements nearer to intended and for the others, the sums of squares of their error against the
-    nearer prediction, of that prediction, and of the difference of the predictions."""
+    """Sorts each element to the prediction, intended or stale, that it is nearer to; returns three sums for each of the
+    two parts.
+
+    A part's sums are those of the squares of its error, of its own prediction, and of the difference of the
+    predictions.
+    """
     parts = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     with np.errstate(invalid="ignore", over="ignore"):
         for _, (actual, intended, stale) in views.iterate_blocks():
@@ -287,7 +300,7 @@ def _sum_parts(views: _Views) -> list[list[float]]:
 
 
 def _square(exact: bool, left: Array, right: Array) -> Array:
-    """Returns the squared difference; for integers and booleans, 1.0 for elements that differ."""
+    """Returns the squared difference of two arrays; for integers and booleans, 1.0 for elements that differ."""
     if exact:
         return (left != right).astype(np.float64)
     difference = left - right
@@ -295,7 +308,9 @@ def _square(exact: bool, left: Array, right: Array) -> Array:
 
 
 def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bool:
-    """Returns whether the output is partly stale by elements."""
+    """Returns whether some elements of the output equal the intended ones and all others the stale ones, up to
+    rounding.
+    """
     if not (sums.finite_stale and sums.distance > _DISTANCE_TO_SORT * limit):
         return False
     return all(error <= limit**2 * weight < between for error, weight, between in _sum_parts(views))
@@ -303,13 +318,13 @@ def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Numbers of rows that equal each prediction."""
+    """Numbers of an output's rows that equal the intended or the stale prediction."""
 
     total: int
     fresh: int = 0
     stale: int = 0
     distinct_fresh: int = 0
-    """Fresh rows in which the stale prediction differs."""
+    """Number of fresh rows in which the stale prediction differs from the intended one."""
     counted: bool = False
 
     @property
@@ -318,7 +333,9 @@ class _Rows:
 
 
 def _count_rows(views: _Views, sums: _Sums, limit: float) -> _Rows:
-    """Counts fresh and stale rows. Sums a row that is longer than a block over its blocks, which are consecutive."""
+    """Counts an output's fresh and stale rows. Sums a row that is longer than a block over its blocks, which are
+    consecutive.
+    """
     fresh = stale = distinct = 0
     floors = (sums.intended / max(views.rows, 1), sums.stale / max(views.rows, 1))
     pending: tuple[int, Array] | None = None

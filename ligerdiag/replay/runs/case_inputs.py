@@ -1,4 +1,4 @@
-"""The arguments and the reference of a case, computed by JAX on the CPU."""
+"""Computes the arguments and the reference outputs of a case with JAX on the CPU."""
 
 from collections.abc import Mapping
 from functools import cache as remember
@@ -14,14 +14,17 @@ from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.runs.case_run import CaseInputs
 
 _QUICK_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Saves 0.1 s of processor time on a small reference."""
+"""Compiler options that save 0.1 s of processor time on a small reference."""
 _MANY_ELEMENTS = 1 << 20
-"""Elements of all arguments above which running a reference without LLVM's optimisation takes longer than compiling it
-saves."""
+"""Number of elements of all arguments above which a reference is compiled with LLVM's optimisations: running it without
+them would take longer than compiling saves.
+"""
 
 
 def compute_case_inputs(case: Case) -> CaseInputs:
-    """Returns the case's arguments and reference. Raises LigerdiagError if they cannot be computed."""
+    """Draws the case's arguments; returns them with its reference, which runs when it is first asked for. Raises
+    LigerdiagError if the arguments cannot be drawn.
+    """
     arguments = draw_arguments(case)
     return CaseInputs(
         arguments=_flatten(arguments),
@@ -30,13 +33,14 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 
 
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
-    """Returns the leaves of the case's arguments, for that draw."""
+    """Draws the case's arguments and returns their leaves. draw: number of the draw, 0 for the usual one."""
     return _flatten(draw_arguments(case, draw))
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Returns the outputs of the case's reference by name, for that draw of the arguments, with products in full
-    precision."""
+    """Runs the case's reference, with products in full precision, and returns its outputs by name. draw: number of the
+    draw of its arguments.
+    """
     return _run_reference(case, draw_arguments(case, draw))
 
 

@@ -1,7 +1,11 @@
-"""One case on numbers: program order, isolated memory and the schedule on its own bytes, compared output by output.
+"""Replays one case: runs it three times on the same arguments, drawn as the case says, and compares output by output.
 
-The three runs get the same arguments, drawn as the case says. Program order gives the intended result. A case's
-`reference` checks program order itself.
+- Program order runs the program as its author wrote it. Its outputs are the intended ones.
+- Isolated memory is program order again, with kernels that leave their operands unchanged. Its outputs are the stale
+  ones.
+- The schedule runs on its own bytes, those of the buffer assignment. Its outputs are the actual ones.
+
+If a case has a `reference`, the outputs of program order are compared with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +58,7 @@ class Signature:
     """The inputs and outputs of a program, and their placement on devices."""
 
     inputs: tuple[str, ...]
-    """Names in order; the other tuples have the same order."""
+    """Names of the inputs, in the order of `input_placements`."""
     outputs: tuple[str, ...]
     input_placements: tuple[Placement, ...]
     output_placements: tuple[Placement, ...]
@@ -72,36 +76,40 @@ class Programs:
 
 
 type Outputs = tuple[Array, ...]
-"""One output's distinct copies over the devices; the one that JAX would show comes first."""
+"""The distinct copies of one output, each a whole array: first the one that JAX would show, then one for each device
+whose copy has other bits.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaseRuns:
-    """The results of the three runs, by output name."""
+    """The results of the three runs of a case, by output name."""
 
     intended: Mapping[str, Array]
-    """Program order."""
+    """Outputs of the program as written, in program order."""
     stale: Mapping[str, Array]
-    """Program order in isolated memory."""
+    """Outputs of program order in isolated memory, where kernels leave their operands unchanged."""
     actual: Mapping[str, Outputs]
-    """The schedule on its own bytes."""
+    """Outputs of the schedule on its own bytes."""
     again: Mapping[str, Outputs]
-    """The schedule's second execution, if the first one overwrote a constant; else empty."""
+    """Outputs of the schedule's second execution, which happens if the first one overwrote a constant; else empty."""
     changed_inputs: Mapping[str, float]
-    """See `Replay.changed_inputs`."""
+    """Maps the name of each overwritten argument that was not donated to the share of its elements that changed."""
     unreached: tuple[str, ...]
-    """See `Replay.unreached`."""
+    """Names of the instructions of the schedule that the runs do not test, see `Replay.unreached`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaseInputs:
-    """The arguments and the reference of a case; cases with equal draws share them."""
+    """The arguments of a case, and the outputs of its reference; cases with equal arguments and references share one."""
 
     arguments: tuple[Array, ...]
     find_reference: Callable[[], Mapping[str, Array] | None]
-    """Returns the outputs of the case's reference by name, computed once; None if the case has none."""
+    """A function that returns the outputs of the case's reference by name, computed once; None if the case has no
+    reference.
+    """
     products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
-    """Products of all programs that run on the arguments."""
+    """Remembers the large matrix products of all programs that run on the arguments."""
 
 
 def replay_case(
@@ -114,11 +122,12 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the case's artifact. A limit of coverage is in the record and is not raised.
+    """Replays the artifact of a case and returns the record; an operation that replay does not cover is named there.
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
     because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders in which
-    the schedule runs, too; none begins after orders_seconds. Raises LigerdiagError if the artifact cannot be read.
+    the schedule runs, too; none begins after orders_seconds. Raises LigerdiagError if the artifact cannot be read or
+    its modules cannot run at all.
     """
     started = perf_counter()
     programs = load_programs(artifact)
@@ -155,7 +164,9 @@ def replay_case(
 
 
 def load_programs(artifact: Artifact) -> Programs:
-    """Returns the modules of an artifact. Raises ArtifactError, and NotCoveredError if replay cannot run them."""
+    """Reads the program and the schedule of an artifact. Raises ArtifactError if they cannot be read or are
+    inconsistent, and NotCoveredError if replay cannot run them.
+    """
     if not artifact.as_written.stat().st_size:
         raise NotCoveredError("a program that could not be translated as written")
     program, _ = load_hlo(artifact.as_written)
@@ -186,7 +197,8 @@ def load_programs(artifact: Artifact) -> Programs:
 def run_schedule(
     schedule: ScheduleRunner, signature: Signature, shards: Sequence[Sequence[Array]]
 ) -> Mapping[str, Outputs]:
-    """Returns every output by name: the whole array, then one more for each device whose copy has other bits.
+    """Runs the schedule and returns every output by name: the whole array, then one more for each device whose copy has
+    other bits.
 
     shards: each device's shards of the inputs.
     """
@@ -199,7 +211,7 @@ def run_schedule(
 
 
 def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tuple[Array, ...]]:
-    """Returns each device's shards of the inputs."""
+    """Returns, for each device, its shards of the arguments. arguments: whole arrays, one for each input in order."""
     return [
         tuple([take_shard(a, p, device) for a, p in zip(arguments, signature.input_placements, strict=True)])
         for device in range(signature.devices)
@@ -207,8 +219,9 @@ def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tu
 
 
 def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
-    """Returns the relative error of each output that rounding explains, by the narrowest dtype that the program
-    computes in."""
+    """Returns the relative error that rounding explains, for each output, by the narrowest dtype of the program and the
+    output.
+    """
     dtypes = {
         get_dtype(i.shape)
         for c in programs.program.computations.values()
@@ -228,7 +241,10 @@ def try_other_orders(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> OrderNumbers:
-    """Runs the schedule in `count` other legal orders, see `orders`. seconds: no order begins after these."""
+    """Runs the schedule in `count` other legal orders (see `runs.orders`) and returns the outputs that change.
+
+    seconds: after these, no further order begins. If replay does not cover the schedule, the result says so.
+    """
     signature = programs.signature
     shards = split_arguments(signature, arguments)
     try:
@@ -252,7 +268,11 @@ def replay_programs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> CaseRuns:
-    """Does all three runs on the same arguments, the program's inputs in order. Raises NotCoveredError."""
+    """Runs program order, isolated memory and the schedule, and returns the outputs of all three. Raises
+    NotCoveredError.
+
+    arguments: whole arrays, one for each input of the program in order.
+    """
     signature = programs.signature
     names, devices = signature.outputs, signature.devices
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
@@ -298,7 +318,10 @@ def compare_runs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
-    """Replays the programs; returns the record, and the outputs of program order by name. Raises NotCoveredError."""
+    """Runs program order, isolated memory and the schedule, and compares their outputs. Raises NotCoveredError.
+
+    Returns (the record of the replay, the outputs of program order by name). rows: count fresh and stale rows.
+    """
     setup = _Setup(programs=programs, arguments=arguments, runner=runner, cuts=cuts, multiply=multiply)
     runs = replay_programs(programs, arguments, runner, cuts, multiply)
     tolerances = compute_tolerances(programs, runs.intended)
@@ -351,7 +374,7 @@ def compare_runs(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Setup:
-    """The inputs of a comparison, with which its runs can be repeated."""
+    """The inputs of a comparison, kept so that its runs can be repeated."""
 
     programs: Programs
     arguments: Sequence[Array]
@@ -360,7 +383,7 @@ class _Setup:
     multiply: Multiply
 
     def run_schedule_with(self, kernels: Kernels) -> Mapping[str, Outputs]:
-        """Runs the schedule on its own bytes, with these kernels."""
+        """Runs the schedule on its own bytes, with these kernels, and returns its outputs by name."""
         programs = self.programs
         schedule = ScheduleRunner(
             module=programs.optimized,
@@ -373,11 +396,13 @@ class _Setup:
         return run_schedule(schedule, programs.signature, split_arguments(programs.signature, self.arguments))
 
     def run_isolated(self) -> Mapping[str, Outputs]:
-        """Runs the schedule on its own bytes, with kernels that leave their operands unchanged."""
+        """Runs the schedule on its own bytes, with kernels that leave their operands unchanged; returns its outputs by
+        name.
+        """
         return self.run_schedule_with(IsolatedKernels(self.runner))
 
     def measure_rounding(self, intended: Mapping[str, Array], tolerances: Mapping[str, float]) -> dict[str, float]:
-        """See `rounding.measure_rounding`."""
+        """Returns the tolerances, wider where roundings of program order exceed them; see `rounding.measure_rounding`."""
         devices = self.programs.signature.devices
         return measure_rounding(
             self.programs.program, self.arguments, self.runner, intended, tolerances, devices=devices
@@ -387,12 +412,13 @@ class _Setup:
 def _judge_cut_loops(
     numbers: Mapping[str, OutputNumbers], stale: Mapping[str, Array], setup: _Setup
 ) -> tuple[dict[str, OutputNumbers], str]:
-    """Returns the numbers that replays with cut loops can support, and a reason if some outputs become undecided.
+    """Makes outputs undecided whose numbers may come from cutting loops short; returns all numbers, and the reason if
+    there are such outputs.
 
     A schedule that gives the intended or the stale numbers of the shortened program computes that program. Other
     numbers may come from the cut: XLA may rely on all iterations, for instance if it uses their number after the loop.
-    So the schedule runs again with isolated kernels and then has to give the stale numbers; an output that does not is
-    undecided.
+    So the schedule runs again with kernels that leave their operands unchanged and then has to give the stale numbers;
+    an output that does not is undecided.
     """
     found = dict(numbers)
     unexplained = [name for name, one in numbers.items() if one.attribution is Attribution.NEITHER]
@@ -408,10 +434,10 @@ def _judge_cut_loops(
 def _find_overwritten(
     numbers: Mapping[str, OutputNumbers], runs: CaseRuns, tolerances: Mapping[str, float], setup: _Setup
 ) -> dict[str, OutputNumbers]:
-    """Returns the numbers of the outputs that look lossy but are wrong: one term among many is stale.
+    """Returns corrected numbers for the outputs that look lossy but are wrong, because one term among many is stale.
 
-    The error of such an output exceeds the roundings of program order, and with isolated kernels the schedule is as
-    exact as these roundings. So the hidden writes make the difference.
+    The error of such an output exceeds the roundings of program order. With kernels that leave their operands unchanged
+    the schedule is as exact as these roundings, so the hidden writes make the difference.
     """
     names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
     if not names:
@@ -433,8 +459,9 @@ def _find_overwritten(
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
-    """Returns the numbers of the outputs that have a tolerance, each of the copy that is furthest from the intended
-    result."""
+    """Compares each output that has a tolerance with its intended and stale values. Of several copies, the one that is
+    furthest from the intended values counts.
+    """
     return {
         name: max(
             [
@@ -449,7 +476,7 @@ def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> 
 
 
 def _explain_nan(setup: _Setup) -> str:
-    """Runs the program again and describes the origin of its first NaN."""
+    """Runs the program again and returns a line that describes the origin of its first NaN."""
     watch = NanWatch()
     program, signature = setup.programs.program, setup.programs.signature
     run_program(program, setup.arguments, setup.runner, devices=signature.devices, watch=watch, most=setup.cuts.program)
@@ -517,11 +544,12 @@ def _settle_reference(
     arguments: Sequence[Array],
     runner: KernelRunner,
 ) -> Replay:
-    """Measures the roundings of program order where an output is further from its reference than its dtypes explain.
+    """Measures the roundings of each output that is further from its reference than its dtypes explain; returns the
+    corrected record.
 
-    If roundings alone take program order as far (the sine of 5e9, say), the reference proves nothing wrong: its tolerance
-    becomes the size of these roundings. If they do not, the output has not lost digits: it is another value (LD016), and
-    the schedule computes the same one.
+    If roundings alone take program order as far (the sine of 5e9, say), the reference proves nothing wrong: its
+    tolerance becomes the size of these roundings. If they do not, the output has not lost digits: it is another value
+    (LD016). If the schedule computes that same value, the output is fresh.
     """
     off = [name for name, error in record.reference.items() if error > record.reference_tolerance[name]]
     doubted = [name for name in off if record.reference[name] > _REFERENCE_ROUNDING * record.rounded.get(name, 0.0)]
@@ -542,11 +570,15 @@ def _settle_reference(
 
 
 _REFERENCE_ROUNDING = 2.0
-"""Multiple of a workaround's rounding that is allowed: the reference is rounded, too."""
+"""Multiple of the error that a workaround's rounding causes, up to which an output may differ from its reference: the
+reference is rounded, too.
+"""
 
 
 def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int, int]:
-    """Returns (the number of elements that differ bit for bit, the number of elements)."""
+    """Returns (the number of elements that differ bit for bit between the arrays before and after, the number of all
+    elements).
+    """
     changed = total = 0
     for old, new in zip(before, after, strict=True):
         total += old.size

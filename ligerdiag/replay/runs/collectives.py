@@ -1,12 +1,13 @@
-"""The results of collectives: a function of the operands of all devices, which run in lockstep.
+"""Computes the results of collectives from the operands of all devices, which run in lockstep.
 
 Devices are ordered by their place in the group (see `shards.compute_groups`), not by device number. A reduction folds
 from the first device of a group to the last in the operand's own dtype: each step is one call of the reducer and rounds
 as the reducer does. HLO defines it so, and NCCL does it: it adds two narrow floats in f32 and stores the narrow sum at
-each hop. Another order of hops differs by rounding only. Several operands are as many collectives, except for
-all-to-all, whose operands are the pieces. A device that receives nothing from a collective-permute or -broadcast gets
-zeros. A start computes the result: all-reduce-start is its result; all-gather-start and collective-permute-start are
-(operands, results, contexts) with contexts of zeros.
+each hop. Another order of hops differs by rounding only. A collective of several operands is computed for each operand
+alone, except for all-to-all, whose operands are the pieces. A device that receives nothing from a collective-permute or
+-broadcast gets zeros. The start of an asynchronous pair computes the result: the value of all-reduce-start is the
+result itself; that of all-gather-start and collective-permute-start is (operands, results, contexts) with contexts of
+zeros.
 
 Not covered: ragged-all-to-all, a collective-permute of slices in place, several replicas. Source:
 docs/operation_semantics of openxla/xla.
@@ -28,7 +29,7 @@ from ligerdiag.replay.runs.shards import Groups, compute_groups, names_partition
 
 type Call = Callable[[int, Sequence[Value]], Value]
 type Column = list[Array]
-"""One operand or result, device by device."""
+"""One operand or result of a collective, device by device."""
 
 COLLECTIVES = having(Trait.REPLAYED)
 
@@ -36,12 +37,13 @@ _OPERANDS_FIRST = having(Trait.STARTS_WITH_OPERANDS)
 
 
 def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]], call: Call) -> list[Value]:
-    """Returns the result of each device; `operands[d]` are device d's operand values, which stay unchanged.
+    """Returns the result of a collective on each device; `operands[d]` are device d's operand values, which stay
+    unchanged.
 
     call: evaluates the reducer (computation id, arguments) element by element.
 
     Raises:
-        NotCoveredError: for an opcode outside of COLLECTIVES, or a form of it named above.
+        NotCoveredError: for an opcode outside of COLLECTIVES, or a form of one that the module does not cover.
         ArtifactError: if the groups do not fit the devices, or the operands the groups.
     """
     if instruction.opcode not in COLLECTIVES:
@@ -71,7 +73,7 @@ def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]],
 
 
 def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]]) -> list[Column]:
-    """Returns, for each operand, its value on each device."""
+    """Returns, for each operand of a collective, its value on each device. Raises NotCoveredError for tuples."""
     columns: list[Column] = []
     for number in range(len(instruction.operands)):
         column = [values[number] for values in operands]
@@ -84,7 +86,9 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
 
 
 def _shape_result(instruction: HloInstruction, operands: tuple[Value, ...], results: list[Array]) -> Value:
-    """Returns the results in the instruction's shape: an array, a tuple, or (operands, results, contexts)."""
+    """Returns the results of one device in the instruction's shape: an array, a tuple, or (operands, results,
+    contexts).
+    """
     shape = instruction.shape
     if instruction.opcode not in _OPERANDS_FIRST:
         return tuple(results) if is_tuple(shape) else results[0]
@@ -103,7 +107,9 @@ def _make_zeros(shape: ShapeProto) -> Array:
 
 
 def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: Call) -> Column:
-    """Reduces over each group. Its devices share one array, because nothing changes values in place."""
+    """Reduces an operand over each group of devices. The devices of a group share one array, because nothing changes
+    values in place.
+    """
     if len(instruction.called_computations) != 1:
         raise ArtifactError(f"`{instruction.name}` has no reducer")
     results = list(column)
@@ -135,8 +141,9 @@ def _gather(instruction: HloInstruction, column: Column, groups: Groups) -> Colu
 
 
 def _swap(instruction: HloInstruction, columns: list[Column], groups: Groups) -> list[Column]:
-    """Computes all-to-all. An array is split and joined along one dimension; in a tuple, element i comes from device
-    i."""
+    """Computes all-to-all. An array is split and joined along one dimension; in a tuple, element i of the result comes
+    from device i of the group.
+    """
     results = [list(column) for column in columns]
     for group in groups:
         if is_tuple(instruction.shape):
@@ -161,7 +168,7 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
         raise NotCoveredError("collective-permute of slices in place")
     pairs = [(pair.source, pair.target) for pair in proto.source_target_pairs]
     if not names_partitions(instruction):
-        # between replicas; the only one sends to itself or not at all
+        # the pairs name replicas; the only replica sends to itself or not at all
         if any(source or target for source, target in pairs):
             raise NotCoveredError("collectives among replicas")
         pairs = [(device, device) for device in range(len(column)) if pairs]
@@ -192,7 +199,7 @@ def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array
 
 
 def _get_dimension(instruction: HloInstruction, value: Array) -> int:
-    """Returns the one dimension that is gathered, scattered or split."""
+    """Returns the one dimension along which a collective gathers, scatters or splits."""
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(f"`{instruction.name}` has the dimensions {list(dimensions)} for {value.ndim}")

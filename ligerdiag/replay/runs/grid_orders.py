@@ -1,4 +1,4 @@
-"""Runs a launch again in other orders of its programs, and compares: does the order show in the results?
+"""Finds races in a launch: runs it again in other orders of its programs, and compares the results.
 
 Programs that touch none of each other's bytes have the same results in any order. Other launches run again from last to
 first, whatever that costs; so do those whose atomic operations show their order (see `find_atomic_order`). If both
@@ -8,9 +8,9 @@ write the same bytes run concurrently with their stores crossed: a program whose
 last. A kernel whose programs wait for each other, as at a lock, does not run concurrently, because nothing behind the
 lock does.
 
-An operand and the output that shares its bytes are also unshared, except bytes that the launcher zeroes for both. This
-says nothing about a kernel that writes through the operand. If atomics were used, a difference within rounding is no
-race.
+The launch also runs with separate bytes for an operand and the output that shares its bytes; bytes that the launcher
+zeroes are zeroed in both. This run says nothing about a kernel that writes through the operand. If atomics were used, a
+difference within rounding is no race.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,41 +28,50 @@ from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 
 FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
 _MOST_ROUNDS = 20_000
-"""Rounds of a loop in a concurrent run; a program that takes more is waiting for another one."""
+"""Rounds of a kernel's loop in a concurrent run; a program that takes more is waiting for another one."""
 
 MOST_ALONE = 1024
-"""The most programs of a launch to run one by one if their atomic operations meet: in a batch, programs run branch by
-branch."""
+"""The most programs of a launch to run one by one, because their atomic operations touch the same bytes; more programs
+run in batches, branch by branch.
+"""
 
 ROUNDING = 1e-5
-"""Relative difference that may be rounding; a difference of an operand below it does not show a race."""
+"""Relative difference between two runs that may be rounding; a difference of an operand below it does not show a race.
+"""
 MOST_MEETINGS = 4
-"""The most examples that are kept of a launch."""
+"""The most examples of meetings (bytes that one program writes and another touches) that are kept of a launch."""
 ATOMIC_ROUNDING = 64
 """Units in the last place by which another order of atomic additions may change results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRaces:
-    """The differences that other orders of a launch's programs make."""
+    """The differences in a launch's results when its programs run in other orders."""
 
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """Operand number to the relative difference of the results."""
+    """Maps the number of an operand that is overwritten in place to the relative difference that its race makes in the
+    results.
+    """
     order: float = 0.0
     """The largest relative difference of a buffer that no operand in `racing` explains."""
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of the meetings behind `order`, or else behind `racing`; empty if unknown."""
+    """Examples of the bytes that several programs touch and that explain `order`, or else `racing`; empty if unknown.
+    """
     tried: OrderTried = OrderTried.NONE
     """The run that showed the largest difference."""
 
     @property
     def largest(self) -> float:
-        """The largest difference."""
+        """The largest relative difference, whatever explains it."""
         return max((self.order, *self.racing.values()))
 
 
 def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *, crossed: bool = False) -> GridOptions:
-    """Returns the options of a concurrent run, with the programs that meet in one batch. crossed: with crossed stores."""
+    """Returns the options of a concurrent run, with the programs that meet (touch the same bytes) in one batch.
+
+    programs: their number in the launch. crossed: of two stores to the same bytes, let that of the first program come
+    last.
+    """
     first = dict.fromkeys(number for one in meetings for number in (one.writer, one.other))
     order = (*first, *(number for number in range(programs) if number not in first)) if first else None
     return GridOptions(
@@ -77,29 +86,35 @@ class RepeatableLaunch:
     launch: Launch
     operands: int
     before: Sequence[Array]
-    """Operands, then outputs, before `prepare`; they share bytes as in the schedule."""
+    """Contents of the operands, then the outputs, before `prepare`; the arrays share bytes as in the schedule."""
     after: Sequence[Array]
     ran: GridOutcome
     meetings: Sequence[ProgramMeeting]
     ordered_atomics: Sequence[ProgramMeeting]
     prepare: Callable[[Sequence[Array]], None]
-    """Zeroes and fills buffers as before every run."""
+    """A function that zeroes and fills buffers as before every run of the launch."""
 
     def compare(self, options: GridOptions) -> list[float]:
-        """Runs the launch again; returns the relative difference of each buffer. Raises NotCoveredError."""
+        """Runs the launch again with these options; returns the relative difference of each buffer from the first run.
+        Raises NotCoveredError.
+        """
         again = copy_buffers(self.before)
         self.prepare(again)
         self.launch.run(again, options)
         return [compute_difference(x, y, self.ran.used_atomics) for x, y in zip(again, self.after, strict=True)]
 
     def list_sharing(self, operand: int) -> list[int]:
-        """Returns the numbers of the output buffers in the operand's bytes."""
+        """Returns the numbers of the output buffers that share bytes with the operand."""
         outputs = range(self.operands, len(self.before))
         return [o for o in outputs if do_share(self.before[operand], self.before[o])]
 
 
 def find_grid_races(launched: RepeatableLaunch, *, all_ways: bool) -> GridRaces:
-    """Runs the launch in other orders. all_ways: also with unshared operands, and if meetings are not known."""
+    """Runs the launch in other orders of its programs and returns the differences.
+
+    all_ways: also run it with separate bytes for operands and outputs, and in another order if nothing is known about
+    programs that touch the same bytes.
+    """
     ran, races = launched.ran, GridRaces()
     if ran.meeting is not None or launched.ordered_atomics or (all_ways and not ran.meetings_known):
         alone = launched.ordered_atomics and launched.launch.programs <= MOST_ALONE
@@ -124,7 +139,9 @@ def _compare_concurrent(launched: RepeatableLaunch, *, crossed: bool = False) ->
 
 
 def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> GridRaces:
-    """Attributes the differences to operands that are overwritten in place, or else to the order of the programs."""
+    """Attributes the differences of another run to operands that are overwritten in place, or else to the order of the
+    programs.
+    """
     before, after, meetings = launched.before, launched.after, launched.meetings
     operands = range(launched.operands)
     written = [i for i in operands if launched.list_sharing(i) or not have_same_bits(before[i], after[i])]
@@ -148,8 +165,9 @@ def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> GridRa
 
 
 def copy_unshared(launch: Launch, before: Sequence[Array], operands: int) -> tuple[Array, ...]:
-    """Returns copies of the buffers in which no output shares bytes with an operand, zeroed as the launcher zeroes
-    them."""
+    """Returns copies of the buffers in which no output shares bytes with an operand; bytes that the launcher zeroes are
+    zeroed in both.
+    """
     unshared = (*copy_buffers(before[:operands]), *copy_buffers(before[operands:]))
     for number, size in launch.zeroed:
         for other in range(operands):
@@ -160,7 +178,9 @@ def copy_unshared(launch: Launch, before: Sequence[Array], operands: int) -> tup
 
 
 def _compare_unshared(launched: RepeatableLaunch, races: GridRaces) -> GridRaces:
-    """Runs the launch with unshared operands and adds the differences to the races."""
+    """Runs the launch with operands that share no bytes with outputs; returns the races with the differences of this
+    run.
+    """
     operands = range(launched.operands)
     sharing = {i: launched.list_sharing(i) for i in operands}
     if not any(sharing.values()):
@@ -183,7 +203,7 @@ def _compare_unshared(launched: RepeatableLaunch, races: GridRaces) -> GridRaces
 
 
 def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
-    """Returns whether the programs meet in the operand's bytes, through any buffer."""
+    """Returns whether the two programs of a meeting touch bytes of this operand, through any buffer."""
     return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
 
 
@@ -191,6 +211,7 @@ def compute_difference(one: Array, other: Array, atomics: bool) -> float:
     """Returns ||one - other|| over the larger norm, in f64; 1 if something is not finite, 0 if all bits agree.
 
     For integers the norm covers only the elements that differ: unwritten elements are large, and nothing is rounded.
+    atomics: the result is 0 if another order of atomic additions explains the difference.
     """
     differs = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if not differs.any():

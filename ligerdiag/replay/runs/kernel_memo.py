@@ -1,4 +1,4 @@
-"""Kernel runners on top of another one: remembered launches, and launches whose hidden writes are undone.
+"""Two kernel runners on top of another one: one remembers launches, the other undoes their hidden writes.
 
 Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and running them is
 the most expensive part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its
@@ -18,13 +18,13 @@ from ligerdiag.replay.runs.launch import compute_payload_key, copy_buffers, do_s
 from ligerdiag.replay.runs.program import Kernels
 
 REMEMBERED_BYTES = 4 << 30
-"""The most bytes of kernel launches to keep during the replay of a case."""
+"""The most bytes of launches' results to keep during the replay of a case."""
 REMEMBERED_PRODUCTS = 2 << 30
 """The most bytes of products and their operands to keep during the replays of cases with equal arguments."""
 WATCHED = 2
-"""Watched launches of each call that always run, so that the runner observes them."""
+"""Number of watched launches of each call that always run, so that the runner below observes them."""
 WORTHWHILE = 1 << 16
-"""Bytes of buffers above which remembering a launch is cheaper than running it again."""
+"""Bytes of a launch's buffers above which remembering the launch is cheaper than running it again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,18 +33,21 @@ class RememberedKernels:
 
     runner: Kernels
     limit: int
-    """Bytes that may be kept."""
+    """The most bytes of results to keep."""
     hits: int = 0
     _watched: Counter[str] = field(default_factory=Counter[str])
     _kept: dict[bytes, tuple[Array | None, ...]] = field(default_factory=dict[bytes, tuple[Array | None, ...]])
-    """Digest to the content of each buffer after the launch; None for an unchanged buffer and for an output in an
-    operand's bytes."""
+    """Maps the digest of a launch to the content of each buffer after it; None for an unchanged buffer and for an
+    output in an operand's bytes.
+    """
     _size: int = 0
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """See `Kernels.launch`."""
+        """Runs the kernel, or fills the buffers with the results of an equal launch that is remembered; see
+        `Kernels.launch`.
+        """
         buffers = (*operands, *outputs)
         if sum(buffer.nbytes for buffer in buffers) < WORTHWHILE:
             self.runner.launch(call, operands, outputs, watched=watched)
@@ -61,7 +64,7 @@ class RememberedKernels:
                     buffer[...] = content
             return
         self.runner.launch(call, operands, outputs, watched=watched)
-        # Compared by digest: keeping the old content would take memory, which costs more.
+        # Contents are compared by digest: keeping the old contents would take memory, which costs more.
         after: list[Array | None] = [
             None if _hash_content(operand) == content else np.array(operand)
             for content, operand in zip(contents, operands, strict=True)
@@ -84,7 +87,7 @@ class IsolatedKernels:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """See `Kernels.launch`."""
+        """Runs the kernel and restores the operands that it should not have overwritten; see `Kernels.launch`."""
         hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
         before = copy_buffers(hidden)
         self.runner.launch(call, operands, outputs, watched=False)
@@ -95,9 +98,10 @@ class IsolatedKernels:
 def _compute_digest(
     payload: str, contents: Sequence[bytes], operands: Sequence[Array], outputs: Sequence[Array]
 ) -> bytes:
-    """Returns the key of a launch. contents: digests of the operands' contents.
+    """Returns the digest under which the results of a launch are kept. contents: digests of the operands' contents.
 
-    Only the places of outputs count, not their contents: kernels that read unwritten bytes are too rare to matter."""
+    Only the places of outputs count, not their contents: kernels that read unwritten bytes are too rare to matter.
+    """
     digest = hashlib.sha256(payload.encode())
     base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)
     places = [(start - base, size) for start, size in map(_locate, (*operands, *outputs))]
@@ -114,5 +118,5 @@ def _hash_content(flat: Array) -> bytes:
 
 
 def _locate(flat: Array) -> tuple[int, int]:
-    """Returns the address of the first byte, and the number of bytes."""
+    """Returns (address of the array's first byte, number of its bytes)."""
     return flat.ctypes.data, flat.nbytes

@@ -1,11 +1,12 @@
 """Runs kernels on bytes, from the Triton IR that their calls carry, and records observations of each launch.
 
-Before a launch, a canary fills each output that shares no bytes with another buffer. An element that still holds the
-canary afterwards was not written; if a kernel could have written that very value, a second canary has to agree. A
-launch races if its results change in another order of its programs, or when an operand and the output in its bytes are
-unshared (see `grid_orders`). A read of a watched output before any program has written it is recorded if it happens
-both from first to last and from last to first program; if one program writes what another reads, that is a race
-instead. Observations of a later execution on the same constants are kept separately.
+Before a launch, a canary, a bit pattern that kernels hardly ever compute, fills each output that shares no bytes with
+another buffer. An element that still holds the canary afterwards was not written; if a kernel could have written that
+very value, a second canary has to agree. A launch races if its results change in another order of its programs, or when
+an operand and the output in its bytes get bytes of their own (see `grid_orders`). A read of a watched output before any
+program has written it is recorded if it happens both from first to last and from last to first program; if one program
+writes what another reads, that is a race instead. If the schedule is executed again on the same constants, the
+observations of that execution are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,13 +42,14 @@ from ligerdiag.replay.runs.launch import Launch, compute_payload_key, copy_buffe
 from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome, Meeting
 
 _CANARIES = {1: 0xA5, 2: 0x7FDB, 4: 0x7FDBA5A5, 8: 0x7FFBDBA5A5A5A5A5}
-"""Canary by bytes of an element: odd, and a NaN in every float type of two or more bytes, with a payload that no
-computation makes."""
+"""Maps the number of bytes of an element to its canary, the bit pattern that marks unwritten elements: odd, and a NaN
+in every float type of two or more bytes, with a payload that no computation makes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watch:
-    """One launch under observation."""
+    """One launch under observation, with the outputs in which it looks for unwritten elements."""
 
     launch: Launch
     operands: int
@@ -55,21 +57,27 @@ class Watch:
     """Numbers of the watched outputs: not zeroed, and sharing no bytes with another buffer."""
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
-        """Zeroes the buffers that the launcher zeroes and fills the watched ones with a canary; other: the second
-        canary."""
+        """Zeroes the buffers that the launcher zeroes, and fills the watched outputs with a canary, which marks
+        unwritten elements.
+
+        other: fill them with the second canary, which has all bits inverted.
+        """
         self.launch.zero(buffers)
         for output in self.watched_outputs:
             bits = _view_bits(buffers[self.operands + output])
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the numbers of the kernel's arguments that are watched outputs that it reads."""
+        """Returns the numbers of those of the kernel's arguments that are watched outputs and that the kernel may read."""
         watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Returns, for each output with unwritten elements, a mask of the elements that hold the canary."""
+        """Returns, for each watched output with unwritten elements, a mask of the elements that still hold the canary.
+
+        other: the outputs were filled with the second canary.
+        """
         found: dict[int, Array] = {}
         for output in self.watched_outputs:
             bits = _view_bits(buffers[self.operands + output])
@@ -80,7 +88,9 @@ class Watch:
 
 
 def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Array]) -> Watch:
-    """Returns the launch with those outputs watched that are neither zeroed nor share bytes with another buffer."""
+    """Returns the launch with those outputs watched that the launcher does not zero and that share no bytes with
+    another buffer.
+    """
     buffers = (*operands, *outputs)
     zeroed = {number - len(operands) for number, _ in launch.zeroed}
     watched_outputs = tuple(
@@ -88,21 +98,22 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
         for number, output in enumerate(outputs)
         if number not in zeroed
         and output.size
-        and sum(do_share(output, other) for other in buffers) == 1  # with itself
+        and sum(do_share(output, other) for other in buffers) == 1  # the output itself
     )
     return Watch(launch=launch, operands=len(operands), watched_outputs=watched_outputs)
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may have written the canary itself, as it can in integers of one or two bytes and in
-    f8."""
+    """Returns whether a kernel may have computed the canary as an element of the output, as it can in integers of one
+    or two bytes and in f8.
+    """
     if output.dtype == np.bool_:
         return False
     return output.itemsize == 1 or (output.itemsize == 2 and output.dtype.kind in "iu")
 
 
 def restore_booleans(buffers: Sequence[Array]) -> None:
-    """Turns canaries in arrays of booleans into true, because NumPy relies on bytes of 0 and 1."""
+    """Replaces canaries in arrays of booleans by true, because NumPy relies on bytes of 0 and 1."""
     for buffer in buffers:
         if buffer.dtype == np.bool_:
             bits = buffer.view(np.uint8)
@@ -115,7 +126,9 @@ def _make_canary(bits: Array, other: bool) -> Any:
 
 
 def _hold_canary(buffers: Sequence[Array]) -> bool:
-    """Whether a kernel that reads them may write the canary without leaving anything unwritten."""
+    """Returns whether one of the buffers contains the canary: a kernel that reads it may write the canary without
+    leaving anything unwritten.
+    """
     return any((_view_bits(one) == _make_canary(_view_bits(one), other=False)).any() for one in buffers)
 
 
@@ -124,18 +137,21 @@ def _view_bits(array: Array) -> Array:
 
 
 SECONDS_PER_BYTE = 6e-9
-"""Seconds per byte of all buffers: each element is loaded, computed with a few times and stored."""
+"""Seconds per byte of all buffers of a launch: each element is loaded, computed with a few times and stored."""
 SECONDS_PER_PROGRAM = 1e-5
 
 
 def estimate_seconds(programs: int, buffer_bytes: int) -> float:
-    """Returns a rough estimate of one core's seconds for a launch. buffer_bytes: of operands and outputs together."""
+    """Returns a rough estimate of the seconds that a launch takes on one core.
+
+    programs: number of programs of its grid. buffer_bytes: of operands and outputs together.
+    """
     return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * programs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Observations:
-    """Observations of the launches of one call so far."""
+    """Observations of all launches of one kernel call so far."""
 
     kernel: str
     operands: int
@@ -159,9 +175,10 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls and records what their launches do.
 
-    check_seconds: look for races in launches that are estimated to take at most these seconds. checks: in at most this
-    many launches of each call. modules: by sha256 of a module's Triton IR, the file with its operations as another
-    Triton parsed it.
+    check_seconds: look for races in launches that are estimated to take at most these seconds, and in longer ones whose
+    programs touch the same bytes. checks: in at most this many launches of each call. modules: maps the sha256 of a
+    kernel's Triton IR to a file with its operations, as another Triton parsed them; ligerdiag's own Triton parses all
+    other kernels.
     """
 
     def __init__(
@@ -173,7 +190,7 @@ class KernelRunner:
         self._later: dict[str, _Observations] = {}
         self._reading: set[str] = set()
         self.execution = 1
-        """Number of the execution on the same constants, 1 at first."""
+        """Number of the current execution of the schedule on the same constants, 1 at first."""
         self._check_seconds, self._checks = check_seconds, checks
 
     def launch(
@@ -212,7 +229,7 @@ class KernelRunner:
         _note_outside(seen, launch, ran, buffers)
         if check or (first and (ran.meeting is not None or ran.ordered_atomics)):
             seen.checked += check
-            # Adding to a NaN canary hides the addend; the second canary is close to zero.
+            # An addition to the first canary, a NaN, hides the addend; the second canary is close to zero.
             prepare = partial(watch.prepare, other=bool(ran.unwritten_reads))
             after: Sequence[Array] = buffers
             if ran.unwritten_reads:
@@ -238,7 +255,7 @@ class KernelRunner:
         restore_booleans([outputs[number] for number in watch.watched_outputs])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
-        """Returns the observations of each instruction, in the order of their first launches."""
+        """Returns the observations of each kernel call, in the order of their first launches."""
         return tuple(
             LaunchNumbers(
                 kernel=seen.kernel,
@@ -263,16 +280,20 @@ class KernelRunner:
         )
 
     def is_reading_unwritten(self, call: HloInstruction) -> bool:
-        """Returns whether a launch with this payload read unwritten bytes of its outputs or left elements unwritten.
+        """Returns whether a launch of the call read unwritten bytes of its outputs or left elements of them unwritten.
 
-        Calls in other modules with the same payload count, too."""
+        Launches of calls in other modules with the same payload count, too.
+        """
         return compute_payload_key(call) in self._reading
 
     def launch_otherwise(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], tried: OrderTried | None
     ) -> None:
-        """Runs the call's kernel like `launch`, unobserved, in another order; if `tried` is None, with the second
-        canary in its outputs. Raises NotCoveredError."""
+        """Runs the call's kernel like `launch`, but unobserved and altered. Raises NotCoveredError.
+
+        tried: the order in which its programs run, or separate bytes for its outputs (see `OrderTried`). If it is None,
+        they run in the usual order, with the second canary in their outputs.
+        """
         buffers = (*operands, *outputs)
         launch, *_ = self._find_launches(call, len(buffers))
         watch = make_watch(launch, operands, outputs)
@@ -302,7 +323,9 @@ class KernelRunner:
         before: Sequence[Array],
         options: GridOptions,
     ) -> None:
-        """Records the reads of unwritten bytes that occur in both orders of the programs."""
+        """Records the reads of unwritten bytes that occur when programs run from first to last and also from last to
+        first.
+        """
         other = {one.argument: one.mask for one in ran.unwritten_reads}
         if watch.launch.programs > 1:
             again = copy_buffers(before)
@@ -341,7 +364,7 @@ class KernelRunner:
         buffers: Sequence[Array],
         before: Sequence[Array],
     ) -> None:
-        """Records unwritten elements; keeps the worst launch of each output."""
+        """Records how many elements of each output a launch leaves unwritten; keeps the worst launch of each output."""
         found = dict(watch.find_unwritten(buffers))
         if found and before:
             again = copy_buffers(before)
@@ -380,7 +403,7 @@ def _describe_meetings(
 
 
 def _note_outside(seen: _Observations, launch: Launch, ran: GridOutcome, buffers: Sequence[Array]) -> None:
-    """Records accesses out of bounds; keeps the worst launch of each operation and buffer."""
+    """Records accesses outside of the buffers; keeps the worst launch of each operation and buffer."""
     for one in ran.out_of_bounds:
         buffer = None if one.argument is None else launch.arguments[one.argument]
         key = one.place, one.kind, buffer

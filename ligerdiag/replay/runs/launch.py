@@ -1,10 +1,10 @@
-"""Launches as the payload of a custom call describes them: the kernel's Triton IR, its grid and its arguments.
+"""Reads the launches that the payload of a custom call describes: the kernel's Triton IR, its grid and its arguments.
 
 Each parameter that is an array or a tensor descriptor takes the next buffer of the call: operands first, then outputs
-(see `effects.kernel_effects`). Buffers that are left over have no pointer: they share bytes with an operand. An
-autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; the first one
-counts, if all have the same results. A call that allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a launch that
-runs no programs: it leaves its output unwritten.
+(see `effects.kernel_effects`). The kernel gets no pointer to buffers that are left over: they share bytes with an
+operand. An autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; replay
+takes the first one, if all have the same results. A call that allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a
+launch that runs no programs: it leaves its output unwritten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,16 +42,16 @@ _NUMBERS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch:
-    """One configuration of a kernel call."""
+    """One launch that a kernel call may make: a kernel, its grid and its arguments, in one configuration."""
 
     kernel: str
     module: TtirModule
-    """Has no functions if nothing runs."""
+    """The parsed Triton IR of the kernel; it has no functions if the call runs nothing."""
     grid: tuple[int, int, int]
     arguments: tuple[int | Any, ...]
     """For each argument of the kernel, the number of its buffer or a NumPy scalar."""
     zeroed: tuple[tuple[int, int], ...]
-    """(number of a buffer, bytes from its start) that the launcher zeroes first."""
+    """(number of a buffer, bytes from its start) for each buffer that the launcher zeroes first."""
 
     @property
     def programs(self) -> int:
@@ -59,7 +59,7 @@ class Launch:
         return prod(self.grid)
 
     def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:
-        """Runs the kernel on flat buffers, operands first, then outputs; it overwrites them. Raises NotCoveredError."""
+        """Runs the kernel on flat buffers, operands first, then outputs, and overwrites them. Raises NotCoveredError."""
         if not self.module.functions:
             return _NO_PROGRAMS
         arguments = [buffers[one] if type(one) is int else one for one in self.arguments]
@@ -69,7 +69,7 @@ class Launch:
             raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
 
     def list_reading(self) -> tuple[int, ...]:
-        """Returns the numbers of the arguments that are buffers and that the kernel may read."""
+        """Returns the numbers of the kernel's arguments that are buffers and that the kernel may read."""
         if not self.module.functions:
             return ()
         return tuple(
@@ -81,7 +81,7 @@ class Launch:
         )
 
     def zero(self, buffers: Sequence[Array]) -> None:
-        """Zeroes the bytes that the launcher zeroes."""
+        """Zeroes those bytes of the buffers that the launcher zeroes before the kernel runs."""
         for number, size in self.zeroed:
             buffers[number].view(np.uint8)[:size] = 0
 
@@ -94,17 +94,19 @@ _ALLOCATES = Launch(
 
 
 def is_launched(instruction: HloInstruction) -> bool:
-    """Returns whether it is a call of a kernel, or allocates memory."""
+    """Returns whether the instruction calls a kernel or allocates memory, which is a launch that runs no programs."""
     return is_call_with(instruction, CallTrait.CARRIES_TRITON | CallTrait.ALLOCATES)
 
 
 def compute_payload_key(call: HloInstruction) -> str:
-    """Returns the key of a kernel call's launches: a hash of its target and payload."""
+    """Returns a hash of a kernel call's target and payload; calls with equal hashes launch the same kernel in the same
+    way.
+    """
     return sha256(call.proto.custom_call_target.encode() + b"\0" + call.proto.backend_config).hexdigest()
 
 
 def list_modules(program: HloModule) -> tuple[bytes, ...]:
-    """Returns the Triton IR of all kernels that the program calls, each once."""
+    """Returns the Triton IR of all kernels that the program calls, each once; skips calls whose payload cannot be read."""
     found: dict[bytes, None] = {}
     for _, call in program.iterate_custom_calls():
         with suppress(ArtifactError):
@@ -114,9 +116,9 @@ def list_modules(program: HloModule) -> tuple[bytes, ...]:
 
 
 def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path]) -> tuple[Launch, ...]:
-    """Returns one launch for each configuration. buffers: the call's number of them. modules: see `KernelRunner`.
+    """Returns the launches of a kernel call, one for each configuration of an autotuned kernel. Raises NotCoveredError.
 
-    Raises NotCoveredError.
+    buffers: number of the call's operands and outputs. modules: see `KernelRunner`.
     """
     target = call.proto.custom_call_target
     if has_trait(target, CallTrait.ALLOCATES):
@@ -132,7 +134,7 @@ def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path
 
 
 def count_programs(call: HloInstruction) -> int:
-    """Returns the number of programs that the call launches; 1 if unknown."""
+    """Returns the number of programs that a kernel call launches, the largest over its configurations; 1 if unknown."""
     try:
         configurations = parse_configurations(call.proto.custom_call_target, call.proto.backend_config)
     except ArtifactError:
@@ -196,7 +198,8 @@ def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
 
 
 ALIGNMENT = 64
-"""In bytes, at least that of NumPy's own allocations."""
+"""Bytes to whose multiples buffers are aligned when they are copied; at least the alignment of NumPy's own allocations.
+"""
 
 
 def do_share(one: Array, other: Array) -> bool:
@@ -206,7 +209,7 @@ def do_share(one: Array, other: Array) -> bool:
 
 
 def copy_buffers(buffers: Sequence[Array]) -> tuple[Array, ...]:
-    """Returns copies that share bytes with each other as the buffers do."""
+    """Returns copies of the buffers that share bytes with each other as the buffers do."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

@@ -1,11 +1,11 @@
 """Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
 
 A call whose results depend on the order of its programs runs in the order that showed this. It reaches an output that
-differs by more than rounding. All calls that read unwritten bytes, or leave elements unwritten, find other garbage in
-their outputs, all in one run. Such a call reaches an output if a single bit differs and the output depends on the
-call's results. An output that differs and depends on the results of none of these calls is reached by what they
-overwrite: by each of them. If no output differs and some output is not finite, the run proves nothing. All other calls
-run as before.
+then differs by more than rounding. The calls that read unwritten bytes, or leave elements unwritten, are altered
+together, in one run: they find other garbage in their outputs. Such a call reaches an output if a single bit differs
+and the output depends on the call's results. An output that differs and depends on the results of none of these calls
+is reached by what they overwrite: by each of them. If no output differs and some output is not finite, the run proves
+nothing. All other calls run as before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,25 +24,27 @@ from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.program import Kernels
 
 MOST_CALLS = 8
-"""The most calls of one program that run in another order; each costs a run of the schedule."""
+"""The most calls of one program that are run in another order of their programs; each costs a run of the schedule."""
 
 type RunSchedule = Callable[[Kernels], Mapping[str, Sequence[Array]]]
-"""Runs the schedule with these kernels on fresh memory; returns the distinct copies of each output."""
+"""A function that runs the schedule with these kernels on fresh memory and returns the distinct copies of each output
+by name.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlteredKernels:
-    """Runs kernels through a runner, unobserved, and alters the calls of some names."""
+    """Runs kernels through a runner, unobserved, and alters the calls that have one of these names."""
 
     runner: KernelRunner
     names: frozenset[str]
     tried: OrderTried | None
-    """How to alter them, see `KernelRunner.launch_otherwise`; NONE alters nothing."""
+    """How to alter the named calls, see `KernelRunner.launch_otherwise`; NONE alters nothing."""
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """See `Kernels.launch`."""
+        """Runs the kernel, altered if the call has one of the names; see `Kernels.launch`."""
         del watched
         tried = self.tried if call.name in self.names else OrderTried.NONE
         self.runner.launch_otherwise(call, operands, outputs, tried)
@@ -51,8 +53,11 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations with the line of each call and the outputs that it reaches, without outputs that nobody
-    uses."""
+    """Returns the observations of kernel calls, each with the call's source line; if a call races or is incomplete,
+    also with the outputs of the program that it reaches.
+
+    Observations of outputs of a call that nobody uses are dropped. module: the schedule, which `run` runs.
+    """
     calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
     found = [
         _drop_unused_outputs(
@@ -92,7 +97,7 @@ def describe_launches(
 
 
 def _list_dependent(module: HloModule, call: HloInstruction | None, names: Sequence[str]) -> frozenset[str]:
-    """Returns the names of the outputs that depend on the call's results; all names if the call is None."""
+    """Returns the names of the program's outputs that depend on the call's results; all names if the call is None."""
     if call is None:
         return frozenset(names)
     reach = find_reach(module, [(call, leaf) for leaf in iterate_leaves(call.shape)])
@@ -100,7 +105,7 @@ def _list_dependent(module: HloModule, call: HloInstruction | None, names: Seque
 
 
 def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInstruction) -> LaunchNumbers:
-    """Drops the unwritten elements of outputs of the call that nobody uses."""
+    """Returns the observations without the unwritten elements of those outputs of the call that nobody uses."""
     unused = _find_unused(launch.unwritten, module, call)
     if not unused:
         return launch
@@ -112,7 +117,10 @@ def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInst
 
 
 def _drop_unused_reads(launch: LaunchNumbers, module: HloModule, call: HloInstruction | None) -> LaunchNumbers:
-    """Drops the reads of outputs that nobody uses, unless the garbage there reaches an output of the program otherwise."""
+    """Returns the observations without reads of unwritten bytes in those outputs of the call that nobody uses.
+
+    They stay if the garbage there reaches an output of the program otherwise.
+    """
     if call is None or launch.reached_by_garbage:
         return launch
     unused = _find_unused([one.output for one in launch.old_reads], module, call)

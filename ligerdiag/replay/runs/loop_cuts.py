@@ -1,12 +1,13 @@
-"""Loops that the program as written and its schedule run equally often, and how to cut both short in the same way.
+"""Finds loops that the program as written and its schedule run equally often, and cuts both short in the same way.
 
 Such a loop of the program counts by 1 from a constant to a constant, and nothing else ends it. Its counterparts are the
 loops of the schedule that have its tag: several if XLA inlined the enclosing computation several times. XLA must report
 for each of them the same number of iterations as in the program. So a loop that XLA unrolled, peeled, rotated or
 removed is not shared, nor is one whose number of iterations depends on data.
 
-Cut short, both run only their first iterations. The rest of the program sees the results of these: it is another
-program, but the same one for program order, for the stale prediction and for the schedule.
+A loop that is cut short runs only its first iterations, in the program and in the schedule. The rest of the program
+sees the results of these iterations: it is another program, but the same one for program order, for the stale
+prediction and for the schedule.
 """
 
 import json
@@ -21,13 +22,15 @@ from ligerdiag.hlo.shape import is_tuple
 from ligerdiag.model.findings import CutLoop
 
 KEPT_ITERATIONS = 2
-"""Iterations of a loop that is cut short; the second one sees the results of the first."""
+"""Number of iterations that a loop runs if it is cut short; the second one sees the results of the first."""
 
 _SAME_VALUE = having(Trait.KEEPS_SCALAR)
 
 
 def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
-    """Returns the iterations of a `while`: XLA's own count, or that of a condition `i < constant`; else None."""
+    """Returns the number of iterations of a `while`, by XLA's own count or by its condition `i < constant`; None if
+    both are unknown.
+    """
     known = _parse_known_count(loop.proto.backend_config)
     return known if known is not None else _read_condition(module, loop)
 
@@ -39,7 +42,7 @@ def find_longest_loop(module: HloModule) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedLoop:
-    """A loop of the program and its counterparts in the schedule."""
+    """A loop of the program, and its counterparts in the schedule, which run equally often."""
 
     loop: HloInstruction
     scheduled: tuple[HloInstruction, ...]
@@ -48,7 +51,9 @@ class SharedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """For each of the two modules, instruction id of a `while` to the most iterations that it runs."""
+    """The loops to cut short. `program` and `optimized` map the id of a `while` of that module to the most iterations
+    that it runs.
+    """
 
     program: Mapping[int, int] = field(default_factory=dict[int, int])
     optimized: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -59,7 +64,7 @@ NO_CUTS = Cuts()
 
 
 def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedLoop, ...]:
-    """Returns the loops that both modules run equally often."""
+    """Returns the loops that program and schedule run equally often."""
     by_tag: dict[int, list[HloInstruction]] = {}
     for scheduled in _list_loops(optimized):
         if path := optimized.find_tag_path(scheduled):
@@ -76,7 +81,9 @@ def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedL
 
 
 def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
-    """Returns the cuts that leave the first iterations of each of these loops."""
+    """Returns the cuts that leave only the first iterations of each of these loops; a loop that has no more stays
+    whole.
+    """
     cut = [loop for loop in loops if loop.iterations > KEPT_ITERATIONS]
     return Cuts(
         program={one.loop.id: KEPT_ITERATIONS for one in cut},
@@ -94,7 +101,9 @@ def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
 
 
 def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[str]) -> Cuts:
-    """Returns the cuts of the program's loops with these names. Raises ArtifactError if one of them is not shared."""
+    """Returns the cuts of the program's loops with these names. Raises ArtifactError if program and schedule do not run
+    one of them equally often.
+    """
     if not names:
         return NO_CUTS
     loops = {one.loop.name: one for one in find_shared_loops(program, optimized)}
@@ -108,7 +117,7 @@ def _list_loops(module: HloModule) -> list[HloInstruction]:
 
 
 def _parse_known_count(config: bytes) -> int | None:
-    """Parses XLA's count from the loop's backend_config, a JSON object; None if there is none."""
+    """Parses XLA's count of iterations from a loop's backend_config, a JSON object; None if there is none."""
     try:
         fields: object = json.loads(config)
         for name in ("known_trip_count", "n"):
@@ -120,8 +129,9 @@ def _parse_known_count(config: bytes) -> int | None:
 
 
 def _find_counter(module: HloModule, loop: HloInstruction) -> tuple[int, HloInstruction] | None:
-    """Returns (number of the state's element that a condition `i < limit` tests, the limit); None for other
-    conditions."""
+    """Returns (number of the element of the loop's state that a condition `i < limit` tests, the limit); None for other
+    conditions.
+    """
     compare = _see_through(module.computations[loop.called_computations[1]].root)
     if compare.opcode != "compare" or compare.proto.comparison_direction != "LT" or len(compare.operands) != 2:
         return None

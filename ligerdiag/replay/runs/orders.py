@@ -1,17 +1,18 @@
-"""The schedule in other orders that XLA may choose (`hlo.legal_orders`), with separate bytes for each value.
+"""Runs the schedule in other orders that XLA may choose (`hlo.legal_orders`), with separate bytes for each value.
 
-XLA knows every value that an instruction defines, and gives each order a buffer assignment that preserves it. So in
-another order, values share bytes only where they name one value (`hlo.shared_storage`), and a kernel overwrites,
-unknown to XLA, the bytes of the value that it gets, under all of its names. Copies stay copies.
+XLA knows every value that an instruction defines, and gives each order a buffer assignment that preserves these values.
+So in another order, instructions share bytes only where they name one value (`hlo.shared_storage`). A kernel that
+overwrites an operand, unknown to XLA, overwrites the bytes of that value, under all of its names. Copies stay copies.
 
-- An operand that is declared to be an output is copied first, as XLA does if somebody still reads it. If its declared
-  alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites it.
+- An operand that is declared to be an output of the kernel is copied first, as XLA does if somebody still reads the
+  operand. If the declared alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites the operand.
 - An update in place makes a new value.
 - In a loop's state, an element that the body returns in the same place is the value that the loop started from. The
-  other elements are copied before the first iteration; later iterations get the results of the one before.
-- A result of a conditional that all branches return as one value is that value. Another result is the branch's, copied
-  if it was defined outside.
-- A start does its work where it is scheduled, or at its done, as the order says. Nothing runs concurrently.
+  other elements are copied before the first iteration; each later iteration gets the results of the one before.
+- A result of a conditional that all branches return as one value is that value. Any other result is a copy of what the
+  branch returned.
+- The start of an asynchronous pair does its work where it is scheduled, or at its done, as the order says. Nothing runs
+  concurrently.
 
 All orders compute each instruction in the same way, from arrays of the same layout and alignment. So roundings agree,
 and results differ only if some read comes before a kernel in one order and after it in another. An output counts as
@@ -42,12 +43,12 @@ from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner, calls_kernel, is_kernel, run_sliced, view_bytes
 
 type Leaves = Mapping[ShapeIndex, Array]
-"""Index of a value's leaf to the leaf's bytes."""
+"""The bytes of one value: maps the index of each leaf in the value's shape to the bytes of that leaf."""
 _ALIGNMENT = 64
 
 
 class OwnStorage(DeviceMemory):
-    """Memory of one device in which every value has separate bytes, except where values are names for one value."""
+    """Memory of one device in which every value has separate bytes; instructions that name one value share its bytes."""
 
     def __init__(self) -> None:
         self._leaves: dict[int, dict[ShapeIndex, Array]] = {}
@@ -57,26 +58,26 @@ class OwnStorage(DeviceMemory):
         self._leaves.clear()
 
     def take(self, instruction: HloInstruction) -> Leaves:
-        """Returns the bytes of each leaf. Raises ArtifactError if the instruction has no value."""
+        """Returns the bytes of each leaf of the instruction's value. Raises ArtifactError if it has no value yet."""
         found = self._leaves.get(instruction.id)
         if found is None:
             raise ArtifactError(f"`{instruction.name}` is read before it has a value")
         return found
 
     def give(self, instruction: HloInstruction, leaves: Leaves) -> None:
-        """Lets the instruction name these bytes."""
+        """Makes these bytes the value of the instruction, without copying them."""
         self._leaves[instruction.id] = dict(leaves)
 
     def name(self, instruction: HloInstruction, index: ShapeIndex, bytes_: Array) -> None:
-        """Lets one leaf of the instruction name these bytes."""
+        """Makes these bytes one leaf of the instruction's value, without copying them."""
         self._leaves.setdefault(instruction.id, {})[index] = bytes_
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> Array | None:
-        """Returns the bytes of one leaf; None if it has none, like a token."""
+        """Returns the bytes of one leaf of the instruction's value; None if that leaf has none, like a token."""
         return self._leaves.get(instruction.id, {}).get(index)
 
     def define(self, instruction: HloInstruction) -> None:
-        """Gives each leaf new bytes, with all bits set."""
+        """Gives each leaf of the instruction's value new bytes, with all bits set."""
         shapes = iterate_leaf_shapes(instruction.shape)
         self._leaves[instruction.id] = {
             index: allocate(shape) for index, shape in shapes if shape.element_type != TOKEN
@@ -88,7 +89,9 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """See `DeviceMemory.view`."""
+        """Returns a leaf of the instruction's value in its logical shape, a view of the leaf's bytes. Raises
+        ArtifactError if the leaf has no bytes yet.
+        """
         found = self.find(instruction, index)
         if found is None:
             raise ArtifactError(f"`{instruction.name}`{list(index) or ''} is read before it has a value")
@@ -96,7 +99,9 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """See `DeviceMemory.view_flat`."""
+        """Returns the elements of a leaf in memory order, a view of its bytes. Raises ArtifactError if the leaf has no
+        bytes yet.
+        """
         view = self.view(instruction, index, shape)
         found = self.find(instruction, index)
         assert found is not None
@@ -104,7 +109,9 @@ class OwnStorage(DeviceMemory):
 
     @override
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
-        """Stores the value, or its part for `index`, in new bytes."""
+        """Stores the value in new bytes as the instruction's result, or as the element of the result that has this
+        index.
+        """
         for leaf, shape in iterate_leaf_shapes(instruction.shape):
             if leaf[: len(index)] == index and shape.element_type != TOKEN:
                 self.name(instruction, leaf, allocate(shape))
@@ -112,9 +119,10 @@ class OwnStorage(DeviceMemory):
 
 
 def allocate(shape: ShapeProto) -> Array:
-    """Returns new bytes for one array, all bits set. Raises NotCoveredError for packed elements.
+    """Returns new bytes for one array of this shape, all bits set. Raises NotCoveredError for packed elements.
 
-    They begin at a multiple of 64, so that a library that computes in blocks always rounds the same way.
+    The bytes begin at an address that is a multiple of 64, so that a library that computes in blocks always rounds the
+    same way.
     """
     size = compute_byte_size(shape)
     if size is None:
@@ -125,7 +133,7 @@ def allocate(shape: ShapeProto) -> Array:
 
 
 def copy_bytes(bytes_: Array) -> Array:
-    """Returns a copy that begins at a multiple of 64."""
+    """Returns a copy of the bytes, at an address that is a multiple of 64."""
     whole = np.empty(bytes_.nbytes + _ALIGNMENT, np.uint8)
     start = -whole.ctypes.data % _ALIGNMENT
     found = whole[start : start + bytes_.nbytes]
@@ -142,15 +150,17 @@ _NOTHING = having(Trait.LAUNCHES_NOTHING) - _NAMES
 
 @dataclass(slots=True, eq=False)
 class OrderRunner(ScheduleRunner):
-    """An optimized module that can run in any of its legal orders."""
+    """Runs an optimized module in any of its legal orders, with separate bytes for each value."""
 
     order: LegalOrder = field(default_factory=lambda: LegalOrder(name="as scheduled", sequences={}))
     _storages: list[OwnStorage] = field(init=False)
     _shared: SharedStorage = field(init=False)
     _lasting: frozenset[int] = field(init=False)
-    """Ids of constants, which live as long as the program is loaded."""
+    """Ids of constants, whose values live as long as the program is loaded."""
     _dying: dict[int, list[list[int]]] = field(init=False, default_factory=dict[int, list[list[int]]])
-    """Computation id to, for each of its instructions, the ids of the values that are dead after it."""
+    """Maps the id of a computation to a list that has, for each instruction of its sequence, the ids of the values that
+    nothing reads after it.
+    """
     _names: dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]] = field(
         init=False, default_factory=dict[int, list[tuple[tuple[int, ...], HloInstruction, tuple[int, ...]]]]
     )
@@ -170,7 +180,10 @@ class OrderRunner(ScheduleRunner):
 
     @override
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """See `ScheduleRunner.execute`."""
+        """Runs the entry computation in the current order, on fresh memory, and returns the outputs of each device.
+
+        See `ScheduleRunner.execute`.
+        """
         self._dying.clear()
         for storage in self._storages:
             storage.clear()
@@ -245,7 +258,9 @@ class OrderRunner(ScheduleRunner):
             ScheduleRunner._execute(self, instruction, active)
 
     def _end(self, done: HloInstruction, start: HloInstruction, active: Sequence[int]) -> None:
-        """Lets a done name the value that its start has just made, through whatever instructions connect them."""
+        """Makes the value that a start has just computed the value of its done, through whatever instructions connect
+        the two.
+        """
         for index in iterate_leaves(done.shape):
             source, place = done, index
             while source is not start:
@@ -264,7 +279,7 @@ class OrderRunner(ScheduleRunner):
         self._name(start, active)
 
     def _name(self, instruction: HloInstruction, active: Sequence[int]) -> None:
-        """Lets each leaf of an instruction that only names other values name their bytes."""
+        """Gives an instruction that only names other values, such as a tuple, the bytes of these values."""
         if instruction.id not in self._names:
             self._names[instruction.id] = [
                 (index, source, place)
@@ -308,7 +323,7 @@ class OrderRunner(ScheduleRunner):
             self._storages[device].give(loop, states[device])
 
     def _begin_loop(self, loop: HloInstruction, storage: OwnStorage) -> Leaves:
-        """Returns the state before the first iteration."""
+        """Returns the loop's state before the first iteration, with copies of the elements that the loop may change."""
         given = storage.take(loop.operands[0])
         return {
             index: bytes_ if self._shared.is_loop_invariant(loop, index) else copy_bytes(bytes_)
@@ -334,7 +349,7 @@ class OrderRunner(ScheduleRunner):
                 self._storages[device].give(conditional, self._end_branch(conditional, branch, self._storages[device]))
 
     def _end_branch(self, conditional: HloInstruction, branch: HloComputation, storage: OwnStorage) -> Leaves:
-        """Returns the leaves of the conditional's result."""
+        """Returns the bytes of the conditional's result after this branch has run."""
         return {
             index: bytes_ if any(self._shared.list_named(conditional, index)) else copy_bytes(bytes_)
             for index, bytes_ in storage.take(branch.root).items()
@@ -371,7 +386,11 @@ class OrderRunner(ScheduleRunner):
 
 
 def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]]) -> frozenset[int]:
-    """Returns the numbers of the fusion's operands that its kernels overwrite through a declared, unbroken alias."""
+    """Returns the numbers of the fusion's operands that its kernels overwrite through a declared alias that the
+    schedule keeps.
+
+    broken: maps the id of a kernel call to those of its operands whose declared alias the schedule breaks.
+    """
     found: set[int] = set()
     for call in filter(is_kernel, fused.instructions):
         for number in call.operand_output_aliases.keys() - set(broken.get(call.id, ())):
@@ -382,18 +401,20 @@ def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]])
 
 
 def list_kernels(module: HloModule) -> tuple[int, ...]:
-    """Returns the ids of the kernel calls."""
+    """Returns the ids of the module's kernel calls."""
     return tuple([one.id for _, one in module.iterate_custom_calls() if is_kernel(one)])
 
 
 SAME = 2.0**-20
-"""The relative error up to which two orders give the same output."""
+"""The largest relative error between an output's values in two orders that still counts as no change."""
 type Execute = Callable[[OrderRunner], Mapping[str, Sequence[Array]]]
-"""Returns the distinct copies of every output by name, see `case_run.run_schedule`."""
+"""A function that runs the module and returns the distinct copies of every output by name, see `case_run.run_schedule`.
+"""
 
 
 def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float = inf) -> OrderNumbers:
-    """Runs the module as scheduled and in `count` other orders, and compares the outputs. Raises NotCoveredError.
+    """Runs the module as scheduled and in `count` other orders, and returns which outputs change. Raises
+    NotCoveredError.
 
     seconds: no order begins after these.
     """
@@ -422,5 +443,7 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
 
 
 def _compute_change(copy: Array, usual: Array) -> float:
-    """Returns the relative error; 0 if the two have the same bits, even those of a NaN."""
+    """Returns the relative error of a copy of an output against `usual`, its values as scheduled; 0 if both have the
+    same bits, even those of a NaN.
+    """
     return 0.0 if copy.tobytes() == usual.tobytes() else compute_error(copy, usual)

@@ -1,11 +1,11 @@
 """Runs the program as its author meant it, each value in its own storage, and finds the origin of its first NaN.
 
-Program order has the rules of `analysis.evaluation.program_order`, on numbers instead of dependence sets:
+Program order has the rules of `analysis.evaluation.program_order`, on numbers instead of sets of dependences:
 
-- The order is that of the tags.
-- Every instruction that computes makes a new cell. `tuple`, `get-tuple-element` and the parameters of a `call` or a
-  branch are other names for existing cells. So are those elements of a loop's state that its body returns unchanged;
-  the others are cells of the loop, new in each iteration.
+- Instructions run in the order of their tags.
+- Every instruction that computes makes a new cell, the storage of one array (`ops.scope.Cell`). `tuple`,
+  `get-tuple-element` and the parameters of a `call` or a branch are other names for existing cells. So are those
+  elements of a loop's state that its body returns unchanged; the others are cells of the loop, new in each iteration.
 - A kernel overwrites the content of its operand's cell, for every later read.
 - Snapshots in the program say which version autodiff reads (see `compile.lowering.intent`).
 - Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not depend on
@@ -15,8 +15,9 @@ Program order has the rules of `analysis.evaluation.program_order`, on numbers i
 In isolated memory a kernel leaves its operands unchanged, so every read is a stale read. The run observes which
 operands a kernel overwrites; it needs no knowledge of the kernel's effects.
 
-After the first NaN no number proves anything. A constant that is all NaN does not count, nor do operations that only
-move it: JAX emits one beside every lookup that may be out of range. An operation that selects it does count.
+After the first NaN no number proves anything. In the search for it, a constant that is all NaN does not count, nor do
+operations that only move such a constant: JAX emits one beside every lookup that may be out of range. An operation that
+selects the NaN does count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,35 +63,39 @@ _MOVES = having(Trait.NO_NEW_NAN)
 
 
 class ValueWatch(Protocol):
-    """Sees the values of a run as the run computes them."""
+    """Interface of an observer that gets the values of a run, and may change them, as the run computes them."""
 
     def before(self, operands: Iterable[Cells]) -> None: ...
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """values: the operation's result, then its operands, which it may have overwritten."""
+        """Is called after each operation that computes. values: its result, then its operands, which it may have
+        overwritten.
+        """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class NanWatch:
-    """Finds the instruction that makes the first NaN of a run: `first`."""
+    """Finds the instruction that makes the first NaN of a run, and stores it in `first`."""
 
     first: HloInstruction | None = None
     _is_given: bool = field(default=False)
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Notes the operands of the next operation."""
+        """Notes whether the operands of the next operation contain a NaN already."""
         self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Notes the operation's result, and its operands if it may have overwritten them."""
+        """Stores the operation in `first` if its result, or an operand that it has overwritten, contains the first NaN."""
         if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
             arrays = _list_arrays(values)
             self.first = instruction if any(map(_has_nan, arrays)) else None
 
 
 def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[str, Array]) -> bool:
-    """Returns whether an output is undecided because it has a NaN in program order."""
+    """Returns whether some output is undecided because it contains a NaN in program order. intended: the outputs of
+    program order by name.
+    """
     return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
 
 
@@ -99,7 +104,8 @@ def describe_first_nan(
 ) -> str:
     """Returns one line that names the operation that makes the first NaN, or the argument that contains one.
 
-    is_unwritten: the operation is a kernel that reads unwritten bytes of its outputs, or leaves elements unwritten.
+    first: the operation, if it is known. inputs: the arguments by name. is_unwritten: the operation is a kernel that
+    reads unwritten bytes of its outputs, or leaves elements unwritten.
     """
     argument = next((name for name, array in inputs.items() if _has_nan(array)), None)
     if argument is not None:
@@ -136,26 +142,26 @@ def _has_nan(array: Array) -> bool:
 
 
 def _is_partly_nan(array: Array) -> bool:
-    """Returns whether some, but not all, elements are NaN: an all-NaN array is a placeholder."""
+    """Returns whether some, but not all, elements are NaN. An array that is all NaN is a placeholder that JAX emits."""
     found = _is_nan(array)
     return found is not None and bool(found.any()) and not bool(found.all())
 
 
 type _Form = tuple[int, tuple[int, ...]]
-"""Element type and dimensions."""
+"""Element type and dimensions of an array."""
 
 _BARRIERS = having(Trait.BARRIER)
 _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
-"""Opcodes that run once for all devices."""
+"""Opcodes that run once for all devices, even inside of a shard_map."""
 
 
 class Kernels(Protocol):
-    """The interface of kernel runners; see `kernels.KernelRunner`."""
+    """Interface of an object that runs kernels, such as `kernels.KernelRunner`."""
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel of a custom call on flat arrays, which it may overwrite.
+        """Runs the kernel of a custom call on flat arrays, which the kernel may overwrite.
 
         watched: record observations of the launch under the call's name.
         """
@@ -173,9 +179,10 @@ def run_program(
     most: Mapping[int, int] | None = None,
     multiply: Multiply = multiply,
 ) -> tuple[Array, ...]:
-    """Returns the outputs of the program as written, whole arrays: the leaves of the entry's root, in order.
+    """Runs the program as written and returns its outputs, whole arrays: the leaves of the entry's root, in order.
 
-    arguments: by parameter number. devices: their number inside of a shard_map. most: id of a loop to the most
+    arguments: whole arrays, by parameter number. isolated: kernels leave their operands unchanged. devices: their
+    number inside of a shard_map. watch: gets each value as it is computed. most: maps the id of a loop to the most
     iterations that it runs. multiply: computes the products. Raises NotCoveredError.
     """
     return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
@@ -190,7 +197,10 @@ def run_intended_and_stale(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Returns the intended and the stale outputs; the same arrays if no kernel overwrote an operand."""
+    """Returns (the outputs of program order, those of program order with kernels that leave their operands unchanged).
+
+    If no kernel overwrote an operand, there is one run, and both are the same arrays.
+    """
     run = _Run(module, kernels, False, devices, None, most, multiply)
     intended = run.start(arguments)
     if not run.overwrote:
@@ -211,7 +221,7 @@ class _Run:
     """Whether a kernel has overwritten an operand that no declared output aliases."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
-    """Forms of the kernels' operands."""
+    """Element types and dimensions of the kernels' operands."""
     _inside: bool = False
     """Whether the run is inside of a shard_map."""
 
@@ -225,12 +235,12 @@ class _Run:
         )
 
     def start(self, arguments: Sequence[Array]) -> tuple[Array, ...]:
-        """Runs the entry computation; see `run_program`."""
+        """Runs the entry computation and returns its outputs as whole arrays, see `run_program`."""
         root = self.run(self.module.entry, [Cell(argument) for argument in arguments])
         return tuple([cell.array for cell in list_cells(root)])
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
-        """Runs a computation once; drops each cell after its last read."""
+        """Runs a computation once and returns the cells of its result; drops each cell after its last read."""
         around, self._inside = self._inside, self._inside or any(map(count_devices, arguments))
         try:
             return self._run(computation, arguments)
@@ -314,7 +324,9 @@ class _Run:
         return result
 
     def _run_on_devices(self, instruction: HloInstruction, operands: Sequence[Cells], devices: int) -> Cells:
-        """Runs an instruction inside of a shard_map or at its edge, on every device."""
+        """Runs an instruction inside of a shard_map, or at its edge, on every device, and returns the cells of its
+        result.
+        """
         if is_call_with(instruction, CallTrait.ENTERS_SHARDS):
             return split(self.module, instruction, operands)
         if is_call_with(instruction, CallTrait.LEAVES_SHARDS):
@@ -335,7 +347,7 @@ class _Run:
             raise ArtifactError(f"`{call.name}` has a tuple as operand")
         shared = {output: operand for operand, output in call.operand_output_aliases.items()}
         own: dict[int, Array] = {}
-        """Id of a cell to its bytes: an array that is passed twice has the same bytes twice."""
+        """Maps the id of a cell to the buffer of its array: an array that is passed twice has one buffer."""
         buffers = [
             np.array(cell.array, order="C").reshape(-1)
             if number in shared.values()
@@ -363,14 +375,14 @@ def _read_form(instruction: HloInstruction) -> _Form:
 
 
 def _copy_but(state: Cells, kept: frozenset[int]) -> Cells:
-    """Copies a loop's state except for the elements with these numbers."""
+    """Returns a loop's state in new cells, except for the elements whose numbers are in `kept`."""
     if not isinstance(state, tuple):
         return copy_cells(state)
     return tuple([child if number in kept else copy_cells(child) for number, child in enumerate(state)])
 
 
 def _read_for_all(cells: Cells) -> Value:
-    """Returns a value that controls a loop or branch. Raises NotCoveredError if devices would diverge."""
+    """Returns a value that controls a loop or branch. Raises NotCoveredError if devices have different values."""
     devices = count_devices(cells)
     if not devices:
         return read_cells(cells)
@@ -387,5 +399,5 @@ def _allocate(shape: ShapeProto) -> Array:
 
 
 def _is_equal(array: Array, flat: Array) -> bool:
-    """Returns whether both are equal bit for bit."""
+    """Returns whether an array and a flat buffer of its elements are equal bit for bit."""
     return have_same_bits(array.reshape(-1), flat)

@@ -1,4 +1,5 @@
-"""Measures how far roundings move an output of program order, for errors beyond its dtypes and for workarounds.
+"""Measures how far roundings move an output of program order, where its dtypes do not explain its error, and where
+a workaround rounds a value.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
 order, and XLA, which adds in another order, loses others. The dtypes do not show this. So the program runs again with
@@ -6,11 +7,11 @@ every result moved at random within its rounding; the distance of such a sample 
 roundings together do. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in
 floating-point arithmetic", 1997).
 
-A result of n terms moves by at most sqrt(n) eps / 2 of itself and of the root mean square of the array: as in
-`compute_tolerance`, n independent roundings. A product with a constant also moves as a whole by eps / 2, because XLA
-folds two constant factors into one, whose rounding goes one way everywhere. So does a narrow float that is scaled and
-rounded to as narrow a float again, a rounding that XLA leaves out: 1.03 times a number of e4m3 rounds to the number.
-The results of kernels do not move, because the schedule runs the same kernels.
+A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
+larger: as in `compute_tolerance`, for n independent roundings. A product with a constant also moves as a whole by eps /
+2, because XLA folds two constant factors into one, whose rounding goes one way everywhere. So does a narrow float that
+is scaled and rounded to as narrow a float again, a rounding that XLA leaves out: 1.03 times a number of e4m3 rounds to
+the number. The results of kernels do not move, because the schedule runs the same kernels.
 """
 
 from collections import deque
@@ -37,13 +38,15 @@ _CASTS, _BARRIERS = having(Trait.CASTS), having(Trait.BARRIER)
 _SCALES, _KEEPS_SCALAR = ("multiply", "divide"), having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _SAMPLES = 2
 _FACTOR = 8.0
-"""A safety factor: XLA's result is a sample as well, samples are few, and terms may cancel."""
+"""Multiple of a sample's distance that counts as rounding: XLA's result is a sample as well, samples are few, and terms
+may cancel.
+"""
 _MOST = 100.0
-"""Multiple of the tolerance of the dtypes beyond which numbers cannot prove an output fresh."""
+"""Multiple of the dtypes' tolerance; a measured tolerance beyond it cannot prove an output fresh."""
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
-    """Returns whether roundings may explain the output's error, and no hidden write does."""
+    """Returns whether roundings may explain the output's error, and no hidden write can."""
     return (
         numbers.attribution in (Attribution.NEITHER, Attribution.LOSSY)
         and numbers.distance <= numbers.tolerance < numbers.error
@@ -59,7 +62,8 @@ def measure_rounding(
     *,
     devices: int,
 ) -> dict[str, float]:
-    """Returns the tolerances, wider where the roundings of program order exceed them; relative errors in norm.
+    """Returns each output's tolerance, made wider where the roundings of program order exceed it: relative errors in
+    norm.
 
     intended: the outputs of program order for these arguments, by name, in order. Raises NotCoveredError.
     """
@@ -80,9 +84,12 @@ def measure_noise(
     devices: int,
     samples: range = range(_SAMPLES),
 ) -> dict[str, tuple[float, ...]]:
-    """Returns, for each output and sample, its distance from `intended` when roundings move.
+    """Returns how far each output moves from `intended` when every result of the program moves at random within its
+    rounding.
 
-    Distances are relative errors in norm, NaN if not finite. samples: their seeds. Raises NotCoveredError."""
+    An output has one distance for each sample: a relative error in norm, NaN if not finite. samples: their seeds.
+    Raises NotCoveredError.
+    """
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
     for seed in samples:
         noise = _Noise(np.random.default_rng(seed))
@@ -93,9 +100,11 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers, undecided if fresh only by a tolerance far beyond that of the dtypes, or beyond `FAR`.
+    """Returns the numbers of an output, made undecided if it is fresh only by a tolerance far beyond that of the
+    dtypes, or beyond `FAR`.
 
-    Within so wide a tolerance many wrong results would look fresh. tolerance: that of the dtypes."""
+    Within so wide a tolerance many wrong results would look fresh. tolerance: that of the dtypes.
+    """
     if numbers.attribution is Attribution.FRESH and numbers.tolerance > min(_MOST * tolerance, FAR):
         return replace(numbers, attribution=Attribution.UNDECIDED)
     return numbers
@@ -104,8 +113,8 @@ def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
     """Returns whether hidden writes make a difference that looks like rounding.
 
-    seen: an output of the schedule, and of program order. unseen: the same with kernels that leave their operands
-    unchanged: the case that XLA assumes, so only roundings differ. tolerance: relative error of these roundings.
+    seen: an output of the schedule, and the same of program order. unseen: both with kernels that leave their operands
+    unchanged, as XLA assumes, so that only roundings differ. tolerance: relative error of these roundings.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:
@@ -114,23 +123,23 @@ def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, to
 
 
 def _measure(array: Array, other: Array) -> float:
-    """Returns the norm of the difference."""
+    """Returns the norm of the difference of two arrays."""
     difference: Array = array.astype(np.complex128) - other.astype(np.complex128)
     return float(np.sqrt(np.sum(np.abs(difference) ** 2)))
 
 
 _MOST_ROUNDING = 10.0
-"""Multiple of the roundings above which a difference is none."""
+"""Multiple of the roundings above which a difference is not a rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Noise:
-    """Moves the results of a run at random, within their rounding."""
+    """Moves the results of a run at random, each within its rounding."""
 
     random: np.random.Generator
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Does nothing."""
+        """Does nothing: operands do not move."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         if instruction.opcode in _ROUNDS:
@@ -164,10 +173,11 @@ def measure_workarounds(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> dict[str, float]:
-    """Returns the error that workarounds cause in each output of program order, in norm; empty if there are none.
+    """Returns the relative error, in norm, that workarounds cause in each output of program order; empty if there are
+    none.
 
-    A workaround is an addition and subtraction around a kernel's operand, which orders its readers. most, multiply: see
-    `run_program`. Raises NotCoveredError.
+    A workaround is an addition and subtraction around a kernel's operand, which orders the operand's readers. most,
+    multiply: see `run_program`. Raises NotCoveredError.
     """
     pairs = {
         pair.subtraction.id: pair
@@ -192,12 +202,12 @@ class _Exact:
     """Makes each subtraction of a workaround return the original operand of its addition, bit for bit."""
 
     pairs: Mapping[int, RoundingPair]
-    """Pairs by the id of the subtraction."""
+    """The addition and the subtraction of each workaround, by the id of the subtraction."""
     added_to: Mapping[int, deque[Array]]
-    """Id of a subtraction to the original operands that it has not consumed yet, device by device."""
+    """Maps the id of a subtraction to the original operands that it has not consumed yet, device by device."""
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Does nothing."""
+        """Does nothing: operands are recorded when their operation has run."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         for number, pair in self.pairs.items():
@@ -224,7 +234,7 @@ def _goes_one_way(instruction: HloInstruction) -> bool:
 
 
 def _skip_barriers(value: HloInstruction) -> HloInstruction:
-    """Returns the value, looking through barriers."""
+    """Returns the value behind any optimization barriers."""
     while value.opcode in _BARRIERS:
         value = value.operands[0]
     return value

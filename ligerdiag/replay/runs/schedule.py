@@ -1,4 +1,4 @@
-"""The schedule as the GPU runs it, on numbers: instruction by instruction, on the bytes of the buffer assignment.
+"""Runs the schedule as the GPU does, on numbers: instruction by instruction, on the bytes of the buffer assignment.
 
 Each BufferAllocation is one array of bytes, and each value a view of it, at the value's offset and in its layout. So
 sharing, donation and updates in place happen by themselves: two values that XLA put into the same bytes are the same
@@ -7,13 +7,13 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 - All devices run in lockstep: each instruction runs on all of them before the next one.
 - Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
 - A fusion reads all of its operands before it writes. A kernel runs on the bytes themselves, even inside of a fusion.
-- An asynchronous pair runs at its start.
+- An asynchronous pair does its work at its start.
 - The values of a loop, branch or call have the places of their caller's values; a loop whose buffer assignment says
   otherwise is refused.
 - XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
-  and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. An
-  output that is declared to be an operand is that operand only if both have the same bytes (`hlo.fused_aliases`);
-  elsewhere its bytes are unset until the kernel stores to them.
+  and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. A
+  kernel's output that is declared to be an operand is that operand only if both have the same bytes
+  (`hlo.fused_aliases`); elsewhere the output's bytes are unset until the kernel stores to them.
 
 Not modelled: streams, command buffers, and concurrency between a start and its done.
 """
@@ -42,7 +42,7 @@ from ligerdiag.replay.runs.program import Kernels
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
-    """Returns, for each BufferAllocation index, the number of its bytes that are used."""
+    """Returns, for the index of each BufferAllocation, the number of its bytes that values use."""
     sizes: dict[int, int] = {}
     for slice_ in buffers.slices:
         sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
@@ -50,7 +50,7 @@ def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
 
 
 class DeviceMemory:
-    """The memory of one device."""
+    """The memory of one device: an array of bytes for each BufferAllocation."""
 
     def __init__(self, buffers: BufferAssignment, positions: Positions) -> None:
         self._slices = buffers.slices
@@ -58,27 +58,30 @@ class DeviceMemory:
         self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
 
     def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
-        """Returns the place of the leaf; None if it has none, like a token."""
+        """Returns the place (allocation, offset, size) of a leaf of the instruction's result; None if the leaf has
+        none, like a token.
+        """
         number = self._positions.find(instruction, index)
         return None if number is None else self._slices[number]
 
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the leaf in its logical shape, a view of the device's bytes. Raises ArtifactError if it has no
-        place."""
+        """Returns a leaf of the instruction's result in its logical shape, a view of the device's bytes. Raises
+        ArtifactError if the leaf has no place.
+        """
         slice_ = self.locate(instruction, index)
         if slice_ is None:
             raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`{list(index) or ''}")
         return view_bytes(instruction, shape, self._bytes[slice_.allocation], slice_.offset, slice_.size)
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the leaf's elements in memory order, a view of the device's bytes."""
+        """Returns the elements of a leaf of the instruction's result in memory order, a view of the device's bytes."""
         view = self.view(instruction, index, shape)
         slice_ = self.locate(instruction, index)
         assert slice_ is not None
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset)
 
     def read(self, instruction: HloInstruction) -> Value:
-        """Returns the current content of the place of this instruction's result: views, not copies."""
+        """Returns the current content of the place of the instruction's result: views, not copies."""
         return self._read(instruction, (), instruction.shape)
 
     def _read(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Value:
@@ -89,7 +92,9 @@ class DeviceMemory:
         return self.view(instruction, index, shape)
 
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
-        """Stores the value, or its part for `index`, in the bytes of this instruction's result."""
+        """Stores the value in the bytes of the instruction's result, or of the element of the result that has this
+        index.
+        """
         shape = instruction.shape
         for child in index:
             shape = shape.tuple_shapes[child]
@@ -121,8 +126,9 @@ class DeviceMemory:
 
 
 def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int) -> Array:
-    """Returns a view of the bytes from `offset` on as an array of this shape, in its layout. Raises ArtifactError if it
-    takes more than `room` bytes."""
+    """Returns a view of the bytes from `offset` on as an array of this shape, in its layout. Raises ArtifactError if
+    the array takes more than `room` bytes.
+    """
     dtype, dimensions = get_dtype(shape), get_dimensions(shape)
     strides, size = [0] * len(dimensions), dtype.itemsize
     order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
@@ -151,9 +157,9 @@ def run_sliced(
     kernels: Kernels,
     broken: Mapping[int, Collection[int]],
 ) -> Value:
-    """Runs a fusion with kernels on its operands' own bytes; returns its result. Raises NotCoveredError.
+    """Runs a fusion that contains kernels, on its operands' own bytes, and returns its result. Raises NotCoveredError.
 
-    broken: id of a call to the operands whose declared output has other bytes.
+    broken: maps the id of a kernel call to the numbers of its operands whose declared output has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -185,7 +191,7 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
 
 
 def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> Array:
-    """Returns the elements in memory order, a view of the bytes of the fusion's operands."""
+    """Returns a kernel's operand as a flat view, in memory order, of the bytes of the fusion's operands."""
     if not isinstance(value, np.ndarray):
         raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with a tuple as its operand")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
@@ -197,26 +203,28 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
 
 
 _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
-"""Opcodes that only name a place with an existing value."""
+"""Opcodes of instructions that do nothing: they only name the place of an existing value."""
 
 
 @dataclass(slots=True, eq=False)
 class ScheduleRunner:
-    """An optimized module that can run any number of times on the same memory."""
+    """Runs an optimized module on the bytes of its buffer assignment, any number of times on the same memory."""
 
     module: HloModule
     buffers: BufferAssignment
     kernels: Kernels
     devices: int = 1
     most: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Id of a loop to the most iterations that it runs."""
+    """Maps the id of a loop to the most iterations that it runs; other loops run to their end."""
     multiply: Multiply = multiply
     _positions: Positions = field(init=False)
     _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Id of a fused call to the operands whose declared output has other bytes."""
+    """Maps the id of a kernel call inside of a fusion to the numbers of its operands whose declared output has other
+    bytes.
+    """
 
     def __post_init__(self) -> None:
         self._positions = Positions(self.module, self.buffers)
@@ -237,7 +245,7 @@ class ScheduleRunner:
         """Runs the entry computation; returns the outputs of each device: copies of the leaves of the root, in order.
 
         arguments: per device its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
-        ArtifactError if module and buffer assignment do not match.
+        ArtifactError if the module and its buffer assignment do not match.
         """
         entry = self.module.entry
         for memory, arrays in zip(self._memories, arguments, strict=True):
@@ -251,7 +259,7 @@ class ScheduleRunner:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """Returns the current content of an entry parameter."""
+        """Returns the current content of an entry parameter on a device. number: that of the parameter."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
@@ -385,7 +393,7 @@ class ScheduleRunner:
                 memory.write(instruction, value)
 
     def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
-        """Runs a fused or asynchronous computation that contains a collective; its values have no places."""
+        """Runs a fused or asynchronous computation that contains a collective; only its result has a place in memory."""
         if len(active) != self.devices:
             raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]

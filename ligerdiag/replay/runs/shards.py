@@ -1,18 +1,21 @@
 """Devices and shards: the groups of a collective's devices, the shards of arrays, and the edges of a shard_map.
 
-Groups of devices take part in a collective together. Its ids are those of partitions; a module with several replicas is
-not covered. Without a channel the ids are those of replicas: with one replica, each device is alone. With a channel,
-all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether the ids are those of devices; if not,
-they name replicas, and all partitions of the one replica form one group. With a channel, the ids of other collectives
-are those of partitions, and no groups at all mean one of all devices. Groups come as a list, as an iota that is
-reshaped and transposed, or as axes of a mesh, of which the last one named moves fastest. XLA's own rules:
-xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
+The devices of a group take part in a collective together. A module with several replicas is not covered, so a device is
+a partition of the only replica. The meaning of the ids in the groups depends on the collective:
 
-The edges of a shard_map lead from one array to each device's shard, and back, in program order. A shard is a piece of
-the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls with the
-shardings of their values in shardy's syntax: `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>` gives for each
-dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of axes, meshes
-with their own order of devices.
+- Without a channel they are replicas. There is only one, so each device is alone.
+- With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether the ids are devices.
+  If not, they are replicas, and all partitions of the only replica form one group.
+- With a channel, the ids of other collectives are partitions, and no groups at all mean one of all devices.
+
+Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh, of which the last one named
+moves fastest. XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
+
+At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A
+shard is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as
+custom calls with the shardings of their values in shardy's syntax: `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>`
+gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts
+of axes, meshes with their own order of devices.
 """
 
 import math
@@ -49,10 +52,10 @@ from ligerdiag.replay.ops.scope import (
 )
 
 type Groups = tuple[tuple[int, ...], ...]
-"""Device numbers by group; the order within a group is that of the data."""
+"""For each group of devices, their numbers, in the order in which the group's data is combined."""
 
 MAX_DEVICES = 1 << 20
-"""More than any machine has; an artifact with more is damaged."""
+"""Number of devices that no machine exceeds; an artifact with more is damaged."""
 
 _MAY_NAME_DEVICES = having(Trait.NAMES_DEVICES)
 
@@ -64,7 +67,10 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """Returns the groups of a collective, except collective-permute, which has pairs. devices: their number.
+    """Returns the groups of devices that take part in a collective together; not for collective-permute, which has
+    pairs.
+
+    devices: number of devices of the program.
 
     Raises:
         NotCoveredError: if the groups name more than one replica.
@@ -90,7 +96,7 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
 
 
 def names_partitions(instruction: HloInstruction) -> bool:
-    """Returns whether a collective's ids are partition ids rather than replica ids."""
+    """Returns whether the ids in a collective's groups are partition ids rather than replica ids."""
     proto = instruction.proto
     if proto.use_global_device_ids and not proto.channel_id:
         raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
@@ -100,7 +106,7 @@ def names_partitions(instruction: HloInstruction) -> bool:
 
 
 def parse_groups(proto: HloInstructionProto) -> Groups:
-    """Parses the replica groups from any of their forms, without interpreting the ids; empty if there are none."""
+    """Parses a collective's groups from any of their forms, without interpreting the ids; empty if there are none."""
     if proto.HasField("iota_collective_device_list"):
         return _expand_iota(proto.iota_collective_device_list)
     if proto.collective_device_list.HasField("iota_replica_group_list"):
@@ -120,13 +126,16 @@ def _expand_iota(proto: IotaReplicaGroupListProto) -> Groups:
 
 
 def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
-    """Cuts the mesh so that each (sub-)axis is a dimension, and moves the named ones last, in the order of their
-    names."""
+    """Returns the groups of devices that lie along the named axes of a mesh.
+
+    Cuts the mesh so that each axis, or part of one, is a dimension, and moves the named ones last, in the order of
+    their names: each row is a group.
+    """
     sizes = [axis.size for axis in proto.mesh.axes]
     cuts: dict[int, set[int]] = {}
-    """Axis number to the products of leading factors at which it is cut."""
+    """Maps an axis number to the places at which the axis is cut, products of its leading factors."""
     wanted: list[tuple[int, int, int]] = []
-    """Axis number, the product of the factors before the wanted one, and its size."""
+    """For each wanted part of an axis: the axis number, the product of the factors before the part, and the part's size."""
     for axis in proto.axes:
         number = axis.mesh_axis_index
         if number >= len(sizes):
@@ -155,7 +164,7 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
 
 
 def _place_on_mesh(mesh: MeshProto) -> Array:
-    """Returns the device numbers in the mesh's row-major order."""
+    """Returns the device numbers of a mesh as a flat array, in row-major order of its axes."""
     total = math.prod(axis.size for axis in mesh.axes)
     ids: Array
     if mesh.device_ids:
@@ -182,17 +191,19 @@ def _split_rows(ids: Array) -> Groups:
 
 
 def take_shard(array: Array, placement: Placement, device: int) -> Array:
-    """Returns the shard of the array on this device, a partition id. Raises ArtifactError if the array has another
-    shape."""
+    """Returns the shard of the array on this device, a partition id. Raises ArtifactError if the array does not have
+    the shape of the placement.
+    """
     if array.shape != placement.shape:
         raise ArtifactError(f"an argument of shape {list(array.shape)} was compiled as {list(placement.shape)}")
     return array[tuple([slice(start, stop) for start, stop in placement.shards[device]])]
 
 
 def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
-    """Returns the whole array; of several copies of a part the first device's counts, as in a `jax.Array`.
+    """Returns the whole array. If several devices have a copy of a part, the first device's counts, as in a
+    `jax.Array`.
 
-    Raises ArtifactError if a part is missing.
+    shards: one for each device. Raises ArtifactError if a part is missing.
     """
     if len(shards) == 1:
         return shards[0]
@@ -208,8 +219,9 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Returns the whole array once more for each device whose copy of a part differs in bits from the first
-    device's."""
+    """Returns the whole array once for each device whose copy of a part differs in bits from the first device's copy,
+    with the differing part in it.
+    """
     if len(shards) == 1:
         return []
     first: dict[object, Array] = {}
@@ -233,9 +245,9 @@ _NAME = re.compile(r'"([^"]+)"')
 @dataclass(frozen=True, slots=True)
 class _Sharding:
     axes: dict[str, int]
-    """Axis name to size, in the mesh's order."""
+    """Maps the name of each mesh axis to its size, in the mesh's order."""
     dimensions: tuple[tuple[str, ...], ...]
-    """For each dimension, the axes that split it."""
+    """For each dimension of the array, the mesh axes that split it, the major one first."""
 
     def place(self, shape: tuple[int, ...]) -> Placement:
         """Returns the placement of an array of this shape; devices are numbered in the mesh's row-major order."""
@@ -256,7 +268,7 @@ class _Sharding:
 
 
 def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns each operand split over the devices, as inside of the shard_map."""
+    """Returns the operands of the entry of a shard_map, each split over the devices."""
     spread: dict[tuple[int, Placement], Spread] = {}
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
@@ -281,7 +293,9 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns each operand joined to one array; of several copies of a part the first device's counts."""
+    """Returns the operands of the end of a shard_map, each joined to one array. If several devices have a copy of a
+    part, the first device's counts.
+    """
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]
     joined: list[Cells] = []
     for operand, shape, sharding in zip(
@@ -300,7 +314,7 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
 
 
 def _find_whole(operand: Cells, placement: Placement) -> Cell | None:
-    """Returns the array whose pieces these are, each in its place; None if they are something else."""
+    """Returns the whole array if the operand consists of all its shards, each in its own place; else None."""
     if not isinstance(operand, Spread) or len(operand.cells) != len(placement.shards):
         return None
     shards = [one for one in operand.cells if isinstance(one, Shard)]
