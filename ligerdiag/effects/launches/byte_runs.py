@@ -42,7 +42,7 @@ class ByteRuns:
 
 
 def make_empty() -> ByteRuns:
-    """Returns the empty set of bytes."""
+    """Returns a set without any byte."""
     none = np.zeros(0, np.int64)
     return ByteRuns(program=none, start=none, stop=none)
 
@@ -225,7 +225,10 @@ def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
 
 
 def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> ByteRuns:
-    """Returns, for each program, the bytes in `one` only (wanted 1), in `other` only (2), or in both (3)."""
+    """Returns, for each program, the bytes in `one` only (wanted 1), in `other` only (2), or in both (3).
+
+    Both sets must be merged, each program separately.
+    """
     budget.spend(8 * (len(one) + len(other)))
     low = min(int(one.start.min()), int(other.start.min()))
     lift = max(int(one.stop.max()), int(other.stop.max())) - low + 1

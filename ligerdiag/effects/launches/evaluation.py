@@ -78,8 +78,10 @@ class Evaluation:
         budget: Budget,
         reaches: Callable[[Function, Operation], bool] | None,
     ) -> None:
-        """reaches: whether a memory operation of a function matters; if None, all of them do, and all values are
-        followed.
+        """Prepares to follow a launch of a kernel in `module`; `place` has its programs, and `trace` records its
+        accesses.
+
+        reaches: whether a memory operation of a function matters; if None, all of them do, and all values are followed.
         """
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)

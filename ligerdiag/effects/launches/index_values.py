@@ -42,7 +42,9 @@ class Budget:
     """
 
     def __init__(self, *, elements: int, operations: int, array: int) -> None:
-        """elements, operations: the most of each for the whole launch. array: the most elements of a single array."""
+        """Sets the limits. elements, operations: the most of each for the whole launch. array: the most elements of one
+        array.
+        """
         self._elements, self._operations, self._array = elements, operations, array
 
     def spend(self, elements: int) -> None:
@@ -85,7 +87,7 @@ class Linear:
 
     @property
     def is_uniform(self) -> bool:
-        """Returns whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of the tensor are equal in each program."""
         return all(step is None for step in self.steps)
 
 
@@ -103,7 +105,7 @@ class MaskBox:
 
     @property
     def is_uniform(self) -> bool:
-        """Returns whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of the tensor are equal in each program."""
         return all(interval is None for interval in self.intervals)
 
 

@@ -1,4 +1,4 @@
-"""Computes the results of each operation without regions, for all programs of a launch: numbers, masks and addresses."""
+"""Computes the results of one operation without regions for all programs of a launch: numbers, masks and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,7 +66,7 @@ class LaunchSite:
     """The grid of a launch, and the programs of it that the evaluation follows."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
-        """ends_only: whether to follow only the first and the last program of the grid."""
+        """Lists the programs to follow. ends_only: whether these are only the first and the last program of the grid."""
         self.grid = grid
         self.budget = budget
         total = prod(grid)

@@ -32,8 +32,9 @@ class Demand:
     """The values of one module's functions that must be followed: the *wanted* values."""
 
     def __init__(self, module: TtirModule, reaches: Callable[[Function, Operation], bool] | None) -> None:
-        """reaches: whether a memory operation of a function matters; if None, all of them do, and all values are
-        wanted.
+        """Prepares to list the values of the functions of `module` that must be followed.
+
+        reaches: whether a memory operation of a function matters; if None, all of them do, and all values are wanted.
         """
         self._module, self._reaches = module, reaches
         self._silent: dict[str, bool] = {}
@@ -162,7 +163,7 @@ _MOST_OLD_READS = 64
 """The most reads of possibly old contents that are recorded for one buffer; the first ones are enough."""
 
 FAR = 2**40
-"""The size, in bytes, that a buffer of unknown size counts as."""
+"""The size, in bytes, that is assumed for a buffer of unknown size."""
 
 type Written = dict[int, list[ByteRuns]]
 
@@ -214,8 +215,10 @@ class Trace:
     """Records which bytes of each buffer one launch reads and writes."""
 
     def __init__(self, buffers: dict[int, BufferTrace], written: frozenset[int], budget: Budget) -> None:
-        """buffers: by number of the argument. written: the buffers that may be written at all; the runs of reads of
-        other buffers are not kept.
+        """Starts an empty record of one launch.
+
+        buffers: by number of the argument. written: the buffers that may be written at all; the runs of reads of other
+        buffers are not kept.
         """
         self.buffers = buffers
         self._written = written

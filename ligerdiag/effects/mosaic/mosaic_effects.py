@@ -273,7 +273,9 @@ class _Flow:
             self.facts.add(result, places)
 
     def _may_use_unknown_address(self, operands: list[Any], text: str) -> bool:
-        """Returns whether PTX that contains an address may use one of unknown origin."""
+        """Returns whether inline PTX may access memory through an address of unknown origin. operands: those of the
+        PTX.
+        """
         numbers = self.facts.find_addresses(operands)
         return "[" in text and (not numbers or any(self.facts.has_unknown_origin(value) for value in numbers))
 

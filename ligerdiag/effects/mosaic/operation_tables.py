@@ -1,5 +1,5 @@
-"""Lists the operations of a Mosaic GPU module that read and write memory, pass pointers on, or do neither; and inline
-PTX.
+"""Lists the operations of a Mosaic GPU module that read memory, write memory, pass pointers on, or do none of these;
+classifies inline PTX.
 
 An operation in none of these tables is unknown: it may read and write through any of its pointers.
 """

@@ -55,7 +55,7 @@ class Instruction:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A block that is evaluated as a whole: the only one of an operation's region, or one of a function's body."""
+    """A block of operations: one of a function's body, or the only one of an operation's region."""
 
     arguments: tuple[int, ...]
     body: list[Instruction]
@@ -179,7 +179,7 @@ class Activation:
     returned: list[tuple[Active, list[Value]]] = field(default_factory=list[tuple[Active, list[Value]]])
 
     def take(self, numbers: Sequence[int]) -> list[Value]:
-        """Returns the values with these numbers."""
+        """Returns the function's values with these numbers."""
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:

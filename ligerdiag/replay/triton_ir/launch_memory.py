@@ -53,7 +53,9 @@ class WrittenBytes:
     """Records which bytes of the tracked arguments are written, and which were read before they were."""
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
-        """sizes: bytes of each tracked argument. updates: ids of the atomic operations that read what they update."""
+        """Starts with no byte written. sizes: bytes of each tracked argument. updates: ids of the atomic operations
+        that read what they update.
+        """
         self._updates = updates
         self._written = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
         self._read_unwritten = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
@@ -216,7 +218,9 @@ class Memory:
     def __init__(
         self, buffers: Sequence[Buffer | None], watched: frozenset[int], written: WrittenBytes | None = None
     ) -> None:
-        """buffers: of each argument, None for a scalar. watched: numbers of the arguments whose accesses are logged.
+        """Makes the arguments accessible by address.
+
+        buffers: of each argument, None for a scalar. watched: numbers of the arguments whose accesses are logged.
         written: records reads of unwritten bytes; None if nothing is to be recorded.
         """
         self.buffers, self._watched, self._written = tuple(buffers), watched, written
@@ -258,7 +262,7 @@ class Memory:
             value = value.astype(np.uint8)
         address, mask, active = target.address, target.mask, target.active
         is_shared = address.shape[0] == 1 and self.numbers.size > 1 and (mask is None or mask.shape[0] == 1)
-        if is_shared and value.shape[0] > 1:  # one program's value stays
+        if is_shared and value.shape[0] > 1:  # only one program's value stays
             storing = np.arange(self.numbers.size) if active is None else np.flatnonzero(active)
             stays = int(storing[0 if self.first_stays else -1])
             value = value[stays : stays + 1]

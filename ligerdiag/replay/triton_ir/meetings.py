@@ -38,7 +38,7 @@ class Runs:
         return self.start.size
 
     def pick(self, chosen: Array) -> "Runs":
-        """Returns the runs at these positions."""
+        """Returns the runs at the chosen positions of the arrays."""
         return Runs(
             start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
         )
@@ -95,7 +95,9 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Returns the runs with overlapping ones of the same program joined. by_site: join only runs of the same operation."""
+    """Returns the same bytes with overlapping runs of the same program joined. by_site: join only runs of the same
+    operation.
+    """
     if len(runs) < 2:
         return runs
     order = np.lexsort((runs.start, runs.site, runs.program) if by_site else (runs.start, runs.program))

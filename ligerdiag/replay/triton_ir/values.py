@@ -119,9 +119,9 @@ class Sum:
     dtype: DType
     """Dtype of the elements; the sum does not overflow it, except that addresses may wrap."""
     low: int
-    """A number that no element is below."""
+    """A lower bound of all elements."""
     high: int
-    """A number that no element is above."""
+    """An upper bound of all elements."""
     _array: Array | None = field(default=None)
 
     @property
