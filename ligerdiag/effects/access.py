@@ -133,7 +133,9 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """How the programs of a kernel meet if two of its buffers are exactly the same bytes."""
+    """Whether programs of a kernel write bytes that other programs read, if two of its buffers are exactly the same
+    bytes.
+    """
 
     reader: int
     """Number of the buffer through whose pointer the kernel reads. The call's operands have the first numbers, its
@@ -266,7 +268,9 @@ class CallEffects:
     output_uses: tuple[OperandUse, ...] = ()
     """The use of each output through the output's own pointer; derived from the access to the output if not given."""
     in_place: tuple[InPlace, ...] = ()
-    """How the kernel's programs meet if two buffers have the same bytes: one entry per pair for which this is known."""
+    """For pairs of buffers, whether programs write bytes that other programs read if the two buffers are the same
+    bytes. Has each pair for which this is known.
+    """
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
     """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
 
@@ -288,7 +292,8 @@ class CallEffects:
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns how programs meet if the buffers with these numbers have the same bytes; None if unknown.
+        """Returns the entry of `in_place` for these two buffers, which holds if they are the same bytes; None if
+        unknown.
 
         reader, writer: numbers of buffers, operands before outputs; the kernel reads through the one and writes through
         the other.

@@ -1,14 +1,18 @@
 """Parses the user's declarations of the operands that custom calls write, and applies them to calls without known
 effects.
 
-```toml [tool.ligerdiag.effects.my_ffi_target] writes = [0]  # numbers of the operands that the call overwrites reads =
-[1, 2]  # optional; all operands if missing
+```toml
+[tool.ligerdiag.effects.my_ffi_target]
+writes = [0]  # numbers of the operands that the call overwrites
+reads = [1, 2]  # optional; all operands if missing
 
-[tool.ligerdiag.effects."my_library_*"] writes = "aliased"  # only operands that an output of the call aliases ```
+[tool.ligerdiag.effects."my_library_*"]
+writes = "aliased"  # only operands that an output of the call aliases
+```
 
 The name is that of a custom call's target or of its kernel; if both are declared, the kernel's declaration applies. If
-neither is, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have `writes =
-"aliased"`.
+neither is, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have
+`writes = "aliased"`.
 
 A declaration decides the effects on an operand only where they are UNKNOWN. Known effects stay, and a declaration that
 contradicts them is reported. A declared write implies neither that every element is overwritten nor that the old

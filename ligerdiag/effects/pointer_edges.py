@@ -51,8 +51,8 @@ FREE_OPERATIONS = frozenset(
     }
 )
 # fmt: on
-"""Operations without effect on global memory, except the launch's own scratch; their pointer results come from their
-pointer operands.
+"""Operations without effect on global memory, except the launch's own scratch memory; their pointer results come from
+their pointer operands.
 """
 
 FIRST_OPERAND_ACCESS = {

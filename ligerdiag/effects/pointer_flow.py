@@ -268,8 +268,10 @@ def _find_integers(function: Function, summaries: dict[str, PointerSummary]) -> 
 
 
 def _translate(mask: int, actual: list[int]) -> int:
-    """Returns a callee's root set `mask` in terms of the caller's arguments. actual: roots of each value that the call
-    passes.
+    """Returns a set of a callee's arguments, given as bits, as the set of the caller's arguments from which they may
+    come.
+
+    mask: the callee's set. actual: for each value that the call passes, the caller's arguments from which it may come.
     """
     result = mask & ELSEWHERE_BIT
     for index, roots in enumerate(actual):
@@ -319,8 +321,10 @@ def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, 
 
 
 def _translate_roots(mask: int, passed: tuple[int, ...]) -> int:
-    """Returns a function's root set `mask` in terms of the kernel's arguments, without ELSEWHERE. passed: the kernel's
-    roots of each argument.
+    """Returns a set of a function's arguments, given as bits, as the set of the kernel's arguments from which they may
+    come.
+
+    mask: the function's set. passed: for each of its arguments, the kernel's. ELSEWHERE_BIT is left out.
     """
     result = 0
     for index, roots in enumerate(passed):

@@ -2,7 +2,7 @@
 lines.
 
 Operations are in the order of MLIR's post-order walk: the operations of a region come before the operation that owns
-the region. A value is a number, unique in its module: the address of its MLIR implementation. `Function.pointers` has
+the region. A value is a number, unique in its module: the bindings' `id()`. `Function.pointers` has
 only values whose type contains a pointer or a tensor descriptor, never an integer: `pointer_flow` handles addresses
 that go through integers.
 

@@ -161,10 +161,10 @@ class Evaluation:
         self._split(frame.get(op.operands[0]), active, follow)
 
     def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
-        """Follows way 0 with the programs for which the condition holds, and way 1 with the others.
+        """Follows way 0 of a branch with the programs for which the condition holds, and way 1 with the others.
 
-        Returns the programs for which it holds. If that is unknown, follows both ways with all active programs and
-        returns None.
+        Returns the programs for which the condition holds. If that is unknown, follows both ways with all active
+        programs and returns None.
         """
         if isinstance(condition, MaskBox) and not condition.shape:
             gate = np.broadcast_to(condition.gate, active.shape)
@@ -284,8 +284,8 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[IndexValue]) -> None:
-        """Follows a loop with an unknown trip count, with Unknown for the values that it carries, until their roots
-        stop growing.
+        """Follows a loop with an unknown trip count, with Unknown for the values that it carries, until the set of
+        arguments that these may point into stops growing.
         """
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first

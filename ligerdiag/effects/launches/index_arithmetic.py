@@ -159,7 +159,7 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
     """Returns an integer converted from one width to another, as `arith.extsi`, `extui`, `trunci` and `index_cast` do.
 
-    name: the operation's. source_bits, target_bits: the widths.
+    name: the operation's, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
     """
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, MaskBox | Dense):

@@ -170,7 +170,7 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The recorded accesses to one argument's buffer, as far as the launch's programs may (or surely) make them."""
+    """The accesses to one argument's buffer that the programs of a launch may make, and those that they surely make."""
 
     size: int | None
     """Bytes of the buffer; None if unknown."""
@@ -325,7 +325,8 @@ class Trace:
             buffer.merged = None
 
     def note_outside(self, root: int, runs: ByteRuns, width: int, function: Function, op: Operation) -> None:
-        """Records which of these bytes are outside the buffer; does nothing inside `maybe`, where no access is sure.
+        """Records which of these bytes are outside the buffer; does nothing in a `maybe` block, where no access is
+        sure.
 
         root: number of the argument. width: bytes of an element. op: the operation that accesses them.
         """

@@ -277,8 +277,8 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """How the programs of a grid meet in two buffers that have the same bytes; the fields are those of
-    `access.InPlace`.
+    """Whether programs of a grid write bytes that other programs read, if two buffers are the same bytes; the fields
+    are those of `access.InPlace`.
     """
 
     neighbours: Neighbours
@@ -294,9 +294,10 @@ def compute_in_place(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> dict[Pair, PairMeeting]:
-    """Returns, for pairs of buffers of one size, how the programs of the grid would meet if both had the same bytes.
+    """Returns, for pairs of buffers of one size, whether programs of the grid would write bytes that other programs
+    read if the two buffers were the same bytes.
 
-    Omits pairs for which that is UNKNOWN.
+    Omits pairs for which this is UNKNOWN.
     """
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:

@@ -153,7 +153,7 @@ class _Flow:
         self._access(operands[address : address + 1], Access.WRITE, name)
         stored = NOWHERE.union(*(self.facts.get(value) for number, value in enumerate(operands) if number != address))
         if name not in ("llvm.store", "memref.store"):
-            return  # An index may be computed from an address; no vector of addresses is ever stored.
+            return  # An index may be computed from an address; no vector of addresses is ever made.
         stored = NOWHERE.union(self.facts.get(operands[0])) - {Own()}
         if not stored:
             return

@@ -23,7 +23,7 @@ from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS, SHAPING
 from ligerdiag.replay.triton_ir.values import Active, Value, select_programs, to_array
 
 PURE: dict[str, Prepare] = {**INTEGERS, **FLOATS, **CONVERSIONS, **FUNCTIONS, **SHAPING, **PRODUCTS}
-"""By operation, the function that prepares it, for operations whose results depend on their operands alone."""
+"""Functions that prepare the operations whose results depend on their operands alone, by the operation's name."""
 _REMOVABLE = (
     frozenset(PURE)
     | frozenset(CONSTANTS)
@@ -47,7 +47,9 @@ class Instruction:
 
     op: Operation
     compute: Compute | None
-    """Computes the results of a pure operation from its operands; None before its first evaluation, and for others."""
+    """Computes the results of a pure operation from its operands; None before the first evaluation, and for other
+    operations.
+    """
     regions: tuple["Region", ...]
     memo: Any = None
     """State that one evaluation of the operation keeps for the next."""
@@ -183,8 +185,8 @@ class Activation:
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets the values with these numbers: only for the active programs if the block has run before, otherwise for
-        all.
+        """Sets the values with these numbers: only those of the active programs if the current block has run before,
+        otherwise those of all programs.
         """
         if len(numbers) != len(values):
             raise NotCoveredError("an operation that returns another number of results than its type says")

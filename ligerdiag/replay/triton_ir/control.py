@@ -59,7 +59,7 @@ class KernelEvaluator:
         self._library, self._memory, self._grid, self._most_rounds = library, memory, grid, most_rounds
 
     def run(self, entry: str, arguments: Sequence[Value]) -> None:
-        """Runs the kernel `entry` with these arguments for the programs that the memory names as its batch."""
+        """Runs the kernel `entry` with these arguments for all programs of the batch."""
         frame = Activation(self._library.get(entry), {}, self._memory.numbers.size, 0, self._memory)
         self._run_function(frame, arguments, None)
 

@@ -157,8 +157,10 @@ class _Launch:
             return self._conclude()
 
     def _run_batch(self, numbers: Array) -> None:
-        """Runs a batch of programs; if they meet, undoes it and runs them one by one. numbers: of the programs in the
-        grid.
+        """Runs a batch of programs; if one writes bytes that another one accesses, undoes the batch and runs them one
+        by one.
+
+        numbers: the programs' linear numbers in the grid.
         """
         memory = self._memory
         is_alone = numbers.size == 1
@@ -269,8 +271,8 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
 
 
 def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | None]) -> frozenset[int]:
-    """Returns the arguments to examine for meetings: those that the kernel may write, and those that share memory with
-    them.
+    """Returns the arguments through which programs may touch each other's bytes: those that the kernel may write, and
+    those that share memory with them.
     """
     effects = _get_state(module).find_effects(module, entry)
     written = [

@@ -18,7 +18,9 @@ from ligerdiag.replay.triton_ir.launch_memory import Buffer, LoggedAccess
 from ligerdiag.replay.triton_ir.outcome import Meeting
 
 MOST_RUNS = 1 << 22
-"""The most runs of accessed bytes that one launch may have; with more, meetings across batches are unknown."""
+"""The most runs of accessed bytes that one launch may have; with more, it is unknown whether programs of different
+batches touch each other's bytes.
+"""
 MOST_EXAMPLES = 8
 
 
@@ -184,7 +186,9 @@ class Overlap:
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:
-    """Returns some of the places where programs meet; the list is empty only if there are none."""
+    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if
+    there are none.
+    """
     writes, atomics = (
         runs.pick(np.argsort(runs.start, kind="stable"))
         for runs in (merge(runs, by_site=False) for runs in (traffic.writes, traffic.atomics))
@@ -200,7 +204,10 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns some meetings in each part of the memory where programs meet; overlapping buffers form one part."""
+    """Returns, for each part of the memory, some of the places where a program writes bytes that another one accesses.
+
+    Overlapping buffers form one part.
+    """
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
         stop = buffer.address + buffer.data.size
@@ -291,7 +298,7 @@ def _describe(one: tuple[Runs, int], two: tuple[Runs, int], writes: Runs, access
 
 
 def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | None]) -> Meeting:
-    """Returns the arguments, programs and source lines of a meeting."""
+    """Returns the arguments, programs and source lines of an overlap of two programs' accesses."""
     write = sites.all[_find_site(overlap.writes, overlap.writer, overlap)]
     other = sites.all[_find_site(overlap.others, overlap.other, overlap)]
     buffer = buffers[write[1]]
@@ -314,7 +321,7 @@ def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
 
 
 def add_traffic(parts: Sequence[Traffic]) -> Traffic:
-    """Returns the traffic of all parts together; the parts must be of different programs."""
+    """Returns the runs of all parts together; the parts must be of different programs."""
     return Traffic(
         reads=concatenate([part.reads for part in parts]),
         writes=concatenate([part.writes for part in parts]),
