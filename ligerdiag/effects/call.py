@@ -22,8 +22,8 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.custom_calls import CallTrait, find_traits, has_trait, load_notes
 from ligerdiag.hlo.module import HloInstruction
 
-# Matches the name of a kernel's host function as jax/experimental/mosaic/gpu/core.py makes it; a string ends with a zero
-# in MLIR's bytecode. `stable_mosaic_gpu` is no kernel, but a dialect that every module names.
+# Matches the name of a kernel's host function as jax/experimental/mosaic/gpu/core.py makes it; in MLIR's bytecode, a
+# string ends with a zero. `stable_mosaic_gpu` is no kernel, but a dialect that every module names.
 _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?=\x00|\\00)", re.ASCII)
 
 

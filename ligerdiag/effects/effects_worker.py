@@ -75,7 +75,7 @@ def make_effects_job(call: CustomCall) -> Job[CallEffects]:
 
 
 def make_module_job(source: bytes) -> Job[TtirModule]:
-    """Returns the job that asks a worker for the operations of a module. source: the module as MLIR text or bytecode."""
+    """Returns the job that asks a worker for the operations of a module. source: its MLIR text or bytecode."""
     request = {"source": b64encode(source).decode("ascii")}
     return Job(
         source=_NO_SOURCE,

@@ -154,7 +154,7 @@ def _compute_key(call: CustomCall, triton: str | None = None) -> str:
 
 
 def _find_entry(directory: Path, key: str) -> Path:
-    """Returns the path of a cache entry: in the directory itself, or in the directory to which its link `LENT` leads."""
+    """Returns the path of a cache entry: in the directory itself, or in the directory that its link `LENT` names."""
     own, lent = directory / f"{key}.json", directory / LENT / f"{key}.json"
     return lent if not own.exists() and lent.exists() else own
 

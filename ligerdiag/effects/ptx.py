@@ -125,7 +125,10 @@ def _split(operands: str) -> tuple[str, str]:
 
 
 def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
-    """Returns the parameters through which a statement may write, and why it may write anywhere (empty if it may not)."""
+    """Returns the parameters through which a statement may write, and why it may write anywhere.
+
+    The reason is empty if it may not.
+    """
     parts = opcode.split(".")
     if parts[0] == "call":
         return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function"

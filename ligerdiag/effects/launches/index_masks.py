@@ -88,7 +88,7 @@ def _intersect(one: MaskBox, other: MaskBox) -> MaskBox:
 
 
 def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """Returns where the comparison of two integers holds, as `arith.cmpi` does. predicate: MLIR's name, such as `slt`."""
+    """Returns where the comparison of two integers holds, as `arith.cmpi` does. predicate: such as `slt`."""
     if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
         return UNKNOWN
     if predicate not in COMPARISONS:

@@ -66,7 +66,7 @@ class LaunchSite:
     """The grid of a launch, and the programs of it that the evaluation follows."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
-        """Lists the programs to follow. ends_only: whether these are only the first and the last program of the grid."""
+        """Lists the programs to follow. ends_only: whether these are only the grid's first and last program."""
         self.grid = grid
         self.budget = budget
         total = prod(grid)

@@ -58,7 +58,7 @@ class Demand:
         return any(result in wanted for result in op.results)
 
     def is_silent(self, name: str) -> bool:
-        """Returns whether the function called `name` is known and accesses no memory; false for a recursive function."""
+        """Returns whether the function called `name` is known and accesses no memory; false if it is recursive."""
         callee = self._module.functions.get(name)
         if callee is None or not callee.blocks:
             return False

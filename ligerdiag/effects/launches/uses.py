@@ -179,7 +179,7 @@ def _find_sure_reads(  # noqa: PLR0917
 
 
 def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: str) -> tuple[OperandUse, ...]:
-    """Returns the uses as far as they follow from the accesses alone; everything else is UNKNOWN for the given reason."""
+    """Returns the uses as far as they follow from the accesses alone; the rest is UNKNOWN for the given reason."""
     return tuple(
         argument.compute_plain_use(access, reason) if argument.is_buffer else UNUSED
         for argument, access in zip(arguments, accesses, strict=True)
@@ -187,7 +187,10 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
-    """Returns the value of an argument as the evaluation follows it. number: the argument's. type_text: its MLIR type."""
+    """Returns the value of an argument as the evaluation follows it.
+
+    number: the argument's. type_text: its type, as MLIR prints it.
+    """
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
             return Unknown(roots=frozenset((number,)))

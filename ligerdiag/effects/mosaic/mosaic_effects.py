@@ -184,7 +184,7 @@ class _Flow:
                     self.facts.add(result, make_foreign(result))
 
     def _offset(self, operation: Any, operands: list[Any]) -> Places:
-        """Returns the places to which the result of a `llvm.getelementptr` points: an address plus constants or values."""
+        """Returns the places to which a `llvm.getelementptr` points: those of an address plus constants or values."""
         constants = [int(one) for one in operation.attributes["rawConstantIndices"]]
         exact = constants[0] if len(constants) == 1 and constants[0] != _NOT_CONSTANT else None
         element = str(operation.attributes["elem_type"])

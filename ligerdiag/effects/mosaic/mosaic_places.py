@@ -1,4 +1,4 @@
-"""Represents the places to which values of a Mosaic GPU module point, and the accesses to buffers through these places."""
+"""Represents the places to which values of a Mosaic GPU module point, and the accesses to buffers through them."""
 
 import re
 from dataclasses import dataclass, field

@@ -78,7 +78,7 @@ def derives_pointers(name: str) -> bool:
 
 
 def is_harmless(name: str) -> bool:
-    """Returns whether the operation called `name` accesses no operand of a kernel, and passes no pointer on by itself."""
+    """Returns whether the operation called `name` accesses no operand of a kernel, and itself passes no pointer on."""
     return _HARMLESS.fullmatch(name) is not None
 
 

@@ -129,7 +129,7 @@ def _make_regions(function: Function, op: Operation, live: frozenset[int]) -> tu
 
 
 def _find_live(function: Function) -> frozenset[int]:
-    """Returns the indices of the operations that must run: those that write, end a block, or compute what these need."""
+    """Returns the indices of the operations that must run: they write, end a block, or compute what these need."""
     live: set[int] = set()
     needed: set[int] = set()
     while True:

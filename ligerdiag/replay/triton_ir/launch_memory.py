@@ -302,7 +302,7 @@ class Memory:
         return window
 
     def _view(self, window: Window, dtype: DType) -> list[Array]:
-        """Returns views of the bytes in a window: one view [programs, *counts], or one [1, *counts] for each program."""
+        """Returns views of the bytes in a window: one [programs, *counts], or one [1, *counts] for each program."""
         buffer = self.buffers[window.argument]
         assert buffer is not None
         stride = window.find_stride()

@@ -158,7 +158,10 @@ class Sites:
 def make_traffic(
     accesses: Sequence[LoggedAccess], sites: Sites, buffers: Sequence[Buffer | None], programs: Array
 ) -> Traffic:
-    """Returns the runs of bytes that a batch accessed. programs: the number, in the grid, of each program of the batch."""
+    """Returns the runs of bytes that a batch accessed.
+
+    programs: the number, in the grid, of each program of the batch.
+    """
     parts: dict[str, list[Runs]] = {"load": [], "store": [], "atomic": []}
     for access in accesses:
         buffer = buffers[access.argument]

@@ -94,7 +94,7 @@ class UnwrittenBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfBounds:
-    """Accesses outside an argument's bytes by one operation of the kernel: the loads give zero, the stores are dropped."""
+    """Accesses outside an argument's bytes by one operation of the kernel: loads give zero, stores are dropped."""
 
     argument: int | None
     """Number of the argument; None if the pointer belongs to no argument."""

@@ -89,7 +89,7 @@ def parse_type(text: str) -> ValueType:
 
 
 def find_dtype(element: str) -> DType:
-    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError if there is none."""
+    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError for others."""
     if element.startswith("!tt.ptr"):
         return np.dtype(np.int64)
     name = (

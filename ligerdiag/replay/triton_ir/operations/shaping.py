@@ -237,7 +237,7 @@ def _make_dense(text: str, kind: ValueType, dtype: DType) -> Array:
 
 
 def parse_number(text: str, dtype: DType) -> Array:
-    """Returns a number from its text as MLIR prints it: decimal, or the bits in hexadecimal if it is NaN or infinite."""
+    """Returns a number from its text as MLIR prints it: decimal, or hexadecimal bits if it is NaN or infinite."""
     if text in ("true", "false"):
         return np.array(-1 if text == "true" and dtype.kind == "i" else text == "true").astype(dtype)
     if _NUMBER.fullmatch(text) is None:
