@@ -116,7 +116,9 @@ def _compute_configuration(
 
 
 def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a kernel by its PTX: its possible writes; all operands are assumed to be read."""
+    """Returns the effects of a kernel by its PTX: its possible writes; it is assumed to read every buffer that it
+    receives.
+    """
     parameters = call.parameters or ()
     buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
     if len(buffers) > operands + outputs:

@@ -101,10 +101,9 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 def find_dead_loads(function: Function) -> frozenset[int]:
-    """Returns the indices of the function's loads whose results are not used; the compiler drops them, unless they are
-    volatile.
+    """Returns the indices of the function's loads that the compiler drops, because nothing uses their results.
 
-    Pallas loads the bytes that every store overwrites, and does not use them.
+    A volatile load is never dropped. Pallas loads the bytes that every store overwrites, and does not use them.
     """
     needed: set[int] = set()
     live: set[int] = set()

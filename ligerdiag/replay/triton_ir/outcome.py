@@ -131,4 +131,6 @@ class GridOutcome:
     waited: bool = False
     """Whether a program seemed to wait for another one of its batch, as at a lock."""
     sequential_programs: int = 0
-    """Number of programs that ran one by one because programs of their batch touched the same bytes."""
+    """Number of programs that ran one by one because programs of their batch touched the same bytes or seemed to wait
+    for each other.
+    """
