@@ -1,8 +1,9 @@
-"""Defines CallEffects: what a custom call does to the bytes of each buffer, or why that is unknown.
+"""Defines CallEffects: the effects of a custom call on the bytes of each of its buffers, or why they are unknown.
 
-Beyond reads and writes it describes how a call uses the bytes of one buffer. Every value except UNKNOWN is proven: for
-all programs of the launch's grid, its scalars, and the size of the buffer, provided that the kernel terminates and no
-pointer leaves the buffer from which it was made.
+An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
+one of the kernel's instances, of which the launch's grid has many. Every value except UNKNOWN is proven for all
+programs of the grid, for the scalars of the launch and the size of the buffer, provided that the kernel terminates and
+no pointer leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,11 @@ from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
-    """Whether a program may read an element that it has not written before, so that the old content matters."""
+    """Whether programs of the grid read elements that they have not written before, so that the buffer's old contents
+    matter.
+
+    YES means that some program certainly does; NO, that none can.
+    """
 
     NO = "no"
     YES = "yes"
@@ -21,19 +26,22 @@ class ReadsBeforeWrite(StrEnum):
 
 
 class WriteCoverage(StrEnum):
-    """How much of the buffer the call writes."""
+    """How much of a buffer a custom call writes."""
 
     NONE = "none"
-    """No element."""
+    """The call writes no element."""
     COMPLETE = "complete"
-    """Every element, whatever the data."""
+    """The call writes every element, whatever the data."""
     PARTIAL = "partial"
-    """Elements are written, and at least one is not, whatever the data."""
+    """The call writes some elements and leaves at least one, whatever the data."""
     UNKNOWN = "unknown"
 
 
 class Neighbours(StrEnum):
-    """Whether a program of the grid may read or write an element that another program writes."""
+    """Whether a program of the grid reads or writes an element that another program writes.
+
+    SHARED means that some programs certainly do; DISJOINT, that none can.
+    """
 
     DISJOINT = "disjoint"
     SHARED = "shared"
@@ -42,35 +50,43 @@ class Neighbours(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRead:
-    """A read of bytes that nobody has written before: the first program to run reads the old content."""
+    """A read of bytes that no program of the launch has written before: the first program to run reads the old
+    contents.
+    """
 
     is_atomic: bool
-    """An atomic operation reads the bytes that it updates."""
+    """Whether the read is part of an atomic operation, which reads the bytes that it updates."""
     line: SourceLine | None
-    """The kernel's line; None if unknown."""
+    """The line of the kernel's source that reads; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandUse:
-    """The use of one operand or output, through its own pointer."""
+    """How a kernel uses one operand or output of its custom call, through the pointer to that buffer."""
 
     reads_before_write: ReadsBeforeWrite = ReadsBeforeWrite.UNKNOWN
     coverage: WriteCoverage = WriteCoverage.UNKNOWN
     neighbours: Neighbours = Neighbours.UNKNOWN
     reason: str = ""
-    """The reason for UNKNOWN, one line; empty if nothing is UNKNOWN."""
+    """Why a part of this use is UNKNOWN, in one line; empty if none is."""
     outside: tuple[OutsideAccess, ...] = ()
-    """Accesses that certainly reach outside of the buffer, whatever the data; not necessarily all of them."""
+    """Accesses that certainly reach outside the buffer, whatever the data; the list may be incomplete."""
     span: tuple[int, int] | None = None
-    """The first byte that may be written, and the one after the last; None if unknown, or if none is written."""
+    """The range of bytes that may be written: its first byte, and the byte after its last. None if the range is unknown
+    or nothing is written.
+    """
     old_read: OldRead | None = None
-    """For an output that the launcher does not zero: a certain read of its bytes from before the launch."""
+    """A read that certainly sees bytes of the buffer from before the launch. Only for an output that the launcher does
+    not zero; None for any other buffer, and if no such read is certain.
+    """
     may_read_old: bool = False
-    """For such an output: whether such a read is possible, but not certain."""
+    """Whether the kernel possibly, but not certainly, reads bytes of the buffer from before the launch. Only for an
+    output that the launcher does not zero.
+    """
 
     @property
     def is_unknown(self) -> bool:
-        """Returns whether any part of it is UNKNOWN."""
+        """Returns whether any of `reads_before_write`, `coverage` and `neighbours` is UNKNOWN."""
         return (
             self.reads_before_write is ReadsBeforeWrite.UNKNOWN
             or self.coverage is WriteCoverage.UNKNOWN
@@ -79,13 +95,14 @@ class OperandUse:
 
 
 UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.NONE, neighbours=Neighbours.DISJOINT)
-"""Use of a buffer whose pointer the kernel does not get, or does not use."""
+"""The use of a buffer whose pointer the kernel does not receive, or receives and does not use."""
 
 
 def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
-    """Returns the use that holds for every configuration; takes at least one.
+    """Returns the use of a buffer that holds whichever configuration the launcher runs. uses: one per configuration.
 
-    If one configuration reads old content, or shares bytes, the result does; coverage must be equal in all.
+    If the kernel reads old contents, or its programs share bytes, in one configuration, it does so in the result. The
+    coverage is UNKNOWN unless it is the same in all configurations. Takes at least one use.
     """
     found = tuple(uses)
     reads = {use.reads_before_write for use in found}
@@ -116,26 +133,35 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Properties of the kernel if these two buffers are exactly the same bytes."""
+    """Whether programs of a kernel write bytes that other programs read, if two of its buffers are exactly the same
+    bytes.
+    """
 
     reader: int
-    """Number of the buffer through whose pointer the kernel reads: the call's operands, then its outputs."""
+    """Number of the buffer through whose pointer the kernel reads. The call's operands have the first numbers, its
+    outputs the next.
+    """
     writer: int
-    """Number of the buffer through whose pointer it writes; equal to `reader` for a buffer that the kernel updates."""
+    """Number of the buffer through whose pointer the kernel writes; equal to `reader` for a buffer that it updates."""
     neighbours: Neighbours
-    """SHARED: a program certainly reads bytes that another one certainly writes, and nothing orders the two. DISJOINT:
-    no program may read bytes that another one may write. Never UNKNOWN: such a pair is omitted.
+    """SHARED: a program certainly reads bytes that another program certainly writes, and nothing orders the two.
+    DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of which neither is
+    known is omitted.
     """
     is_update: bool = False
-    """SHARED, and a program that reads such bytes writes all of them afterwards, as others do: if two run at the same
-    time, one of the updates is lost.
+    """Whether `neighbours` is SHARED and each program that reads shared bytes also writes all of them afterwards, as
+    other programs do: if two of the programs run at the same time, the update of one is lost.
     """
     line: SourceLine | None = None
-    """SHARED: the kernel's line that reads; None if unknown."""
+    """The line of the kernel's source that reads the shared bytes; None if unknown or if `neighbours` is DISJOINT."""
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """Returns the properties for any of the configurations: shared in one is shared; disjoint must hold in all."""
+    """Returns, for each pair of buffers, the property that holds whichever configuration the launcher runs.
+
+    found: the properties of all known pairs, per configuration. A pair is SHARED if it is in one configuration,
+    DISJOINT only if it is in all; any other pair is omitted.
+    """
     by_pair: dict[tuple[int, int], list[InPlace]] = {}
     for configuration in found:
         for pair in configuration:
@@ -149,9 +175,9 @@ def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
 
 
 class Access(StrEnum):
-    """The possible accesses to one buffer: every member is an upper bound, UNKNOWN the highest.
+    """How a custom call may access one buffer. Each member is an upper bound; UNKNOWN is the highest.
 
-    WRITE is "may write": it does not say that every byte is overwritten.
+    WRITE means "may write": it does not say that every byte is overwritten.
     """
 
     NONE = "none"
@@ -161,7 +187,7 @@ class Access(StrEnum):
     UNKNOWN = "unknown"
 
     def cover(self, other: "Access") -> "Access":
-        """Returns the least access that covers both."""
+        """Returns the least access that includes both this one and `other`."""
         if self is other or other is Access.NONE:
             return self
         if self is Access.NONE:
@@ -182,7 +208,7 @@ class Access(StrEnum):
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """Returns the least access that covers all of them; NONE when there are none."""
+    """Returns the least access that includes all the given ones; NONE if there are none."""
     result = Access.NONE
     for access in accesses:
         result = result.cover(access)
@@ -192,9 +218,10 @@ def join_all(accesses: Iterable[Access]) -> Access:
 def compute_plain_use(
     access: Access, reason: str, *, zeroed: bool = False, is_uninitialised: bool = False
 ) -> OperandUse:
-    """Returns the use that follows from the access alone.
+    """Returns the use of a buffer as far as it follows from the access alone; everything else is UNKNOWN.
 
-    is_uninitialised: the buffer is an output that the launcher does not zero.
+    reason: why more is not known. zeroed: the launcher zeroes bytes of the buffer first. is_uninitialised: the buffer
+    is an output that the launcher does not zero.
     """
     if access is Access.NONE and not zeroed:
         return UNUSED
@@ -214,38 +241,41 @@ def compute_plain_use(
 class CallEffects:
     """The effects of one custom call on its buffers.
 
-    An output's access is through that output's *own* pointer. An output that shares an operand's bytes
-    (`output_to_operand_aliasing`) may have no pointer in the kernel: its access is then NONE, and the operand's access
-    describes the bytes.
+    The access to an output counts only what happens through the output's *own* pointer. An output that shares an
+    operand's bytes (`output_to_operand_aliasing`) may have no pointer in the kernel: the output's access is then NONE,
+    and the operand's access describes the bytes.
     """
 
     kernel: str
     """The kernel's function name; the custom-call target if the kernel has no name."""
     operands: tuple[Access, ...]
-    """One per operand of the call."""
+    """The access to each operand of the call."""
     outputs: tuple[Access, ...]
-    """One per output of the call; the leaves, in order, if the result is a tuple."""
+    """The access to each output of the call: to the leaves, in order, if the result is a tuple."""
     reasons: tuple[str, ...] = ()
-    """The reasons for UNKNOWN, one line each."""
+    """Why some accesses are UNKNOWN, one line per reason."""
     configurations: int = 1
-    """Number of configurations among which the launcher may choose (it runs all of them when it autotunes)."""
+    """Number of configurations from which the launcher may choose (it runs all of them when it autotunes)."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of buffers (operands, then outputs): an autotuning launcher restores the first one if both have the same
-    address.
+    """Pairs of buffer numbers, operands before outputs: an autotuning launcher restores the first buffer after its
+    trial runs if both buffers have the same address.
     """
     grid: tuple[int, int, int] = (0, 0, 0)
-    """Programs in x, y, z of the first configuration; zeros if there is no grid."""
+    """Number of programs in x, y and z, in the first configuration; zeros if there is no grid."""
     operand_uses: tuple[OperandUse, ...] = ()
-    """One per operand, through the operand's own pointer; derived from the accesses if none are given."""
+    """The use of each operand through the operand's own pointer; derived from the access to the operand if not given.
+    """
     output_uses: tuple[OperandUse, ...] = ()
-    """One per output, likewise."""
+    """The use of each output through the output's own pointer; derived from the access to the output if not given."""
     in_place: tuple[InPlace, ...] = ()
-    """Pairs of buffers that could have the same bytes, with the kernel's safety in that case, if known."""
+    """For pairs of buffers, whether programs write bytes that other programs read if the two buffers are the same
+    bytes. Has each pair for which this is known.
+    """
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
-    """One per operand: the lines of the kernel's Python source that write it; empty if unknown."""
+    """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
 
     def __post_init__(self) -> None:
-        """Fills in the uses and lines that were not given."""
+        """Fills in `operand_uses`, `output_uses` and `operand_stores` where they were not given."""
         for name, accesses in (("operand_uses", self.operands), ("output_uses", self.outputs)):
             if not getattr(self, name):
                 object.__setattr__(self, name, tuple(compute_plain_use(access, "") for access in accesses))
@@ -253,17 +283,26 @@ class CallEffects:
             object.__setattr__(self, "operand_stores", ((),) * len(self.operands))
 
     def is_put_back(self, operand: int, output: int) -> bool:
-        """Returns whether an autotuning launcher restores the operand, whose bytes only that output shares."""
+        """Returns whether an autotuning launcher restores the given operand after its trial runs.
+
+        operand, output: numbers among the operands and among the outputs; no output but this one shares the operand's
+        bytes.
+        """
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the properties if these buffers (operands, then outputs) are the same bytes; None if unknown."""
+        """Returns the entry of `in_place` for these two buffers, which holds if they are the same bytes; None if
+        unknown.
+
+        reader, writer: numbers of buffers, operands before outputs; the kernel reads through the one and writes through
+        the other.
+        """
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 
 
 def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:
-    """Returns the effects of a call about which only `reason` is known."""
+    """Returns the effects of a call whose accesses are all UNKNOWN, for the given reason."""
     return CallEffects(
         kernel=kernel,
         operands=(Access.UNKNOWN,) * operands,

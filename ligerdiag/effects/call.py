@@ -1,8 +1,8 @@
 """Computes the effects of one custom call, whatever its target.
 
-A call that carries a kernel does what the kernel's IR says. For any other, `ligerdiag.hlo.custom_calls` lists the
-targets that only read their operands and write their outputs. A target that it does not list is UNKNOWN, unless the
-user declares it (`declared`).
+The effects of a call that carries a kernel follow from the kernel's IR. For other calls, `ligerdiag.hlo.custom_calls`
+lists the targets that only read their operands and write their outputs. The effects of a call to an unlisted target are
+UNKNOWN, unless the user declares them (see `declared`).
 """
 
 import re
@@ -22,13 +22,13 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.custom_calls import CallTrait, find_traits, has_trait, load_notes
 from ligerdiag.hlo.module import HloInstruction
 
-# jax/experimental/mosaic/gpu/core.py names the kernel's host function so; in MLIR's bytecode strings end with a zero.
-# `stable_mosaic_gpu` is the dialect of every module.
+# Matches the name of a kernel's host function as jax/experimental/mosaic/gpu/core.py makes it; in MLIR's bytecode, a
+# string ends with a zero. `stable_mosaic_gpu` is no kernel, but a dialect that every module names.
 _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosaic_gpu(?=\x00|\\00)", re.ASCII)
 
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a call to a known target; UNKNOWN for any other."""
+    """Returns the effects of a call to a target that the table of known targets lists; UNKNOWN for any other target."""
     if has_trait(target, CallTrait.READS_ONLY):
         return CallEffects(
             kernel=target,
@@ -47,7 +47,7 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
 
 
 def _find_mosaic_name(backend_config: bytes) -> str:
-    """Returns the name of the Pallas kernel inside of a Mosaic GPU module; empty if it is unknown."""
+    """Returns the name of the Pallas kernel in a Mosaic GPU module; empty if it is unknown."""
     match = _MOSAIC_NAME.search(backend_config)
     return make_unique_name(match[1].decode("ascii"), backend_config) if match else ""
 
@@ -66,11 +66,11 @@ class CustomCall:
     target: str
     backend_config: bytes
     operands: int
-    """Number of its operands."""
+    """Number of operands of the call."""
     outputs: int
-    """Number of its outputs: the leaves of a tuple, one for an array."""
+    """Number of outputs of the call: the leaves if the result is a tuple, one if it is an array."""
     sizes: tuple[int | None, ...] = ()
-    """Bytes of each operand, then of each output, None if unknown; () if all are unknown."""
+    """Bytes of each operand, then of each output, None where unknown; () if all are unknown."""
 
 
 def carries_kernel(target: str) -> bool:
@@ -79,10 +79,10 @@ def carries_kernel(target: str) -> bool:
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the operands that a library call declares to overwrite: those that an output aliases.
+    """Returns the operands that a library call declares to overwrite: the operands that an output aliases.
 
-    Returns None if it may write other operands too: it has side effects, exposes the operands' own buffers, or carries
-    a kernel, whose code decides.
+    Returns None if the call may also write other operands, because it has side effects, exposes the operands' own
+    buffers, or carries a kernel (the kernel's code then decides).
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL)
@@ -90,7 +90,7 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why a call may write operands that no output aliases, see `find_aliased`; empty if it may not."""
+    """Returns why a call may write operands that no output aliases; empty if it may not (see `find_aliased`)."""
     target = call.proto.custom_call_target
     if needs_parser(target):
         return "the call carries a kernel whose code could not be analysed"
@@ -100,12 +100,15 @@ def explain_untrusted(call: HloInstruction) -> str:
 
 
 def needs_parser(target: str) -> bool:
-    """Returns whether the effects of calls to `target` come from IR that a parser in C++ reads."""
+    """Returns whether the effects of calls to `target` come from IR that a parser written in C++ must read."""
     return has_trait(target, CallTrait.CARRIES_TRITON | CallTrait.MOSAIC)
 
 
 def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the possible launches of a call to `target`, () if it carries no kernel; raises ArtifactError."""
+    """Returns the configurations in which a call to `target` may launch its kernel; () if it carries none.
+
+    Raises ArtifactError if the backend config cannot be read.
+    """
     parse = _KERNEL_PARSERS.get(find_traits(target) & CallTrait.CARRIES_TRITON)
     return () if parse is None else parse(backend_config)
 
@@ -115,10 +118,11 @@ def compute_call_effects(
 ) -> CallEffects:
     """Returns the effects of the call on each buffer; UNKNOWN, with a reason, if its payload cannot be read.
 
-    sizes: see `CustomCall`. Without them, whether a kernel writes all of a buffer is unknown.
+    sizes: see `CustomCall`. Without sizes, whether a kernel writes all of a buffer is unknown.
 
-    For a target that carries a kernel this imports Triton, or JAX for a Mosaic GPU kernel, and gives its MLIR parser
-    the payload's bytes: a hostile payload can kill the process. `isolated` runs this in another process.
+    For a target that carries a kernel this function imports Triton (or JAX, for a Mosaic GPU kernel), whose MLIR parser
+    reads the bytes of the payload: a hostile payload can kill the process. `isolated` therefore calls this function in
+    another process.
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)

@@ -1,4 +1,5 @@
-"""Parses the user's declarations of which operands custom calls write, and applies them to calls without IR.
+"""Parses the user's declarations of the operands that custom calls write, and applies them to calls without known
+effects.
 
 ```toml
 [tool.ligerdiag.effects.my_ffi_target]
@@ -9,14 +10,16 @@ reads = [1, 2]  # optional; all operands if missing
 writes = "aliased"  # only operands that an output of the call aliases
 ```
 
-The name is a custom call's target or its kernel's name; the kernel's name wins. If neither is declared, the first
-matching pattern of targets (`*`, `?`) with `writes = "aliased"` applies.
+The name is that of a custom call's target or of its kernel; if both are declared, the kernel's declaration applies. If
+neither is, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have
+`writes = "aliased"`.
 
-A declaration applies to an operand with UNKNOWN effects. Known effects stay, and a declaration that contradicts them is
-reported. A declared write implies neither that every element is overwritten nor that the old content does not matter.
-Outputs of a declared call count as written. `"aliased"` trusts the call's own declaration. It applies to library calls
-without side effects, never to a kernel whose code could not be analysed, or to a callback that gets the operands' own
-buffers.
+A declaration decides the effects on an operand only where they are UNKNOWN. Known effects stay, and a declaration that
+contradicts them is reported. A declared write implies neither that every element is overwritten nor that the old
+contents do not matter. The outputs of a declared call count as written.
+
+`"aliased"` trusts what the call itself tells XLA. It applies to library calls without side effects, never to a kernel
+whose code could not be analysed, nor to a callback that receives the operands' own buffers.
 """
 
 import difflib
@@ -34,51 +37,58 @@ _ALIASED = "aliased"
 _ONLY_DECLARED = "is only declared: its kernel was not analysed"
 NOT_TRUSTED = f'`writes = "{_ALIASED}"` is declared, but not trusted'
 _REMEDY = "say what it writes under"
-"""Part of a reason that asks for a declaration."""
+"""Text in a reason for UNKNOWN effects that asks the user for a declaration."""
 _NO_CALL = "the program lacks the call"
 _LARGEST = 10_000
-"""A larger operand number is a typing error."""
+"""The largest operand number that a declaration may name; a larger one is taken for a typing error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredEffects:
-    """The declared effects of one custom-call target or kernel on its operands."""
+    """The effects on operands that the user declares for one custom-call target or kernel."""
 
     name: str
-    """Custom-call target, or name of the kernel."""
+    """Name of the custom-call target or of the kernel, or a pattern of targets."""
     writes: frozenset[int] | None
-    """Numbers of the operands that it may overwrite; it overwrites no others. None: those that an output aliases."""
+    """Numbers of the operands that the call may overwrite; it overwrites no others. None: the operands that an output
+    aliases.
+    """
     reads: frozenset[int] | None = None
-    """Numbers of the operands that it may read; None for all."""
+    """Numbers of the operands that the call may read; None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A declaration that is untrue."""
+    """A declaration that the known effects of a call on one operand prove wrong."""
 
     target: str
-    """The declared name."""
+    """The name in the declaration: a target, a kernel or a pattern."""
     kernel: str
-    """Name of the call's kernel, or its target."""
+    """Name of the call's kernel; its target if the kernel has no name."""
     operand: int
     declared: Access
-    """NONE if the call has no such operand, although `declared` names one."""
+    """The declared access to the operand."""
     found: Access
-    """The effects according to the call's own IR, or the table of known targets; NONE if there is no such operand."""
+    """The access according to the call's own IR or the table of known targets; NONE if the call has no operand with
+    this number.
+    """
 
 
 def parse_declarations(
     raw: Mapping[str, object], *, place: str = "[tool.ligerdiag.effects.{}]"
 ) -> tuple[DeclaredEffects, ...]:
-    """Returns the table `[tool.ligerdiag.effects]`, as TOML or JSON gives it; raises InputError for anything else.
+    """Returns the declarations in the table `[tool.ligerdiag.effects]`, as a TOML or JSON parser gives it.
 
-    place: for messages, with `{}` for the name of the target or kernel.
+    place: where the table is, for messages, with `{}` for the name of the target or kernel. Raises InputError if the
+    table is malformed.
     """
     return tuple(_parse_declaration(name, value, place.replace("{}", name)) for name, value in raw.items())
 
 
 def parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
-    """Returns the effects of custom calls that the case itself declares; raises InputError."""
+    """Returns the declarations that a case makes itself, about custom calls of its function; raises InputError if they
+    are malformed.
+    """
     return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
 
 
@@ -130,7 +140,10 @@ def _is_pattern(name: str) -> bool:
 
 
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
-    """Returns the declaration for a call of this target with this kernel; the kernel's name wins."""
+    """Returns the declaration that applies to a call of this target with this kernel; None if none does.
+
+    The kernel's name has precedence over the target's, and both over a pattern.
+    """
     by_name = {declaration.name: declaration for declaration in declarations}
     patterns = (one for one in declarations if _is_pattern(one.name) and fnmatchcase(target, one.name))
     return by_name.get(kernel) or by_name.get(target) or next(patterns, None)
@@ -144,10 +157,11 @@ def apply_declarations(
     aliased: frozenset[int] | None = None,
     untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """Returns the effects of a call of `target` with its declaration applied, and the contradictions.
+    """Returns the effects of a call of `target` after its declaration was applied, and the contradictions between the
+    two.
 
-    aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted. untrusted: the
-    reason for that.
+    aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted for this call.
+    untrusted: why it may not.
     """
     declared = find_declaration(declarations, target=target, kernel=effects.kernel)
     if declared is None:
@@ -164,7 +178,7 @@ def apply_declarations(
     contradictions = [
         _contradict(declared, effects, number, Access.NONE) for number in sorted(named) if number >= count
     ]
-    # A declaration for a call with more operands: here only the writes that it names count.
+    # The declaration names operands that this call lacks, so it is for another call: only its writes count here.
     is_for_another_call = bool(contradictions)
     operands = list(effects.operands)
     uses = list(effects.operand_uses)
@@ -212,7 +226,10 @@ def _get_declared(declared: DeclaredEffects, number: int) -> Access:
 
 
 def _contradicts(declared: DeclaredEffects, stated: Access, found: Access, use: OperandUse) -> bool:
-    """Returns whether a write is undeclared, or declared but absent; reads count only if the declaration lists them."""
+    """Returns whether a declaration contradicts the access found for one operand: a write is undeclared, or declared
+    but absent, or a read is missing from a declaration that lists reads. stated, found: the declared and the found
+    access.
+    """
     if stated.writes != found.writes:
         return stated.writes or use.coverage is not WriteCoverage.NONE
     return declared.reads is not None and found.reads and not stated.reads

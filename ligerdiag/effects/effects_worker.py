@@ -1,8 +1,8 @@
-"""Implements both sides of `python -m ligerdiag.effects.effects_worker`, which reads kernels with the Triton of its own
-environment.
+"""Implements both sides of `python -m ligerdiag.effects.effects_worker`, a worker that reads kernels with the Triton of
+its own environment.
 
-Messages are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR changes from
-version to version, and the next version may refuse it, so the version that wrote it reads it.
+A job and its answer are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR
+changes from version to version, and another version may refuse it, so the version that wrote the IR reads it.
 """
 
 import importlib
@@ -31,18 +31,19 @@ from ligerdiag.workers.loop import Answerer, serve
 
 EFFECTS_WORKER = "ligerdiag.effects.effects_worker"
 MODULE = "module"
-"""Key of a job that concerns a module."""
+"""The kind of a job that asks for the operations of a module, as its field `job` states it."""
 _NO_SOURCE = Source(root="")
 
 
 def render_effects(effects: CallEffects) -> str:
-    """Returns one JSON object."""
+    """Returns the effects of a call as one JSON object."""
     return json.dumps(encode_record(effects))
 
 
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
-    """Parses the output of `render_effects` for a call with these numbers of operands and outputs; None for anything
-    else.
+    """Returns the effects in the output of `render_effects`; None if the text is anything else.
+
+    operands, outputs: their numbers in the call, which the effects must match.
     """
     try:
         effects = parse_record(CallEffects, text)
@@ -74,7 +75,7 @@ def make_effects_job(call: CustomCall) -> Job[CallEffects]:
 
 
 def make_module_job(source: bytes) -> Job[TtirModule]:
-    """Returns the job that asks a worker for the operations of a module, as MLIR text or bytecode."""
+    """Returns the job that asks a worker for the operations of a module. source: its MLIR text or bytecode."""
     request = {"source": b64encode(source).decode("ascii")}
     return Job(
         source=_NO_SOURCE,
@@ -85,12 +86,12 @@ def make_module_job(source: bytes) -> Job[TtirModule]:
 
 
 def parse_module_request(job: Json) -> bytes:
-    """Returns the source of the module in a job; raises FieldError if there is none."""
+    """Returns the module, as MLIR text or bytecode, in a worker's job; raises FieldError if there is none."""
     return _read_bytes(read_object(job, "request"), "source")
 
 
 def parse_effects_request(job: Json) -> CustomCall:
-    """Returns the call in a job; raises FieldError if there is none."""
+    """Returns the custom call in a worker's job; raises FieldError if there is none."""
     request = read_object(job, "request")
     return CustomCall(
         target=read_str(request, "target"),
@@ -117,7 +118,7 @@ def _read_bytes(fields: Json, name: str) -> bytes:
 
 
 def prepare() -> Answerer:
-    """Imports triton."""
+    """Imports Triton and returns the function that answers one job of this worker."""
     importlib.import_module("triton")
 
     def answer(job: Json, log: Path) -> str:

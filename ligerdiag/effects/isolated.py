@@ -1,8 +1,9 @@
 """Computes the effects of custom calls in worker processes, once for each distinct call, and caches them on disk.
 
-The kernels' IR is untrusted, and Triton's parser is C++ code: it may crash, hang or exhaust memory. Each payload is a
-job of its own; a worker's death or timeout costs only that one result, which is then UNKNOWN (and not cached). The
-workers run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current folder.
+The kernels' IR is untrusted, and Triton's parser is C++ code: it may crash, hang or exhaust memory. Each payload is
+therefore a job of its own: if the worker dies or exceeds its time, only this call's effects are UNKNOWN (and not
+cached). The workers run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current
+directory.
 """
 
 import fcntl
@@ -37,26 +38,28 @@ from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.templates import WorkerDied, WorkerTimeout
 
 ANALYSIS_VERSION = 16
-"""Part of every cache key; increase it with every change that can change a result."""
+"""Part of every key of the cache; increase it with every change that can change a result."""
 
 LENT = "lent"
-"""Name of a link in a cache directory to another cache directory, which is read and never written."""
+"""Name of a link in a cache directory to another cache directory, whose entries are read; nothing is written there."""
 
 WORKER_MEMORY = 16 * 2**30
-"""Bytes of data that a worker may use."""
+"""The most bytes of data that a worker may use."""
 
 _CALLS_PER_WORKER = 16
-"""A kernel takes milliseconds and a worker half a second to start, so few calls do not justify a second worker."""
+"""Number of kernels for which one more worker is started: a kernel takes milliseconds, the start of a worker half a
+second.
+"""
 
 
 def compute_effects_isolated(
     calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
-    """Returns the effects of each call, in order; `timeout` is in seconds per call. Never raises because of a call's
-    content.
+    """Returns the effects of each call, in order. Never raises because of a call's content.
 
-    Equal calls are computed once. Results are cached in `cache_directory` (created when missing), if given. readers:
-    workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None if that is our own.
+    timeout: seconds per call. Equal calls are computed once. Results are cached in `cache_directory` (created if
+    missing), if it is given. readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None if
+    that is the Triton of this environment.
     """
     triton = None if readers is None else readers.toolchain.versions["triton"]
     keys = [_compute_key(call, triton) for call in calls]
@@ -89,13 +92,13 @@ def compute_effects_isolated(
 def _compute_in_workers(
     missing: dict[str, CustomCall], cache_directory: Path | None, timeout: float
 ) -> dict[str, CallEffects]:
-    """Computes effects with our own Triton."""
+    """Computes effects in workers with the Triton of this environment."""
     with _open_own_readers(len(missing), timeout) as readers:
         return _compute_elsewhere(missing, cache_directory, readers)
 
 
 def _open_own_readers(count: int, timeout: float) -> Pool:
-    """Returns workers with our own Triton, for this number of kernels."""
+    """Returns workers with the Triton of this environment, as many as pay for `count` kernels."""
     return Pool(
         toolchain=describe_interpreter(),
         jobs=min(count_cores(), -(-count // _CALLS_PER_WORKER)),
@@ -151,7 +154,7 @@ def _compute_key(call: CustomCall, triton: str | None = None) -> str:
 
 
 def _find_entry(directory: Path, key: str) -> Path:
-    """Returns the path of this entry: in the directory itself, or in the other one that `LENT` links to."""
+    """Returns the path of a cache entry: in the directory itself, or in the directory that its link `LENT` names."""
     own, lent = directory / f"{key}.json", directory / LENT / f"{key}.json"
     return lent if not own.exists() and lent.exists() else own
 
@@ -192,10 +195,9 @@ def _write(directory: Path, key: str, text: str) -> None:
 
 
 def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, readers: Pool) -> Mapping[str, Path]:
-    """Returns files with the operations of modules of Triton IR, by the sha256 of a module; omits modules that even
-    their own Triton cannot read.
+    """Returns, by the sha256 of each module of Triton IR, the file that holds its operations; omits unreadable modules.
 
-    readers: workers that run `EFFECTS_WORKER` with that Triton.
+    readers: workers that run `EFFECTS_WORKER` with the Triton that made the modules.
     """
     found = {hashlib.sha256(source).hexdigest(): source for source in sources}
     files = _list_module_files(found, readers.toolchain.versions["triton"], cache_directory)
@@ -203,7 +205,10 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
 
 def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
-    """Does the same with workers that have our own Triton: a hostile module kills only a worker."""
+    """Returns, by the sha256 of each module of Triton IR, the file that holds its operations; omits unreadable modules.
+
+    Workers with the Triton of this environment read the modules, so a hostile module kills only a worker.
+    """
     found = {hashlib.sha256(source).hexdigest(): source for source in sources}
     files = _list_module_files(found, _get_triton_version(), cache_directory)
     missing = sum(not path.exists() for path in files.values())
@@ -214,7 +219,10 @@ def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Ma
 
 
 def _list_module_files(names: Iterable[str], version: str, cache_directory: Path) -> dict[str, Path]:
-    """Returns the files by the sha256 of a module. version: of the Triton that reads it."""
+    """Returns the path of the file, which may not exist yet, for the operations of each module.
+
+    names: the sha256 of each module. version: that of the Triton that reads the modules.
+    """
     keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in names}
     return {name: _find_entry(cache_directory, key) for name, key in keys.items()}
 
@@ -230,22 +238,24 @@ def _read_modules(found: Mapping[str, bytes], files: Mapping[str, Path], readers
 
 
 TIMEOUT = 60.0
-"""Seconds for following one kernel's IR."""
+"""Seconds that following one kernel's IR may take."""
 
 
 type _Lookup = tuple[CustomCall, frozenset[int] | None, str]
-"""A call, the operands that it declares to overwrite, and why there may be others."""
+"""A call, the operands that it declares to overwrite (None: not trusted), and why that declaration is not trusted."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallEffectsReader:
-    """Looks up the effects of custom calls with declarations applied; remembers them, because calls recur."""
+    """Looks up the effects of custom calls, with the user's declarations applied, and remembers them, because calls
+    recur.
+    """
 
     cache: Path | None
     declared: Sequence[DeclaredEffects] = ()
-    """Declarations for operands with unknown effects."""
+    """The user's declarations, which apply to operands with unknown effects."""
     readers: Pool | None = None
-    """Workers that read kernels with the Triton that made them, if that is not ours."""
+    """Workers that read kernels with the Triton that made them; None if that is the Triton of this environment."""
     _found: dict[CustomCall, CallEffects] = field(default_factory=dict[CustomCall, CallEffects])
     _applied: dict[_Lookup, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
         default_factory=dict[_Lookup, tuple[CallEffects, tuple[Contradiction, ...]]]
@@ -253,11 +263,12 @@ class CallEffectsReader:
     _described: dict[int, tuple[HloInstruction, CustomCall]] = field(
         default_factory=dict[int, tuple[HloInstruction, CustomCall]]
     )
-    """By the instruction's `id()`, which is unique while it is referenced here."""
+    """Instructions and their calls, by the `id()` of the instruction, which is unique while the entry keeps it alive.
+    """
 
     def read(self, *modules: HloModule, others: Sequence[CustomCall] = ()) -> None:
-        """Computes the effects of all custom calls of the modules, and of `others`, in one batch."""
-        self._described.clear()  # an instruction holds its operands, and so the whole of an earlier module
+        """Computes, in one batch, the effects of all custom calls in the given modules and of the calls in `others`."""
+        self._described.clear()  # frees earlier modules: an instruction holds its operands, and so all of its module
         own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
         calls = dict.fromkeys((*own, *others))
         missing = [call for call in calls if call not in self._found]
@@ -267,15 +278,15 @@ class CallEffectsReader:
         self._found.update(zip(missing, found, strict=True))
 
     def find(self, call: HloInstruction) -> CallEffects:
-        """Returns the effects of a custom call of a module that was read."""
+        """Returns the effects of a custom call that belongs to a module passed to `read`."""
         return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[0]
 
     def find_other(self, call: CustomCall) -> CallEffects:
-        """Returns the effects of one of the `others` that were read."""
+        """Returns the effects of a call that was passed to `read` among the `others`."""
         return self._apply(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
-        """Returns the untrue declarations for a custom call of a module that was read."""
+        """Returns the user's declarations that are untrue of a custom call. call: of a module passed to `read`."""
         return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 
     def _apply(

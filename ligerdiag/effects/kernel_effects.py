@@ -1,12 +1,15 @@
 """Maps a kernel's effects on its arguments to its custom call's effects on its buffers.
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
-descriptor the next buffer of the call, operands first, then outputs, whatever the parameters are called. The remaining
-buffers get no pointer: with jax-triton since 0.4 those are the outputs of Refs, last in the list. (Its deprecated
-`input_output_aliases` can alias an output that is not last: the kernel's pointers are then shifted by one.) With
-jax-triton before 0.4 an aliased output has a pointer of its own after the inputs'. Constants, None and values equal to
-1 are missing from both the parameters and the function's arguments. An autotuning launcher runs all configurations on
-the real buffers before it picks one, so the effects include all of them.
+descriptor the next buffer of the call, operands before outputs, whatever the names of the parameters. Buffers that are
+left over have no pointer in the kernel:
+
+- With jax-triton since 0.4, the outputs of Refs, which come last, have none. (Its deprecated `input_output_aliases` can
+  alias an output that is not last: the kernel's pointers are then shifted by one.)
+- With jax-triton before 0.4, an aliased output has a pointer of its own after the inputs' pointers.
+
+Constants, None and values equal to 1 are missing from both the parameters and the function's arguments. An autotuning
+launcher runs all configurations on the real buffers before it picks one, so the effects include those of all.
 """
 
 from collections.abc import Sequence
@@ -32,15 +35,18 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 
 _MALFORMED_IR_ERRORS = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
-"""Errors that malformed IR raises: a payload may contain any. The accesses that `pointer_flow` found stay valid."""
+"""Errors that malformed IR, which a payload may contain, can raise. After such an error the accesses that
+`pointer_flow` has found are still valid.
+"""
 
 
 def compute_kernel_effects(
     calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Returns the effects of a custom call that launches one of `calls` on its buffers; UNKNOWN if in doubt.
+    """Returns the effects, on its buffers, of a custom call that launches a kernel in one of several configurations.
 
-    sizes: bytes of each operand, then each output; () if unknown.
+    calls: the configurations. operands, outputs: their numbers in the call. sizes: bytes of each operand, then of each
+    output; () if unknown. Doubtful effects are UNKNOWN.
     """
     modules: dict[bytes, TtirModule | str] = {}
     sizes = tuple(sizes) if len(sizes) == operands + outputs else (None,) * (operands + outputs)
@@ -110,7 +116,9 @@ def _compute_configuration(
 
 
 def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> CallEffects:
-    """Returns the possible writes of the kernel; it is assumed to read all operands."""
+    """Returns the effects of a kernel by its PTX: its possible writes; it is assumed to read every buffer that it
+    receives.
+    """
     parameters = call.parameters or ()
     buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
     if len(buffers) > operands + outputs:
@@ -140,7 +148,7 @@ def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> C
 def _find_operand_stores(
     module: TtirModule, entry: str, numbers: Sequence[int | None], operands: int
 ) -> tuple[tuple[SourceLine, ...], ...]:
-    """Returns the store lines of each operand of the call."""
+    """Returns, for each operand of the call, the source lines of the kernel that store to it."""
     found: list[tuple[SourceLine, ...]] = [()] * operands
     for number, lines in zip(numbers, find_store_lines(module, entry), strict=False):
         if number is not None and number < operands:
@@ -157,7 +165,10 @@ def _get_parameters(call: LaunchConfiguration, effects: ArgumentEffects) -> Sequ
 
 
 def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: int) -> list[int | None] | str:
-    """Returns for each argument the number of its buffer, None for a scalar; or why the arguments do not fit the call."""
+    """Returns, for each argument of the kernel, the number of its buffer, or None for a scalar.
+
+    Returns a message instead if the arguments do not fit the call, which has `total` buffers.
+    """
     arguments = len(effects.accesses)
     if call.parameters is None:
         if arguments != total or not all(effects.is_pointer):
@@ -200,7 +211,7 @@ def _make_arguments(
 def _compute_uses(
     call: LaunchConfiguration, effects: ArgumentEffects, arguments: Sequence[Argument], module: TtirModule
 ) -> tuple[OperandUse, ...]:
-    """Returns one use per argument of the kernel."""
+    """Returns how the kernel uses the buffer of each of its arguments; UNUSED for a scalar."""
     try:
         return compute_launch_uses(
             module, call.function, arguments=arguments, accesses=effects.accesses, grid=call.grid

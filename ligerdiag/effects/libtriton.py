@@ -1,10 +1,11 @@
 """Gives typed access to Triton's MLIR bindings, and parses facts that only the printed form of Triton IR has.
 
-Importing this module imports Triton. Operations and values are handles into a module that must be kept alive.
+Importing this module imports Triton. Operations and values are handles into an MLIR module, which must be kept alive
+while they are used.
 
-Triton's bindings give neither integer attributes nor successors of branches. MLIR prints one operation per line;
-operations without regions are in the text in the order of the walk, so each can be matched with its line. If the text
-does not match, there are no lines at all, and results that need them are unknown.
+Triton's bindings give neither integer attributes nor the successors of branches. MLIR prints one operation per line,
+and operations without regions are printed in the order in which the bindings walk them, so each can be matched with its
+line. If the text does not match, no operation has a line, and results that need one are unknown.
 """
 
 import importlib
@@ -17,25 +18,25 @@ from ligerdiag.errors import ArtifactError
 
 
 class Type(Protocol):
-    """`mlir::Type`; `str` prints it."""
+    """Triton's binding of `mlir::Type`; `str` prints the type."""
 
 
 class Value(Protocol):
-    """`mlir::Value`."""
+    """Triton's binding of `mlir::Value`."""
 
     def id(self) -> int: ...
     def get_type(self) -> Type: ...
 
 
 class MlirRegion(Protocol):
-    """`mlir::Region`."""
+    """Triton's binding of `mlir::Region`."""
 
     def id(self) -> int: ...
     def size(self) -> int: ...
 
 
 class MlirBlock(Protocol):
-    """`mlir::Block`."""
+    """Triton's binding of `mlir::Block`."""
 
     def id(self) -> int: ...
     def get_parent(self) -> MlirRegion: ...
@@ -44,7 +45,7 @@ class MlirBlock(Protocol):
 
 
 class MlirOperation(Protocol):
-    """`mlir::Operation`; its successors are not accessible."""
+    """Triton's binding of `mlir::Operation`; it gives no access to the operation's successors."""
 
     def get_name(self) -> str: ...
     def get_num_operands(self) -> int: ...
@@ -60,7 +61,7 @@ class MlirOperation(Protocol):
 
 
 class Module(Protocol):
-    """`mlir::ModuleOp`."""
+    """Triton's binding of `mlir::ModuleOp`."""
 
     def walk(self, visit: Callable[[MlirOperation], None], /) -> None: ...
     def str_nodebug(self) -> str: ...
@@ -68,7 +69,7 @@ class Module(Protocol):
 
 
 class _Context(Protocol):
-    """`mlir::MLIRContext`."""
+    """Triton's binding of `mlir::MLIRContext`."""
 
 
 class _Ir(Protocol):
@@ -84,15 +85,16 @@ class _Backend(Protocol):
 _LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)$", re.MULTILINE)
 
 _BACKENDS = ("nvidia", "amd")
-"""Submodules with the dialects of one vendor's kernels; a build of Triton may lack one."""
+"""Submodules of Triton's bindings that load the dialects of one vendor's GPUs; a build of Triton may lack one."""
 
 
 _BYTECODE = b"ML\xefR"
 
 
 def print_module(module: Module) -> str:
-    """Returns the module's text without locations. Triton before about 3.5 has no such printer; locations are then cut
-    off.
+    """Returns the text of a module without locations.
+
+    Triton before about 3.5 cannot print without locations; they are then cut off.
     """
     printer = getattr(module, "str_nodebug", None)
     return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
@@ -101,9 +103,9 @@ def print_module(module: Module) -> str:
 def parse_module(source: bytes) -> tuple[Module, _Context]:
     """Returns the verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
 
-    Bytecode depends on the version of the dialects that wrote it. jaxlib writes Pallas's, and if Triton refuses it,
-    jaxlib converts it to text. Raises ArtifactError when Triton's parser or verifier refuses that too. Hostile input
-    can also kill the process: see `isolated`.
+    Bytecode depends on the version of the dialects that wrote it. jaxlib writes the bytecode of Pallas kernels; if
+    Triton refuses it, jaxlib converts it to text, which Triton then parses. Raises ArtifactError if Triton's parser or
+    verifier refuses the text too. Hostile input can also kill the process: see `isolated`.
     """
     try:
         return _parse(source)
@@ -115,7 +117,7 @@ def parse_module(source: bytes) -> tuple[Module, _Context]:
 
 
 def _render_by_jaxlib(bytecode: bytes) -> bytes:
-    """Returns the text of a module in bytecode, empty if jaxlib refuses it."""
+    """Returns the text of a module given as bytecode; empty if jaxlib refuses it."""
     try:
         ir: Any = importlib.import_module("jaxlib.mlir.ir")
         dialect: Any = importlib.import_module("jaxlib.triton.dialect")
@@ -128,15 +130,15 @@ def _render_by_jaxlib(bytecode: bytes) -> bytes:
 
 
 NOT_UNDERSTOOD = "is not understood by triton"
-"""Part of the reason for a kernel's unknown effects if its IR could not be read at all."""
+"""Text in the reason for a kernel's unknown effects if Triton could not read its IR at all."""
 _OLDER = re.compile(rb"(\btt\.reshape %[\w#]+) \{allow_reorder = (?:(true)|false)\}")
-"""Triton up to 3.1 prints an attribute's value where later versions print only its name; each sum of a whole block has
-it.
+"""Matches an attribute's value that Triton up to 3.1 prints and later versions do not; every sum of a whole block has
+such an attribute.
 """
 
 
 def _parse(source: bytes) -> tuple[Module, _Context]:
-    """Parses the text; if Triton refuses it, updates the syntax of older versions and tries again."""
+    """Parses a module; if Triton refuses it, replaces the syntax of older versions and tries again."""
     try:
         return _parse_unchanged(source)
     except ArtifactError:
@@ -171,16 +173,18 @@ _OPERATION = re.compile(r'\s*(?:%[^"=]*=\s)?"?([a-z_]\w*\.[\w.]+)"?', re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*?)(?:, [#@].*)?>\Z", re.DOTALL)
 _SIZES = re.compile(r"tensor<((?:\d+x)*)|tensordesc<((?:\d+x)+)")
-"""Up to about Triton 3.8 a descriptor's type contains its block as a tensor type; since then only its sizes."""
+"""Matches the sizes in a type. Up to about Triton 3.8 a descriptor's type contains a tensor type, since then only
+sizes.
+"""
 _WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "index": 8}
 _INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
 
 
 def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the line of each operation without regions, by name in the order of the walk; () if the text does not
-    match.
+    """Returns the printed line of each operation without regions; () if the text does not match.
 
-    A `scf.yield` without operands may be missing from the text and must be missing from `names`.
+    text: the printed module. names: the operations' names, in the order of the bindings' walk. A `scf.yield` without
+    operands may be missing from the text and must be missing from `names`.
     """
     wanted = set(names)
     lines: list[str] = []
@@ -200,8 +204,9 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns for each operation with regions, by name in the order of the text, the line that opens its first region;
-    () if the text does not match.
+    """Returns, for each operation with regions, the line that opens its first region; () if the text does not match.
+
+    text: the printed module. names: the operations' names, in the order of the text.
     """
     wanted = set(names)
     lines: list[str] = []
@@ -215,20 +220,22 @@ def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_successors(line: str) -> tuple[int, ...]:
-    """Returns the numbers of the blocks that a branch names, in its order; `^bb3` is block 3 of the function, 0 its
-    entry.
+    """Returns the numbers of the blocks that a branch names, in the order of its line. `^bb3` is block 3 of the
+    function; the entry is block 0.
     """
     return tuple(int(number) for number in re.findall(r"\^bb(\d+)", _STRING.sub("", line)))
 
 
 def parse_integer(line: str, name: str) -> int | None:
-    """Returns the attribute `name = 3 : i32`."""
+    """Returns the integer attribute `name` of an operation's line, 3 for `name = 3 : i32`; None if it has none."""
     match = re.search(rf"[{{, <]{name} = (-?\d+)(?: : \w+)?[,}}]", _STRING.sub("", line))
     return int(match[1]) if match else None
 
 
 def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
-    """Returns the attribute `name = array<i32: 1, 0>`."""
+    """Returns the array attribute `name` of an operation's line, (1, 0) for `name = array<i32: 1, 0>`; None if it has
+    none.
+    """
     match = re.search(rf"[{{, <]{name} = array<i\d+(?:: ([-\d, ]+))?>", _STRING.sub("", line))
     if match is None:
         return None
@@ -236,14 +243,16 @@ def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
 
 
 def parse_word(line: str, name: str) -> str:
-    """Returns the word after the operation's name: the predicate of a comparison, the axis of a program id."""
+    """Returns the word after the operation's name, such as the predicate of a comparison or the axis of a program id;
+    empty if there is none.
+    """
     match = re.search(rf"{re.escape(name)} (\w+)", line)
     return match[1] if match else ""
 
 
 def parse_constant(line: str) -> int | None:
-    """Returns the integer of an `arith.constant` (0 or 1 for a boolean), or that of each element of a tensor; None for
-    others.
+    """Returns the integer of an `arith.constant` (0 or 1 for a boolean), or the one that all elements of a tensor have;
+    None for any other constant.
     """
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:
@@ -252,19 +261,19 @@ def parse_constant(line: str) -> int | None:
 
 
 def parse_shape(type_text: str) -> tuple[int, ...]:
-    """Returns the sizes of a tensor type, or of the block of a descriptor or a block pointer; () for anything else."""
+    """Returns the sizes of a tensor type, or of the block of a descriptor or a block pointer; () for any other type."""
     match = _SIZES.search(type_text)
     return tuple(int(size) for size in (match[1] or match[2] or "").split("x")[:-1]) if match else ()
 
 
 def parse_element(type_text: str) -> str:
-    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; any other type itself."""
+    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; any other type unchanged."""
     match = _TENSOR.match(type_text)
     return match[2] if match else type_text
 
 
 def parse_width(element: str) -> int | None:
-    """Returns the bytes of an element of this type in memory; None if unknown."""
+    """Returns how many bytes an element of this type takes in memory; None if unknown."""
     if element.startswith("!tt.ptr"):
         return 8
     if element in _WIDTHS:
@@ -279,7 +288,7 @@ def parse_width(element: str) -> int | None:
 
 
 def parse_bits(element: str) -> int | None:
-    """Returns the bits of an integer type; None for another."""
+    """Returns the number of bits of an integer type; None for any other type."""
     if element == "index":
         return 64
     match = _INTEGER.match(element)
@@ -287,7 +296,9 @@ def parse_bits(element: str) -> int | None:
 
 
 def parse_pointee(type_text: str) -> str:
-    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to."""
+    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to; empty
+    for any other type.
+    """
     element = parse_element(type_text)
     match = re.match(r"!tt\.(?:ptr|tensordesc)<(.*)>\Z", element, re.DOTALL)
     if match is None:

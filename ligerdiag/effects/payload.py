@@ -1,4 +1,4 @@
-"""Parses the kernels inside a Triton custom call, of both generations of jax-triton and of Pallas.
+"""Parses the backend config of a Triton custom call, which holds its kernel; jax-triton and Pallas write three kinds.
 
 target                                     backend config
 `triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
@@ -22,15 +22,16 @@ _ENTRY = re.compile(
     re.DOTALL | re.ASCII,
 )
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
-# MLIR's lexer: these four by name, every other byte by two hexadecimal digits.
+# The escapes of MLIR's lexer: four characters have names, every other byte is two hexadecimal digits.
 _NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 
 
 def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
-    """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other kinds are skipped.
+    """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other attributes are
+    skipped.
 
-    Also takes XLA's GpuBackendConfig (JSON, the dictionary in `custom_call_backend_config.attributes`). Raises
-    ArtifactError if it is neither.
+    Also accepts XLA's GpuBackendConfig: JSON with such a dictionary in `custom_call_backend_config.attributes`. Raises
+    ArtifactError if the backend config is neither.
     """
     text = backend_config.strip()
     if text.startswith(b'{"'):
@@ -67,46 +68,50 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 PAYLOAD_LIMIT = 64 * 1024 * 1024
-"""Bytes; a larger decompressed payload is refused. Real ones are below one mebibyte per configuration."""
+"""The most bytes that a payload may have when decompressed; a larger one is refused. Real ones have less than one
+mebibyte per configuration.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of the launch, in the order of the kernel's own."""
+    """One parameter of a kernel's launch; parameters are in the order of the kernel's own."""
 
     is_buffer: bool
-    """Whether it takes the next of the call's buffers (as a pointer or as a tensor descriptor); a scalar otherwise."""
+    """Whether the parameter takes the next of the call's buffers, as a pointer or as a tensor descriptor; otherwise it
+    is a scalar.
+    """
     bytes_to_zero: int = 0
     """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
     value: int | None = None
-    """Value of a scalar that is an integer or a boolean."""
+    """The value of a scalar that is an integer or a boolean; None for any other parameter."""
     number: int | float | None = None
-    """Value of any scalar."""
+    """The value of a scalar; None for a buffer."""
     is_descriptor: bool = False
     """Whether the buffer is passed as a tensor descriptor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfiguration:
-    """One configuration of the launch."""
+    """One way in which the launcher may run a kernel; an autotuned call has several."""
 
     function: str
     mlir: bytes
     """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode; empty if there is only `ptx`."""
     parameters: tuple[Parameter, ...] | None
-    """None if the payload does not list them: every buffer is then a parameter."""
+    """The kernel's parameters. None if the payload does not list them: every buffer is then a parameter."""
     grid: tuple[int, int, int]
-    """Programs along each axis; -1 if unknown."""
+    """Number of programs along each axis; -1 if unknown."""
     ptx: str = ""
-    """The kernel's PTX, if the payload has no IR."""
+    """The kernel's PTX if the payload has no IR; otherwise empty."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of the call's buffers, operands before outputs: an autotuning launcher restores the first one if both have
-    the same address.
+    """Pairs of the call's buffers, operands before outputs: an autotuning launcher restores the first buffer after its
+    trial runs if both have the same address.
     """
 
 
 class NoIrError(ArtifactError):
-    """The payload names a kernel, but has only its machine code, as some libraries serialize kernels."""
+    """The payload names a kernel, but contains only its machine code: some libraries serialize kernels in this way."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
@@ -116,7 +121,9 @@ class NoIrError(ArtifactError):
 
 
 def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations of a `triton_kernel_call`, at least one; raises ArtifactError."""
+    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call`; raises ArtifactError
+    if it cannot be read.
+    """
     try:
         call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
     except DecodeError as error:
@@ -133,7 +140,9 @@ def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
 
 
 def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations of a `triton_kernel_call_ffi`, at least one; raises ArtifactError."""
+    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call_ffi`; raises
+    ArtifactError if it cannot be read.
+    """
     opaque = parse_string_attributes(backend_config).get("opaque")
     if opaque is None:
         raise ArtifactError("the backend config has no string attribute `opaque`")
@@ -141,7 +150,9 @@ def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, .
 
 
 def parse_pallas_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the one configuration of a `__gpu$xla.gpu.triton`; raises ArtifactError."""
+    """Returns the one configuration in the backend config of a `__gpu$xla.gpu.triton`; raises ArtifactError if it
+    cannot be read.
+    """
     attributes = parse_string_attributes(backend_config)
     if "ir" not in attributes or "name" not in attributes:
         raise ArtifactError("the backend config lacks the string attributes `name` and `ir`")

@@ -1,21 +1,25 @@
-"""Finds which pointer of a function may become which other: the edges along which `pointer_flow` carries roots.
+"""Finds which pointers of a function may become which others: the edges along which `pointer_flow` carries roots.
+
+The *roots* of a pointer are the arguments from which it may come. An edge leads from one value of the function to
+another that may hold the same pointer:
+
+- Pure operations: from every pointer operand to every pointer result.
+- `scf.for`, `scf.while`, `scf.if`: from initial values, yields and conditions to block arguments and results, by
+  position.
+- `cf.br` and `cf.cond_br`: by position, to every block that could be the target. Successors are not accessible, but the
+  operands of a branch must match the arguments of its block one by one. Other branches: from everything to everything.
+- Reductions, scans and element-wise maps: from every operand and returned value to every block argument and result.
+
+Calls have no edges here: they need the callee's summary.
 
 The tables of memory effects by operation come from the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td,
 TritonNvidiaGPUOps.td); Triton before 3.2 also has `llvm.mlir.undef`, a value that is not defined yet, at the beginning
 of a loop. An operation in no table has unknown effects.
 
-- Pure operations: every pointer operand to every pointer result.
-- `scf.for`, `scf.while`, `scf.if`: initial values, yields and conditions to block arguments and results, by position.
-- `cf.br` and `cf.cond_br`: by position, to every block that could be the target: successors are not accessible, but the
-  operands of a branch must match the arguments of its block one by one. Other branches: everything to everything.
-- Reductions, scans and element-wise maps: every operand and returned value to every block argument and result.
-
-Calls have no edges here: they need the callee's summary.
-
 An integer made from an address may lead anywhere when it is added to another address: `y + (x - y)`, with both
 addresses as integers, is `x`. `find_address_integers` follows such integers forward, as a least fixpoint, through
-everything but memory: results of an operation with such an operand, and arguments of its blocks. Branches and ends of
-regions pass on to every block and result of the operation that contains them.
+everything but memory: to the results of an operation with such an operand, and to the arguments of its blocks. Branches
+and ends of regions pass an integer on to every block and result of the operation that contains them.
 """
 
 import re
@@ -25,7 +29,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.effects.ttir_module import Block, Function, Operation
 
 FREE_DIALECTS = ("arith.", "math.", "ub.")
-"""Dialects without any memory effect; their pointer results come from their pointer operands."""
+"""Prefixes of dialects without any memory effect; their pointer results come from their pointer operands."""
 
 # fmt: off
 FREE_OPERATIONS = frozenset(
@@ -47,7 +51,9 @@ FREE_OPERATIONS = frozenset(
     }
 )
 # fmt: on
-"""No effect on global memory except the launch's own scratch; pointer results come from the pointer operands."""
+"""Operations without effect on global memory, except the launch's own scratch memory; their pointer results come from
+their pointer operands.
+"""
 
 FIRST_OPERAND_ACCESS = {
     "tt.load": Access.READ,
@@ -70,10 +76,10 @@ FIRST_OPERAND_ACCESS = {
     "ttng.async_tma_scatter": Access.WRITE,
     "ttng.async_tma_reduce": Access.READ_WRITE,
 }
-"""Operations that access global memory only through their first operand."""
+"""Operations that access global memory only through their first operand, and how they access it."""
 
 REGION_OPERATIONS = frozenset({"scf.for", "scf.if", "scf.while", "tt.reduce", "tt.scan", "tt.map_elementwise"})
-"""Operations whose regions are followed value by value."""
+"""Operations with regions, through which each value is followed."""
 
 # fmt: off
 TERMINATORS = frozenset(
@@ -85,7 +91,7 @@ TERMINATORS = frozenset(
 # fmt: on
 
 NULL_POINTERS = frozenset({"ub.poison", "arith.constant"})
-"""Operations that make a null or an undefined pointer."""
+"""Operations whose pointer results are null or undefined."""
 
 _ASSEMBLY_MEMORY = re.compile(r"\b(?:st|red|atom|ld|ldu|cp|multimem|call|prefetch\w*|tcgen05|mbarrier)\b", re.ASCII)
 
@@ -95,9 +101,9 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 def find_dead_loads(function: Function) -> frozenset[int]:
-    """Returns the indices of loads with an unused result, which the compiler drops; not of volatile ones.
+    """Returns the indices of the function's loads that the compiler drops, because nothing uses their results.
 
-    Pallas loads the bytes that every store overwrites, and does not use them.
+    A volatile load is never dropped. Pallas loads the bytes that every store overwrites, and does not use them.
     """
     needed: set[int] = set()
     live: set[int] = set()
@@ -116,7 +122,7 @@ def find_dead_loads(function: Function) -> frozenset[int]:
 
 
 def is_free(name: str) -> bool:
-    """Returns whether the operation by itself (without its regions) has no effect on global memory."""
+    """Returns whether the operation called `name`, without its regions, has no effect on global memory."""
     return name in FREE_OPERATIONS or name.startswith(FREE_DIALECTS)
 
 
@@ -131,7 +137,10 @@ def is_confined(assembly: str) -> bool:
 
 
 def find_address_integers(function: Function, returning: Collection[str]) -> frozenset[int]:
-    """Returns the integers made from addresses. returning: names of functions that return one."""
+    """Returns the integers of the function that are made from addresses.
+
+    returning: names of the functions that return such an integer.
+    """
     found: set[int] = set()
     pointers = function.pointers
     if not any(op.name == "tt.ptr_to_int" or op.callee in returning for op in function.operations):
@@ -159,14 +168,14 @@ def _list_targets(op: Operation, function: Function) -> Iterator[int]:
 
 
 type PointerEdge = tuple[int, int]
-"""From a value to a value."""
+"""Two values of a function, of which the second may hold the pointer that the first one holds."""
 
 _MIXERS = ("tt.reduce", "tt.scan", "tt.map_elementwise")
 _MIXER_RETURNS = ("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return")
 
 
 def compute_edges(function: Function) -> Iterator[PointerEdge]:
-    """Yields all edges between pointers of the function."""
+    """Yields all pairs of pointers of the function of which the second may come from the first."""
     pointers = function.pointers
     for op in function.operations:
         for source, target in _compute_operation_edges(op, function):
@@ -236,7 +245,9 @@ def _take_last(passed: tuple[int, ...], block: Block) -> tuple[int, ...]:
 
 
 def _fits(passed: tuple[int, ...], block: Block, pointers: frozenset[int]) -> bool:
-    """Returns whether the operands could be the block's arguments: as many of them, with pointers in the same positions."""
+    """Returns whether the operands passed by a branch could be the arguments of the block: as many, with pointers in
+    the same positions.
+    """
     if len(passed) != len(block.arguments):
         return False
     return all((source in pointers) == (target in pointers) for source, target in _pair(passed, block.arguments))

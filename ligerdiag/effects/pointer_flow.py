@@ -5,13 +5,13 @@ loaded from memory, made from an integer, or returned by an unknown operation. R
 over the values of a function, through pointer arithmetic, loops, branches and selects. Control flow is ignored: an
 effect of one branch is an effect of the function.
 
-A function is summarised once per set of callees' summaries, in terms of its own arguments; a call replaces them by the
-roots of the actual ones. Recursive functions are iterated to a fixpoint.
+A function is summarised in terms of its own arguments, once per set of its callees' summaries. A call replaces these
+arguments by the roots of the values that it passes. Recursive functions are iterated to a fixpoint.
 
-A write through ELSEWHERE may hit any buffer: every pointer becomes UNKNOWN. A read through it may read any buffer. An
-address that goes through an integer becomes ELSEWHERE, and so does one to which such an integer is added. An operation
-in no table makes the roots of its operands UNKNOWN, and every pointer if it has no pointer operand, has regions, or if
-addresses became integers.
+A write through ELSEWHERE may hit any buffer: the access through every pointer is then UNKNOWN. A read through ELSEWHERE
+may read any buffer. An address that goes through an integer becomes ELSEWHERE, and so does one to which such an integer
+is added. An operation in no table makes the accesses through the roots of its operands UNKNOWN; if it has no pointer
+operand, has regions, or if addresses became integers, it makes all accesses UNKNOWN.
 
 Not modelled: bounds and masks (a store that never happens counts), and address spaces.
 """
@@ -37,35 +37,41 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 
 ELSEWHERE_BIT = 1
-"""Bit of a root set for addresses of unknown origin; argument `i` has bit `i + 1`."""
+"""The bit of a root set that represents addresses of unknown origin; argument `i` has bit `i + 1`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerSummary:
-    """Root sets, as bits, in terms of one function's arguments."""
+    """Through which of its arguments a function reads, writes, and has unknown effects.
+
+    Each set of arguments is a number: bit `i + 1` represents argument `i`, bit 0 addresses of unknown origin.
+    """
 
     reads: int = 0
     writes: int = 0
     unknown: int = 0
     results: tuple[int, ...] = ()
-    """For each result of the function, the roots of a returned pointer."""
+    """For each result of the function, the arguments from which a returned pointer may come."""
     reasons: tuple[str, ...] = ()
     returns_integers: bool = False
-    """It returns integers made from an address."""
+    """Whether the function returns integers made from an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentEffects:
-    """The effects of a kernel through each argument of its entry function."""
+    """How a kernel accesses memory through each argument of its entry function."""
 
     accesses: tuple[Access, ...]
-    """One per argument; NONE for arguments that are not pointers."""
+    """The access through each argument; NONE for arguments that are not pointers."""
     is_pointer: tuple[bool, ...]
     reasons: tuple[str, ...]
 
 
 def compute_argument_effects(module: TtirModule, entry: str) -> ArgumentEffects:
-    """Returns the effects of the function called `entry`; raises ArtifactError if the module has no such function."""
+    """Returns how the function called `entry` accesses memory through its arguments.
+
+    Raises ArtifactError if the module has no such function.
+    """
     function = module.functions.get(entry)
     if function is None or not function.blocks:
         raise ArtifactError(f"the kernel's MLIR has no function `{entry}`")
@@ -89,7 +95,7 @@ def _get_access(summary: PointerSummary, bit: int) -> Access:
 
 
 def compute_summaries(module: TtirModule, entry: str) -> dict[str, PointerSummary]:
-    """Returns the summaries of the function called `entry` and of each function that it may call."""
+    """Returns, by name, the summaries of the function called `entry` and of each function that it may call."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
         for name, function in module.functions.items()
@@ -189,7 +195,7 @@ def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> Poin
 
 
 def _explain_unknown(op: Operation, function: Function, *, address_in_integer: bool) -> str:
-    """Returns why the effects of `op` are unknown; empty if they are known."""
+    """Returns why the effects of an operation are unknown; empty if they are known."""
     has_pointer = any(operand in function.pointers for operand in op.operands)
     where = f"`{op.name}` in `{function.name}`"
     if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
@@ -206,8 +212,9 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
 
 
 def compute_roots(function: Function, summaries: dict[str, PointerSummary]) -> dict[int, int]:
-    """Returns the roots, as bits, of every pointer of the function: ELSEWHERE_BIT, and bit `i + 1` for its argument
-    `i`.
+    """Returns, for every pointer of the function, the set of arguments from which it may come, as a number.
+
+    Bit `i + 1` represents argument `i`, ELSEWHERE_BIT an address of unknown origin.
     """
     integers = _find_integers(function, summaries)
     pointers = function.pointers
@@ -228,7 +235,7 @@ def compute_roots(function: Function, summaries: dict[str, PointerSummary]) -> d
                 if result not in pointers:
                     continue
                 if callee is None or index >= len(callee.results):
-                    # A summary without results is one of a recursion not reached yet, or of a function without body.
+                    # The callee has no results in a recursion that is not followed yet, or if it has no body.
                     roots[result] |= ELSEWHERE_BIT if callee is None or callee.unknown & ELSEWHERE_BIT else 0
                     continue
                 roots[result] |= callee.results[index] & ELSEWHERE_BIT
@@ -261,7 +268,11 @@ def _find_integers(function: Function, summaries: dict[str, PointerSummary]) -> 
 
 
 def _translate(mask: int, actual: list[int]) -> int:
-    """Returns a callee's root set in terms of the caller's roots of the `actual` arguments."""
+    """Returns a set of a callee's arguments, given as bits, as the set of the caller's arguments from which they may
+    come.
+
+    mask: the callee's set. actual: for each value that the call passes, the caller's arguments from which it may come.
+    """
     result = mask & ELSEWHERE_BIT
     for index, roots in enumerate(actual):
         if mask & (1 << (index + 1)):
@@ -277,11 +288,15 @@ def _union(masks: Iterable[int]) -> int:
 
 
 _MOST_CALLS = 1_000
-"""Limit on pairs of a function and its arguments' roots; beyond it lines are missing, but none is wrong."""
+"""The most calls that are followed, each a function with the roots of its arguments. Beyond this limit lines are
+missing, but none is wrong.
+"""
 
 
 def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, ...], ...]:
-    """Returns for each argument of `entry` the lines that write through it, in source order; () if unknown."""
+    """Returns, for each argument of `entry`, the source lines that write through it, in source order; () if none is
+    known.
+    """
     summaries = compute_summaries(module, entry)
     arguments = module.functions[entry].arguments
     found: list[dict[SourceLine, None]] = [{} for _ in arguments]
@@ -306,7 +321,11 @@ def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, 
 
 
 def _translate_roots(mask: int, passed: tuple[int, ...]) -> int:
-    """Translates roots in terms of a function's own arguments to those of the kernel."""
+    """Returns a set of a function's arguments, given as bits, as the set of the kernel's arguments from which they may
+    come.
+
+    mask: the function's set. passed: for each of its arguments, the kernel's. ELSEWHERE_BIT is left out.
+    """
     result = 0
     for index, roots in enumerate(passed):
         if mask & (1 << (index + 1)):

@@ -1,12 +1,13 @@
-"""Follows the pointers of a kernel's PTX, if its payload has no IR: the parameters through which it may write.
+"""Follows the pointers of a kernel's PTX, if its payload has no IR, to find the parameters through which it may write.
 
-A statement is an opcode and its operands; it sets the registers of the first operand, or of the first group in braces.
-Guards, labels and order are ignored: a value that a register may hold anywhere, it may hold everywhere. A register
-holds the pointers from which it was computed: by `ld.param`, and from register to register through any operation.
-Values loaded from memory, and parameters that are numbers, are not pointers. `st`, `red`, `atom`, and bulk copies to
-global memory write through the pointers in their address. An address without a pointer, a tensor map, a function call,
-and an unknown operation on memory could write anywhere. An access to shared or local memory, or to a parameter of a
-call, writes through no pointer.
+A statement is an opcode and its operands; it sets the registers of its first operand, or of its first group in braces.
+Guards, labels and order are ignored: a register may hold any of its values everywhere. A register holds the pointers
+from which its value was computed: a `ld.param` gives it a pointer, and any operation passes pointers on from register
+to register. Values loaded from memory, and parameters that are numbers, are not pointers.
+
+`st`, `red`, `atom`, and bulk copies to global memory write through the pointers in their address. An address without a
+pointer, a tensor map, a function call, and an unknown operation on memory could write anywhere. An access to shared or
+local memory, or to a parameter of a call, writes through no pointer.
 
 Names of opcodes and state spaces: PTX ISA 9.0, chapters 5 and 9.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
-"""Also matches line directives, which end with the line."""
+"""Matches a comment, or a directive that ends with its line, such as `.loc`."""
 _ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)")
 _PARAMETER = re.compile(r"([\w$]+)\s*(?:\[\d+\])?\s*$")
 _STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]+:|@!?%?[\w$]+)*(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
@@ -27,24 +28,25 @@ _ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "pa
 _ONLY_READS = (
     "ld", "ldu", "prefetch", "prefetchu", "ldmatrix", "stmatrix", "mbarrier", "applypriority", "wgmma", "tcgen05",
 )  # fmt: skip
-"""Operations that write no global memory, whatever their addresses; those of the tensor cores use shared memory."""
+"""Operations that write no global memory, whatever their addresses; the tensor cores' operations use shared memory."""
 _HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class PtxWrites:
-    """The parameters through which a kernel may write."""
+    """The parameters through which a kernel may write, according to its PTX."""
 
     parameters: frozenset[int]
-    """Numbers of the kernel's parameters."""
+    """Numbers of the kernel's parameters through which it may write."""
     reason: str = ""
-    """Why it may write anywhere; empty if it may not."""
+    """Why the kernel may write anywhere; empty if it may not."""
 
 
 def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrites:
-    """Returns the parameters of the entry function through which it may write.
+    """Returns the parameters of the PTX function `entry` through which the function may write.
 
-    parameters: whether each is a pointer, according to the payload; parameters that the compiler appends may be.
+    parameters: for each parameter in the payload, whether it is a pointer. The compiler may append further parameters;
+    they count as pointers.
     """
     text = _COMMENT.sub(" ", ptx)
     head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
@@ -69,7 +71,7 @@ def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrit
 
 
 def _cut_body(text: str) -> str:
-    """Returns the text in the first pair of braces."""
+    """Returns the text inside the first pair of braces."""
     depth, start = 0, text.find("{")
     for position in range(max(start, 0), len(text)):
         depth += (text[position] == "{") - (text[position] == "}")
@@ -88,7 +90,9 @@ def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
-    """Maps each register to the parameters whose addresses it may hold."""
+    """Returns, for each register, the numbers of the parameters whose addresses it may hold. parameters: numbers by
+    name.
+    """
     pointees: dict[str, frozenset[int]] = {}
     moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for opcode, operands in statements:
@@ -112,7 +116,7 @@ def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int])
 
 
 def _split(operands: str) -> tuple[str, str]:
-    """Returns the first operand, or group in braces, and the rest."""
+    """Returns a statement's first operand, or its first group in braces, and the rest of its operands."""
     if operands.startswith("{"):
         group, _, rest = operands[1:].partition("}")
         return group, rest
@@ -121,7 +125,10 @@ def _split(operands: str) -> tuple[str, str]:
 
 
 def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
-    """Returns the parameters through which the statement may write, and the reason if it may write anywhere."""
+    """Returns the parameters through which a statement may write, and why it may write anywhere.
+
+    The reason is empty if it may not.
+    """
     parts = opcode.split(".")
     if parts[0] == "call":
         return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function"

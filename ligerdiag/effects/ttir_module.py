@@ -2,14 +2,15 @@
 lines.
 
 Operations are in the order of MLIR's post-order walk: the operations of a region come before the operation that owns
-the region. A value is the number of its MLIR implementation, unique in its module. `pointers` has only values whose
-type contains a pointer or a tensor descriptor, never an integer: `pointer_flow` handles addresses that go through
-integers.
+the region. A value is a number, unique in its module: the bindings' `id()`. `Function.pointers` has
+only values whose type contains a pointer or a tensor descriptor, never an integer: `pointer_flow` handles addresses
+that go through integers.
 
-Triton's bindings show neither attributes nor the successors of branches. `text` is the operation's line of the printed
-module, if `libtriton` could match the two; `pointer_flow` does not need it. `place` is the line of the kernel's Python
-source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a line, a name with a
-line, a line with its caller's line, or several of these. The innermost line outside of installed packages counts.
+Triton's bindings show neither attributes nor the successors of branches. `Operation.text` is the operation's line of
+the printed module, if `libtriton` could match the two; `pointer_flow` does not need it. `Operation.place` is the line
+of the kernel's Python source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a
+line, a name with a line, a line with its caller's line, or several of these. The innermost line outside installed
+packages counts.
 """
 
 import re
@@ -26,11 +27,16 @@ _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
 _MOST_PARTS = 64
 _OWN_TEXT = "/proc/self/fd/"
-"""File name from which `libtriton` parses: the location of an operation without its own."""
+"""Start of the name of the file from which `libtriton` parses: such a location means that the operation has none of its
+own.
+"""
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """Returns the place of each of these lines of the module `text`; None if there is none."""
+    """Returns the line of Python source that each of the given lines of a printed module names; None if it names none.
+
+    text: the whole printed module, which defines the locations. lines: some of its lines.
+    """
     definitions = dict(_DEFINITION.findall(text))
     return tuple(_find_place(line, definitions) for line in lines)
 
@@ -62,7 +68,7 @@ _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A basic block: its arguments."""
+    """A basic block, as far as it is kept: its arguments."""
 
     arguments: tuple[int, ...]
 
@@ -72,40 +78,42 @@ class Operation:
     """One operation of a function's body."""
 
     name: str
-    """With its dialect, such as `tt.store`."""
+    """The operation's name with its dialect, such as `tt.store`."""
     operands: tuple[int, ...]
     results: tuple[int, ...]
     regions: tuple[tuple[Block, ...], ...]
-    """Per region its blocks, the entry block first; a region without operations has none."""
+    """For each region its blocks, the entry block first; a region without operations has no blocks."""
     parent: int
-    """Index of the operation, in the same function, whose region holds this one; -1 in the function's own body."""
+    """Index, in the same function, of the operation that contains this one in a region; -1 if the function's own body
+    does.
+    """
     region: int
-    """Number of the region of `parent` that holds this one; 0 in the function's own body."""
+    """Number of the region of `parent` that contains this operation; 0 in the function's own body."""
     block: int
-    """Number of the block of that region that holds this one."""
+    """Number of the block, in its region, that contains this operation."""
     index: int
-    """The operation's own index in the function."""
+    """Index of this operation in its function."""
     text: str
-    """Its line of the printed module; the first line of an operation with regions; empty if unknown."""
+    """The operation's line of the printed module; for an operation with regions, its first line; empty if unknown."""
     callee: str
-    """The called function's name for `tt.call`; empty otherwise."""
+    """For a `tt.call`, the name of the called function; empty for other operations."""
     assembly: str
-    """The text of inline assembly; empty otherwise."""
+    """The text of inline assembly; empty for other operations."""
     is_pure: bool
-    """The operation's `pure` attribute; false if it has none."""
+    """The value of the operation's `pure` attribute; false if it has none."""
     place: SourceLine | None = None
-    """The kernel's own line; None if the module does not give it, and for operations with regions."""
+    """The line of the kernel's Python source; None if the module does not give it, and for operations with regions."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Function:
-    """One `tt.func`."""
+    """One function of a kernel's module (`tt.func`)."""
 
     name: str
     arguments: tuple[int, ...]
-    """Empty for a declaration, whatever its type."""
+    """The function's arguments; empty for a declaration, whatever its type."""
     blocks: tuple[Block, ...]
-    """The body's blocks, the entry block first; none for a declaration."""
+    """The blocks of the function's body, the entry block first; none for a declaration."""
     operations: tuple[Operation, ...]
     pointers: frozenset[int]
     """The values of this function that can carry an address."""
@@ -114,14 +122,18 @@ class Function:
 
     @cached_property
     def _members(self) -> Mapping[tuple[int, int, int], list[Operation]]:
-        """(parent, region, block) to the operations of that block."""
+        """The operations of each block, by (parent, region, block)."""
         members: dict[tuple[int, int, int], list[Operation]] = {}
         for op in self.operations:
             members.setdefault((op.parent, op.region, op.block), []).append(op)
         return members
 
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
-        """Returns the operations of one block, in order; parent -1 is the function's own body."""
+        """Returns the operations of one block, in order.
+
+        parent: index of the operation that owns the region, -1 for the function's own body. region, block: numbers of
+        the region in that operation and of the block in the region.
+        """
         return self._members.get((parent, region, block), [])
 
 
@@ -131,7 +143,7 @@ class TtirModule:
 
     functions: Mapping[str, Function]
     has_lines: bool
-    """Whether the lines of the operations without regions are known."""
+    """Whether the printed lines of the operations without regions are known."""
 
 
 @dataclass(slots=True)
@@ -141,7 +153,7 @@ class _Region:
 
 
 def parse_ttir(source: bytes) -> TtirModule:
-    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError if it is not one."""
+    """Returns the functions of a module given as MLIR text or bytecode; raises ArtifactError if it cannot be read."""
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.MlirOperation] = []
     module.walk(handles.append)
@@ -162,8 +174,8 @@ def parse_ttir(source: bytes) -> TtirModule:
 def _align(
     module: libtriton.Module, handles: list[libtriton.MlirOperation]
 ) -> tuple[dict[int, str], dict[int, SourceLine]]:
-    """Maps positions in the walk to lines of the printed module and of the kernel's source; empty if the text does not
-    match.
+    """Returns the lines of the printed module, and of the kernel's source, by an operation's position in the walk; both
+    empty if the text does not match.
     """
     leaves = [
         position
@@ -187,7 +199,9 @@ def _is_left_out(name: str, operands: int) -> bool:
 
 
 class _Reader:
-    """Finds the regions of a module from the operations inside them: the bindings give no way down."""
+    """Reads the functions of a module; finds its regions from the operations inside them: the bindings give no way
+    down.
+    """
 
     def __init__(
         self, handles: list[libtriton.MlirOperation], lines: dict[int, str], places: dict[int, SourceLine]
@@ -215,8 +229,9 @@ class _Reader:
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
     def add_first_lines(self, text: str) -> None:
-        """Adds the first lines of operations with regions, which are printed before their contents; none if the text
-        does not fit.
+        """Adds the first lines of operations with regions; none if the text does not fit.
+
+        text: the printed module, in which such an operation is printed before its contents.
         """
         before: list[int] = []
         pending = [

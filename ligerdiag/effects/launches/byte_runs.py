@@ -1,4 +1,6 @@
-"""Represents sets of bytes of one buffer, for each program, as runs of consecutive bytes, with set operations."""
+"""Represents, for each program of a launch, a set of bytes of one buffer, as runs of consecutive bytes, with set
+operations.
+"""
 
 from dataclasses import dataclass
 
@@ -19,7 +21,11 @@ from ligerdiag.effects.launches.index_values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByteRuns:
-    """Run k: bytes start[k] to stop[k] (exclusive) of program[k]. All three [runs]."""
+    """Runs of bytes of one buffer: run k is bytes start[k] to stop[k] (exclusive) of the program with number
+    program[k].
+
+    All three arrays have the shape [runs].
+    """
 
     program: IndexArray
     start: IndexArray
@@ -29,20 +35,20 @@ class ByteRuns:
         return self.start.size
 
     def clip(self, low: int, high: int) -> "ByteRuns":
-        """Returns the part within these bytes."""
+        """Returns the parts of the runs that lie between byte `low` and byte `high` (exclusive)."""
         start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
         kept = start < stop
         return ByteRuns(program=self.program[kept], start=start[kept], stop=stop[kept])
 
 
 def make_empty() -> ByteRuns:
-    """Returns the empty set of bytes."""
+    """Returns a set without any byte."""
     none = np.zeros(0, np.int64)
     return ByteRuns(program=none, start=none, stop=none)
 
 
 def concatenate(parts: list[ByteRuns]) -> ByteRuns:
-    """Returns all runs of the parts; runs may overlap."""
+    """Returns one set with all runs of the given sets; its runs may overlap."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -57,10 +63,10 @@ def concatenate(parts: list[ByteRuns]) -> ByteRuns:
 def make_runs(
     offset: Linear | Dense, width: int, mask: MaskBox | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> ByteRuns:
-    """Returns the bytes of elements of `width` bytes at the offsets where the mask is true; all if it is None or
-    Unknown.
+    """Returns the bytes of the elements for which the mask is true; of all elements if it is None or Unknown.
 
-    active: [programs].
+    offset: the elements' offsets in the buffer. width: bytes of an element. active: bool[programs], the programs whose
+    elements count.
     """
     programs = np.flatnonzero(active).astype(np.int64)
     if not programs.size:
@@ -140,7 +146,7 @@ def _make_dense_runs(
 
 
 def _join_consecutive(runs: ByteRuns) -> ByteRuns:
-    """Returns the same bytes in fewer runs: one that begins where the previous one ends is joined to it."""
+    """Returns the same bytes in fewer runs: a run that begins where the previous one ends is joined to it."""
     if len(runs) < 2:
         return runs
     first = np.ones(len(runs), bool)
@@ -153,7 +159,8 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
 def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRuns:
     """Returns the same bytes as sorted runs that neither touch nor overlap.
 
-    by_program: merges the runs of each program of the grid alone; else those of all programs, as those of program 0.
+    by_program: whether to merge the runs of each program separately; if not, the runs of all programs are merged and
+    become those of program 0.
     """
     if not len(runs):
         return runs
@@ -172,14 +179,18 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 
 
 def covers(merged: ByteRuns, size: int) -> bool:
-    """Returns whether merged runs cover all bytes from 0 to `size`; all programs count as one, and no run ends after
-    `size`.
+    """Returns whether runs cover all bytes from 0 to `size`.
+
+    merged: runs of all programs, merged as those of one, none of which ends after `size`.
     """
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
 
 def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
-    """Returns for each run whether one merged run of the same program contains it; merged: programs separate."""
+    """Returns, for each run, whether a single run of the same program in `merged` contains it.
+
+    merged: runs merged for each program separately.
+    """
     if not len(merged):
         return np.zeros(len(runs), bool)
     low = min(int(runs.start.min()), int(merged.start.min()))
@@ -191,26 +202,33 @@ def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
 
 
 def contains(merged: ByteRuns, runs: ByteRuns) -> bool:
-    """Returns whether every byte of `runs` is one of `merged`, of the same program."""
+    """Returns whether `merged` has every byte of `runs` for the same program. merged: merged for each program
+    separately.
+    """
     return not len(runs) or bool(_find_owners(runs, merged).all())
 
 
 def intersect(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns the bytes, for each program, that both have; both merged, programs separate."""
+    """Returns, for each program, the bytes that both sets have. Both sets must be merged, each program separately."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
 def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns the bytes, for each program, of `one` that `other` lacks; both merged, programs separate."""
+    """Returns, for each program, the bytes of `one` that `other` lacks. Both sets must be merged, each program
+    separately.
+    """
     if not len(one) or not len(other):
         return one
     return _select(one, other, 1, budget)
 
 
 def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> ByteRuns:
-    """Returns the bytes with the wanted count: bytes of `one` count 1, of `other` 2, of both 3."""
+    """Returns, for each program, the bytes in `one` only (wanted 1), in `other` only (2), or in both (3).
+
+    Both sets must be merged, each program separately.
+    """
     budget.spend(8 * (len(one) + len(other)))
     low = min(int(one.start.min()), int(other.start.min()))
     lift = max(int(one.stop.max()), int(other.stop.max())) - low + 1
@@ -230,7 +248,7 @@ def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> Byte
 
 
 def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
-    """Returns whether a byte is read by one program and written by another one."""
+    """Returns whether some byte is read by one program and written by another one."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False
@@ -251,7 +269,7 @@ def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
 
 
 def is_disjoint(writes: ByteRuns, reads: ByteRuns, budget: Budget) -> bool:
-    """Returns whether no byte that a program writes is read or written by another one."""
+    """Returns whether no byte that a program writes is read or written by another program."""
     writes = merge(writes, budget)
     if not len(writes):
         return True

@@ -1,11 +1,12 @@
 """Follows a kernel's Triton IR for all programs of a launch at once, as far as its numbers do not come from memory.
 
-Values are those of `index_values`; `active` says which programs execute an operation. Known control flow splits the
-programs; where control flow depends on data, both ways are followed (see `trace`). A loop with a known trip count runs
-iteration by iteration, each program its own number of times. Any other loop is followed once, with Unknown for its
-carried values. Blocks of a function are followed as a tree from its entry to each return. A load with an unused result
-does not count. An unknown operation gives Unknown, and `pointer_flow` covers its possible effects on memory. The same
-holds for an operation that `trace.Demand` does not want, and for one with too many elements.
+Values have the forms that `index_values` defines; `active` says which programs execute an operation. Control flow that
+depends on known numbers splits the programs; where it depends on data, both ways are followed (see `trace`). A loop
+with a known trip count runs iteration by iteration, for each program as often as the program needs. Any other loop is
+followed once, with Unknown for the values that it carries from one iteration to the next. The blocks of a function are
+followed as a tree from its entry to each return. A load with an unused result does not count. The result of an unknown
+operation is Unknown, and `pointer_flow` covers its possible effects on memory. The same holds for an operation that
+`trace.Demand` does not want, and for one with too many elements.
 
 Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
 """
@@ -38,16 +39,16 @@ from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS, find_dead_load
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 DEPTH = 64
-"""Limit on nested calls, and on the blocks of one function on one path."""
+"""The most nested calls, and the most blocks of one function on one path, that are followed."""
 
 
 class NotFollowedError(Exception):
-    """Control flow that the evaluation cannot follow; the message is one line."""
+    """The kernel has control flow that the evaluation cannot follow; the message is one line."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Frame:
-    """One activation of a function."""
+    """One activation of a function: the values that it has computed, and those that it has returned."""
 
     function: Function
     values: dict[int, IndexValue]
@@ -67,7 +68,7 @@ class _Frame:
 
 
 class Evaluation:
-    """One launch."""
+    """Follows a kernel for one launch and records its accesses to memory in a `Trace`."""
 
     def __init__(
         self,
@@ -77,14 +78,18 @@ class Evaluation:
         budget: Budget,
         reaches: Callable[[Function, Operation], bool] | None,
     ) -> None:
-        """reaches: whether a memory operation of a function matters; None if all do, and all values."""
+        """Prepares to follow a launch of a kernel in `module`; `place` has its programs, and `trace` records its
+        accesses.
+
+        reaches: whether a memory operation of a function matters; if None, all of them do, and all values are followed.
+        """
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)
         self._used: dict[str, frozenset[int]] = {}
         self._dead: dict[str, frozenset[int]] = {}
 
     def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
-        """Follows the function from its entry, with all programs."""
+        """Follows the kernel's function `entry` with all programs of the launch."""
         self._demand.entry = entry
         self._call(self._module.functions[entry], arguments, np.ones(self._place.programs, bool), 0)
 
@@ -110,7 +115,7 @@ class Evaluation:
         return choose(taken, new, old, self._budget)
 
     def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
-        """Follows the blocks of a function as a tree, from this one to each return."""
+        """Follows the blocks of a function as a tree, from the given block to each return."""
         if length > DEPTH:
             raise NotFollowedError(f"the branches of `{frame.function.name}` form too long a chain")
         for op in frame.function.get_operations(-1, 0, block):
@@ -156,8 +161,10 @@ class Evaluation:
         self._split(frame.get(op.operands[0]), active, follow)
 
     def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
-        """Follows branch 0 where the condition holds and branch 1 elsewhere; returns the programs that took 0, None if
-        unknown.
+        """Follows way 0 of a branch with the programs for which the condition holds, and way 1 with the others.
+
+        Returns the programs for which the condition holds. If that is unknown, follows both ways with all active
+        programs and returns None.
         """
         if isinstance(condition, MaskBox) and not condition.shape:
             gate = np.broadcast_to(condition.gate, active.shape)
@@ -209,7 +216,7 @@ class Evaluation:
                 frame.put(op.results, results)
 
     def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[IndexValue, ...]:
-        """Runs the only block of a region; returns its terminator's values."""
+        """Runs the only block of a region and returns the values that its terminator passes on."""
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:
@@ -277,7 +284,9 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[IndexValue]) -> None:
-        """Follows a loop with an unknown trip count once, with Unknown for its carried values."""
+        """Follows a loop with an unknown trip count, with Unknown for the values that it carries, until the set of
+        arguments that these may point into stops growing.
+        """
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first
         roots = [get_roots(value) for value in carried]
@@ -308,8 +317,8 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _mix(self, frame: _Frame, op: Operation) -> None:
-        """Handles reductions, scans and maps: their results are Unknown; raises NotFollowedError if their regions may
-        access memory.
+        """Makes the results of a reduction, scan or map Unknown; raises NotFollowedError if its regions may access
+        memory.
         """
         if not self._demand.is_silent_inside(frame.function, op.index):
             raise NotFollowedError(f"`{op.name}` in `{frame.function.name}` accesses memory")
@@ -350,7 +359,9 @@ class Evaluation:
             self._trace.write(pointer.root, runs, sure=sure and op.name != "tt.atomic_cas", is_update=is_update)
 
     def _only_exchanges(self, function: Function, op: Operation) -> bool:
-        """Returns whether an atomic operation's result is unused, and the new content does not depend on the old."""
+        """Returns whether an atomic operation stores contents that do not depend on the old ones, and its result is
+        unused.
+        """
         if op.name != "tt.atomic_rmw" or parse_word(op.text, op.name) != "exch":
             return False
         if function.name not in self._used:

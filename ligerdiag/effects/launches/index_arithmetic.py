@@ -1,7 +1,8 @@
-"""Computes integer arithmetic of Triton IR on index values, and the bytes of the arguments' buffers that memory
-operations access.
+"""Computes integer arithmetic of Triton IR on index values, and the addresses that memory operations access.
 
-A result is Unknown if the operation is unknown, or undefined in some program, such as a division by zero.
+*Index values* are the integers, booleans and addresses of a kernel for all programs of a launch (see `index_values`). A
+result is Unknown if the operation is unknown, or if its result is undefined in some program, as that of a division by
+zero.
 
 Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero); Triton 3.6's
 TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors (always checked) and
@@ -79,9 +80,10 @@ BINARY = frozenset({"arith.addi", "arith.subi", *_ELEMENTWISE})
 def compute_binary(  # noqa: PLR0917
     name: str, left: IndexValue, right: IndexValue, bits: int, budget: Budget, active: Mask | None = None
 ) -> IndexValue:
-    """Returns the result of an operation on two integers, or booleans if `bits` is 1.
+    """Returns the result of an operation on two integers of `bits` bits; `bits` 1 means booleans.
 
-    active: [programs] whose result counts; undefined results of others do not matter.
+    name: the operation's, such as `arith.addi`. active: bool[programs], the programs whose results count: an undefined
+    result of another program does not matter.
     """
     if bits == 1:
         return compute_logic(name, left, right, budget)
@@ -139,7 +141,7 @@ def _take_active(array: IndexArray, active: Mask | None) -> IndexArray:
 
 
 def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown | None:
-    """Returns the product; None if both vary among the elements of a program."""
+    """Returns the product; None if both factors vary among the elements of a program."""
     if not right.is_uniform:
         left, right = right, left
     if not right.is_uniform:
@@ -155,7 +157,10 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 
 
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
-    """Evaluates `arith.extsi`, `extui`, `trunci`, `index_cast`: between integers of these widths."""
+    """Returns an integer converted from one width to another, as `arith.extsi`, `extui`, `trunci` and `index_cast` do.
+
+    name: the operation's, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
+    """
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, MaskBox | Dense):
             return value if target_bits == 1 else UNKNOWN
@@ -177,11 +182,11 @@ def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, bu
 
 
 type Reach = tuple[Pointer, MaskBox | Dense | Unknown | None]
-"""Addresses of elements, and where they are used: everywhere for None, unknown for Unknown."""
+"""Addresses of elements, and a mask of those that are accessed: None for all of them, Unknown if that is unknown."""
 
 
 def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | None:
-    """Converts elements to bytes; None if unknown."""
+    """Returns an offset in elements of `width` bytes as an offset in bytes; None if unknown."""
     if not isinstance(offset, Linear | Dense):
         return None
     low, high = compute_bounds(offset)
@@ -195,7 +200,7 @@ def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | No
 
 
 def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, budget: Budget) -> IndexValue:
-    """Evaluates `tt.addptr`: the offset counts elements of `width` bytes."""
+    """Returns the pointer moved by an offset in elements of `width` bytes, as `tt.addptr` does."""
     scaled = scale(offset, width, budget) if width is not None else None
     if not isinstance(pointer, Pointer) or scaled is None:
         return forget(pointer)
@@ -204,7 +209,7 @@ def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, b
 
 
 def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) -> IndexValue:
-    """Evaluates `tt.advance` of a block pointer."""
+    """Returns a block pointer moved by offsets in elements, one per dimension, as `tt.advance` does."""
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.offsets):
         return forget(pointer)
     moved = [compute_binary("arith.addi", a, b, 64, budget) for a, b in zip(pointer.offsets, offsets, strict=True)]
@@ -223,8 +228,9 @@ def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) 
 def make_block_pointer(
     base: IndexValue, numbers: Sequence[IndexValue], block: tuple[int, ...], groups: int
 ) -> IndexValue:
-    """Evaluates `tt.make_tensor_descriptor` (groups 2: sizes, strides) and `tt.make_tensor_ptr` (groups 3: offsets
-    too).
+    """Returns the result of a `tt.make_tensor_descriptor` or a `tt.make_tensor_ptr`.
+
+    numbers: sizes and strides, for a block pointer also offsets. groups: how many groups of numbers these are, 2 or 3.
     """
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
@@ -242,8 +248,10 @@ def make_block_pointer(
 def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """Returns the elements of a block at these offsets; `checked`: dimensions in which elements out of bounds are
-    skipped.
+    """Returns the addresses of a block's elements and the mask of those that are accessed; None if unknown.
+
+    offsets: the block's position, per dimension. checked: dimensions in which elements outside the tensor are skipped.
+    width: bytes of an element.
     """
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None
@@ -271,7 +279,9 @@ def reach_block(
 
 
 def _spread(offset: IndexValue, axis: int, block: tuple[int, ...], budget: Budget) -> IndexValue:
-    """Returns offset + i along this dimension of the block; a vector offset already gives each row."""
+    """Returns the coordinates of a block's elements along `axis`: offset, offset + 1, ...; a vector offset already has
+    one per element.
+    """
     if isinstance(offset, Linear | Dense) and offset.shape:
         vector: IndexValue = offset
     else:

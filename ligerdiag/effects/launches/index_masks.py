@@ -1,7 +1,8 @@
-"""Computes booleans and shapes of index values: comparisons, joins, selects; splat, expand, broadcast, transpose,
-reshape.
+"""Computes booleans and changes shapes of index values: comparisons, logic, selects; splat, expand, broadcast,
+transpose, reshape.
 
-Sources as in `index_arithmetic`.
+*Index values* are the integers, booleans and addresses of a kernel for all programs of a launch (see `index_values`).
+The sources are those of `index_arithmetic`.
 """
 
 from math import prod
@@ -26,12 +27,12 @@ COMPARISONS = frozenset({"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "
 
 
 def ceil_divide(a: IndexArray, b: IndexArray) -> IndexArray:
-    """Returns the quotient, rounded up."""
+    """Returns a / b, rounded up."""
     return -((-a) // b)
 
 
 def add(left: Linear, right: Linear, sign: int) -> Linear:
-    """Returns left + sign * right, of one shape."""
+    """Returns left + sign * right. The two must have the same shape; sign is 1 or -1."""
     steps: list[IndexArray | None] = []
     for one, other in zip(left.steps, right.steps, strict=True):
         if other is None:
@@ -43,7 +44,7 @@ def add(left: Linear, right: Linear, sign: int) -> Linear:
 
 
 def compute_logic(name: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """Returns the result of an operation on two booleans."""
+    """Returns the result of an operation, such as `arith.andi`, on two booleans."""
     known = [value for value in (left, right) if isinstance(value, MaskBox | Dense)]
     if len(known) < 2:
         # false and anything is false, true or anything is true.
@@ -87,7 +88,7 @@ def _intersect(one: MaskBox, other: MaskBox) -> MaskBox:
 
 
 def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """Evaluates `arith.cmpi` of integers."""
+    """Returns where the comparison of two integers holds, as `arith.cmpi` does. predicate: such as `slt`."""
     if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
         return UNKNOWN
     if predicate not in COMPARISONS:
@@ -120,7 +121,7 @@ def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget)
 
 
 def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
-    """Returns where the difference satisfies the comparison with zero; None if these positions form no box."""
+    """Returns where `difference` compares with zero as the predicate says; None if these positions form no box."""
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
     everywhere: list[tuple[IndexArray, IndexArray] | None] = [None] * len(shape)
@@ -138,7 +139,7 @@ def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
     if len(moving) > 1 or step is None or predicate in ("eq", "ne") or not ((step > 0).all() or (step < 0).all()):
         return None
     size = shape[moving[0]]
-    # step * i + base < 0; for the opposite comparison both are negated.
+    # Solves step * i + base < 0; for the opposite comparison, step and base are negated.
     if predicate in ("sgt", "sge"):
         base, step = -base, -step
     bound = -base + (1 if predicate in ("sle", "sge") else 0)
@@ -152,7 +153,9 @@ def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
 
 
 def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budget) -> IndexValue:
-    """Evaluates `arith.select` of numbers; Unknown for others."""
+    """Returns `yes` where the condition holds and `no` elsewhere, as `arith.select` does; Unknown unless both are
+    numbers.
+    """
     if not isinstance(condition, MaskBox | Dense):
         return UNKNOWN
     if not isinstance(yes, Linear | MaskBox | Dense) or not isinstance(no, Linear | MaskBox | Dense):
@@ -173,7 +176,7 @@ def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budge
 
 
 def splat(value: IndexValue, shape: Shape) -> IndexValue:
-    """Returns a scalar as a tensor."""
+    """Returns a tensor of this shape whose elements all equal the scalar `value`."""
     match value:
         case Linear():
             return Linear(base=value.base, steps=(None,) * len(shape), shape=shape)
@@ -186,7 +189,7 @@ def splat(value: IndexValue, shape: Shape) -> IndexValue:
 
 
 def expand_dims(value: IndexValue, axis: int) -> IndexValue:
-    """Returns a dimension of size 1 at `axis`."""
+    """Returns the tensor with a new dimension of size 1 at `axis`."""
     if not isinstance(value, Linear | MaskBox | Dense):
         return UNKNOWN
     shape = (*value.shape[:axis], 1, *value.shape[axis:])
@@ -201,7 +204,7 @@ def expand_dims(value: IndexValue, axis: int) -> IndexValue:
 
 
 def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
-    """Expands dimensions of size 1."""
+    """Returns the tensor with dimensions of size 1 expanded to `shape`."""
     if not isinstance(value, Linear | MaskBox | Dense) or len(value.shape) != len(shape):
         return UNKNOWN
     if any(old not in (1, new) for old, new in zip(value.shape, shape, strict=True)):
@@ -223,7 +226,7 @@ def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
 
 
 def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
-    """Returns the value with dimension order[k] as dimension k."""
+    """Returns the tensor with its dimension order[k] as dimension k."""
     if not isinstance(value, Linear | MaskBox | Dense) or sorted(order) != list(range(len(value.shape))):
         return UNKNOWN
     shape = tuple(value.shape[axis] for axis in order)
@@ -237,7 +240,7 @@ def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
 
 
 def reshape(value: IndexValue, shape: Shape, budget: Budget) -> IndexValue:
-    """Returns the elements in the same order in another shape."""
+    """Returns a tensor of another shape with the same elements in the same order."""
     if not isinstance(value, Linear | MaskBox | Dense) or prod(value.shape) != prod(shape):
         return UNKNOWN
     if value.shape == shape:

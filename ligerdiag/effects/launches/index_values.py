@@ -1,6 +1,7 @@
-"""Represents integers, booleans and addresses of a kernel for all programs of a launch at once.
+"""Represents the integers, booleans and addresses of a kernel for all programs of a launch at once.
 
-An array's first dimension is the program, of size 1 where all agree. The dimensions of the tensor follow.
+The first dimension of every array is the program; its size is 1 if all programs agree. The dimensions of the tensor
+follow.
 
 - `Linear` is the integer `base + sum(step[k] * i[k])` at position `i`: the usual form of offsets, and cheap at any
   size.
@@ -27,24 +28,29 @@ LARGEST = 2**62
 
 
 class TooLargeError(Exception):
-    """The launch exceeds the budget."""
+    """Following the launch exceeds the budget."""
 
 
 class TooManyElementsError(TooLargeError):
-    """One array would have more elements than are followed."""
+    """A single array would have more elements than the budget allows."""
 
 
 class Budget:
-    """The number of array elements and operations that one launch may cost; a count, so that the result is
-    reproducible.
+    """How many array elements and operations following one launch may still cost.
+
+    It is a count rather than a time, so that the result is reproducible.
     """
 
     def __init__(self, *, elements: int, operations: int, array: int) -> None:
-        """array: elements of the largest single array."""
+        """Sets the limits. elements, operations: the most of each for the whole launch. array: the most elements of one
+        array.
+        """
         self._elements, self._operations, self._array = elements, operations, array
 
     def spend(self, elements: int) -> None:
-        """Counts an operation on these elements; raises TooManyElementsError or TooLargeError beyond the budget."""
+        """Subtracts one operation on this many elements from the budget; raises TooManyElementsError or TooLargeError
+        if it is exceeded.
+        """
         if elements > self._array:
             raise TooManyElementsError
         self._elements -= elements
@@ -55,78 +61,82 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """An unknown value, with the arguments that it may point into."""
+    """A value that is not known; if it may be a pointer, its roots say into which arguments' buffers it may point."""
 
     roots: frozenset[int] = frozenset()
-    """For a pointer: the kernel's arguments from which it may come, possibly ELSEWHERE."""
+    """Numbers of the kernel's arguments from which a pointer may come, possibly with ELSEWHERE; empty for a number."""
 
 
 ELSEWHERE = -1
-"""Root of an address that comes from no known argument."""
+"""Represents, among the numbers of arguments, an address that comes from no known argument."""
 
 UNKNOWN = Unknown()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Linear:
-    """The integer `base + sum(step[k] * i[k])` at position `i`."""
+    """A tensor of integers: `base + sum(step[k] * i[k])` at position `i`."""
 
     base: IndexArray
-    """[programs or 1]"""
+    """The integer at position 0 of each program's tensor: [programs], or [1] if all programs agree."""
     steps: tuple[IndexArray | None, ...] = ()
-    """Per dimension [programs or 1]; None if the coordinate makes no difference, as in every dimension of size 1."""
+    """For each dimension the step from one element to the next, [programs] or [1]; None if the elements along it are
+    equal, as in every dimension of size 1.
+    """
     shape: Shape = ()
 
     @property
     def is_uniform(self) -> bool:
-        """Returns whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of the tensor are equal in each program."""
         return all(step is None for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MaskBox:
-    """True where the gate is true and each coordinate is in its interval."""
+    """A tensor of booleans: true where the program's gate is true and each coordinate is in its interval."""
 
     gate: Mask
-    """[programs or 1]"""
+    """Whether any element of each program's tensor can be true: [programs], or [1] if all programs agree."""
     intervals: tuple[tuple[IndexArray, IndexArray] | None, ...] = ()
-    """Per dimension the first and one past the last coordinate, each [programs or 1]; None for all."""
+    """For each dimension the first coordinate and the one past the last, each [programs] or [1]; None if all
+    coordinates are in the interval.
+    """
     shape: Shape = ()
 
     @property
     def is_uniform(self) -> bool:
-        """Returns whether all elements of a program's tensor are equal."""
+        """Returns whether all elements of the tensor are equal in each program."""
         return all(interval is None for interval in self.intervals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dense:
-    """Every element."""
+    """A tensor of integers or booleans with every element stored."""
 
     data: Elements
-    """[programs or 1, *shape, each size or 1]"""
+    """The elements: [programs or 1, *shape], where a dimension along which they are equal may have size 1."""
     shape: Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pointer:
-    """Addresses inside of one argument's buffer."""
+    """Addresses in the buffer of the kernel's argument with number `root`."""
 
     root: int
     offset: "Linear | Dense"
-    """In bytes from the argument's own address."""
+    """The addresses in bytes from the start of the buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AbstractBlockPointer:
-    """A tensor descriptor, or a block pointer with its offsets."""
+    """A tensor descriptor, or a block pointer, which also has offsets."""
 
     base: "Pointer"
     sizes: tuple[Linear, ...]
     strides: tuple[Linear, ...]
-    """In elements."""
+    """Distance, in elements, between neighbours along each dimension."""
     offsets: tuple[Linear, ...]
-    """In elements; () for a descriptor, whose operations give offsets."""
+    """Position of the block, in elements along each dimension; () for a descriptor, whose operations give it."""
     block: Shape
 
 
@@ -135,22 +145,22 @@ type IndexValue = Number | Unknown | Pointer | AbstractBlockPointer
 
 
 def make_scalar(value: int | IndexArray) -> Linear:
-    """Returns a number for each program, or one for all."""
+    """Returns a scalar integer. value: [programs], or one number for all programs."""
     return Linear(base=np.atleast_1d(np.asarray(value, np.int64)))
 
 
 def make_splat(value: int, shape: Shape) -> Linear:
-    """Returns a tensor of one number."""
+    """Returns a tensor whose elements all equal the integer `value`."""
     return Linear(base=np.array([value], np.int64), steps=(None,) * len(shape), shape=shape)
 
 
 def make_truth(value: bool, shape: Shape) -> MaskBox:
-    """Returns a tensor of one boolean."""
+    """Returns a tensor whose elements all equal the boolean `value`."""
     return MaskBox(gate=np.array([value]), intervals=(None,) * len(shape), shape=shape)
 
 
 def make_range(start: int, end: int) -> Linear:
-    """Evaluates `tt.make_range`."""
+    """Returns the integers from `start` to `end` (exclusive), as `tt.make_range` does."""
     size = max(end - start, 0)
     step = np.array([1], np.int64) if size > 1 else None
     return Linear(base=np.array([start], np.int64), steps=(step,), shape=(size,))
@@ -161,7 +171,7 @@ def _along[T: (np.int64, np.bool_)](array: npt.NDArray[T], rank: int) -> npt.NDA
 
 
 def make_dense(value: Number, budget: Budget) -> Dense:
-    """Returns every element."""
+    """Returns the value with every element stored."""
     if isinstance(value, Dense):
         return value
     rank = len(value.shape)
@@ -194,7 +204,7 @@ def _make_coordinates(axis: int, shape: Shape) -> IndexArray:
 
 
 def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
-    """Returns the smallest and the largest element; of a `Linear` an upper bound, by dimension."""
+    """Returns a lower and an upper bound of all elements: exact for a `Dense`, added up by dimension for a `Linear`."""
     if isinstance(value, Dense):
         if not value.data.size:
             return 0, 0
@@ -209,7 +219,7 @@ def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
 
 
 def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | Unknown:
-    """Returns the number as a signed integer of this many bits; Unknown if it may exceed the representation."""
+    """Returns the number reduced to a signed integer of `bits` bits; Unknown if it may be too large to represent."""
     low, high = compute_bounds(value)
     if low < -LARGEST or high > LARGEST:
         return UNKNOWN
@@ -225,7 +235,7 @@ def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | U
 
 
 def choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> IndexValue:
-    """Returns `new` for the programs in `taken` and `old` for the others; taken: [programs]."""
+    """Returns `new` for the programs in `taken`, bool[programs], and `old` for the other programs."""
     if new is old or taken.all():
         return new
     if not taken.any():
@@ -282,7 +292,7 @@ def _choose_blocks(
 
 
 def get_roots(value: IndexValue) -> frozenset[int]:
-    """Returns the arguments into whose buffers the value may point."""
+    """Returns the numbers of the arguments into whose buffers the value may point."""
     match value:
         case Pointer():
             return frozenset((value.root,))
@@ -295,5 +305,7 @@ def get_roots(value: IndexValue) -> frozenset[int]:
 
 
 def forget(*values: IndexValue) -> Unknown:
-    """Returns an Unknown that may be any of the values, or computed from them."""
+    """Returns an Unknown for a value that may be any of the given ones, or computed from them; it may point into the
+    same buffers.
+    """
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

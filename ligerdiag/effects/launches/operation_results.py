@@ -1,4 +1,4 @@
-"""Computes the results of each operation without regions, for all programs of a launch: numbers, masks and addresses."""
+"""Computes the results of one operation without regions for all programs of a launch: numbers, masks and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,33 +59,37 @@ _BLOCK_ACCESSES = frozenset(
     }
 )
 _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
-"""Number of the operand that is the mask, if the operation has that many."""
+"""The position of the mask among an operation's operands; an operation with fewer operands has no mask."""
 
 
 class LaunchSite:
-    """The programs of a launch that the evaluation follows."""
+    """The grid of a launch, and the programs of it that the evaluation follows."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
-        """ends_only: follow only the first and the last program."""
+        """Lists the programs to follow. ends_only: whether these are only the grid's first and last program."""
         self.grid = grid
         self.budget = budget
         total = prod(grid)
         self.programs = min(total, 2) if ends_only else total
         self.active = np.ones(self.programs, bool)
-        """The programs that are at the operation that is followed now: [programs]."""
+        """bool[programs]: the programs that execute the operation that is being followed now."""
         budget.spend(4 * self.programs)
         numbers = np.array([0, total - 1])[: self.programs] if ends_only else np.arange(total, dtype=np.int64)
         width, height, _ = grid
         self._ids = (numbers % width, numbers // width % height, numbers // (width * height))
 
     def get_program_id(self, axis: int) -> Linear:
-        """Returns each program's id in this dimension of the grid."""
+        """Returns the position of each program along one axis of the grid (0 is x)."""
         return make_scalar(0) if self.grid[axis] == 1 else make_scalar(self._ids[axis])
 
     def reach(
         self, op: Operation, values: Sequence[IndexValue], function: Function, budget: Budget
     ) -> tuple[Pointer, MaskBox | Dense | Unknown | None, int] | None:
-        """Returns addresses, mask and element bytes of a memory operation; None if the addresses could be anywhere."""
+        """Returns the addresses, the mask and the element's bytes of a memory operation; None if it could access any
+        address.
+
+        The mask is None if all elements are accessed, and Unknown if that is unknown.
+        """
         types = [function.types.get(operand, "") for operand in op.operands]
         if not types:
             return None
@@ -121,7 +125,10 @@ class LaunchSite:
 
 
 def _get_gathered_shape(types: Sequence[str]) -> tuple[int, ...] | None:
-    """Returns rows and columns of a gather or scatter; its descriptor's block is one row."""
+    """Returns the numbers of rows and columns that a gather or scatter accesses; None if its types do not fit.
+
+    types: those of its operands; the block of the descriptor, the first operand, is a single row.
+    """
     block = parse_shape(types[0])
     rows = parse_shape(types[1])
     return (rows[0], block[1]) if len(block) == 2 and len(rows) == 1 else None
@@ -138,7 +145,7 @@ def _reach_rows(
 def compute_results(
     op: Operation, values: Sequence[IndexValue], function: Function, place: LaunchSite
 ) -> tuple[IndexValue, ...]:
-    """Returns the results of an operation that accesses no memory and has no regions."""
+    """Returns the results of an operation that accesses no memory and has no regions. values: its operands."""
     if len(op.results) != 1:
         return tuple(make_unknown(op, values, function) for _ in op.results)
     result = function.types.get(op.results[0], "")
@@ -149,7 +156,11 @@ def compute_results(
 
 
 def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
-    """Returns Unknown results; their pointers come from the operands' pointers, or from anywhere if it has none."""
+    """Returns an Unknown for the results of an operation. values: its operands.
+
+    If a result is a pointer, it may come from the arguments from which the operands come, or from anywhere if no
+    operand is a pointer.
+    """
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN
     roots = frozenset[int]().union(*(get_roots(value) for value in values))

@@ -1,17 +1,17 @@
-"""Decides which values a launch must follow, and records the accesses to each argument's buffer.
+"""Decides which values of a kernel must be followed, and records the accesses to each argument's buffer.
 
 Most of a kernel's arithmetic concerns data, or addresses of buffers that it only reads; following it costs time and
-adds nothing. `Demand` lists the wanted values: those that control flow depends on, the operands of memory operations
-that may reach a written buffer, the arguments of functions that access memory, and all values from which these are
-computed.
+adds nothing. `Demand` therefore lists the *wanted* values: the values on which control flow depends, the operands of
+memory operations that may reach a written buffer, the arguments of functions that access memory, and all values from
+which these are computed.
 
 `Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of
-each program. *May* runs are an upper bound of any program's accesses; *sure* runs a lower bound of each program's. If a
-branch depends on data, both ways are followed: a write on both is sure, a write on one way is invisible to the other,
-and reads there are never sure. A read is *uncovered* if the program has not surely written the bytes before. A write is
-*blind* if the program has not surely read the bytes before. If no program may write a byte blindly, the first program
-that writes it reads it first: a sure read of it then reads the content from before the launch. An atomic operation that
-only exchanges, with an unused result, is a write and no read.
+each program. *May* runs are an upper bound of any program's accesses; *sure* runs are a lower bound of each program's.
+If a branch depends on data, both ways are followed: a write on both is sure, a write on one way is invisible to the
+other, and reads there are never sure. A read is *uncovered* if the program has not surely written the bytes before. A
+write is *blind* if the program has not surely read the bytes before. If no program may write a byte blindly, the first
+program that writes it reads it first: a sure read of the byte then sees the contents from before the launch. An atomic
+operation that only exchanges, with an unused result, is a write and no read.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -29,18 +29,21 @@ MIXERS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 class Demand:
-    """The wanted values of the functions of one module."""
+    """The values of one module's functions that must be followed: the *wanted* values."""
 
     def __init__(self, module: TtirModule, reaches: Callable[[Function, Operation], bool] | None) -> None:
-        """reaches: whether a memory operation of a function matters; None if all do, and all values."""
+        """Prepares to list the values of the functions of `module` that must be followed.
+
+        reaches: whether a memory operation of a function matters; if None, all of them do, and all values are wanted.
+        """
         self._module, self._reaches = module, reaches
         self._silent: dict[str, bool] = {}
         self._wanted: dict[str, frozenset[int]] = {}
         self.entry = ""
-        """The function that is launched."""
+        """Name of the function that is launched."""
 
     def wants(self, function: Function, op: Operation) -> bool:
-        """Returns whether a result of the operation is wanted."""
+        """Returns whether a result of the operation must be followed."""
         reaches = self._reaches
         if reaches is None:
             return True
@@ -55,7 +58,7 @@ class Demand:
         return any(result in wanted for result in op.results)
 
     def is_silent(self, name: str) -> bool:
-        """Returns whether the function is known and accesses no memory; false for a recursion."""
+        """Returns whether the function called `name` is known and accesses no memory; false if it is recursive."""
         callee = self._module.functions.get(name)
         if callee is None or not callee.blocks:
             return False
@@ -65,8 +68,9 @@ class Demand:
         return self._silent[name]
 
     def is_silent_inside(self, function: Function, owner: int) -> bool:
-        """Returns whether neither the operation's regions (for -1, the whole function) nor the functions that they call
-        access memory.
+        """Returns whether the regions of an operation, and the functions that they call, access no memory.
+
+        owner: index of the operation; -1 for the whole function.
         """
         inside = {owner}
         for op in reversed(function.operations):
@@ -83,7 +87,11 @@ class Demand:
 def compute_demand(
     function: Function, *, reaches: Callable[[Operation], bool], is_silent: Callable[[str], bool], is_entry: bool
 ) -> frozenset[int]:
-    """Returns the wanted values. reaches: whether a memory operation matters; is_silent: of a function, by its name."""
+    """Returns the values of a function that must be followed.
+
+    reaches: whether a memory operation matters. is_silent: whether the function with this name accesses no memory.
+    is_entry: whether the function is the one that is launched, whose results do not matter.
+    """
     sources = _collect_sources(function)
     wanted: set[int] = set()
     pending = [value for op in function.operations for value in _get_seeds(op, reaches, is_silent, is_entry)]
@@ -114,7 +122,7 @@ def _get_seeds(
 
 
 def _collect_sources(function: Function) -> dict[int, list[int]]:
-    """Maps a value to the values from which it may be computed."""
+    """Returns, for each value of the function, the values from which it may be computed."""
     sources: dict[int, list[int]] = {}
 
     def link(targets: Iterable[int], values: Iterable[int]) -> None:
@@ -152,60 +160,66 @@ def _collect_sources(function: Function) -> dict[int, list[int]]:
 
 
 _MOST_OLD_READS = 64
-"""Limit on the reads recorded for one buffer; the first ones are enough."""
+"""The most reads of possibly old contents that are recorded for one buffer; the first ones are enough."""
 
 FAR = 2**40
-"""Bytes; used as the size of a buffer whose size is unknown."""
+"""The size, in bytes, that is assumed for a buffer of unknown size."""
 
 type Written = dict[int, list[ByteRuns]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The recorded accesses to one argument's buffer."""
+    """The accesses to one argument's buffer that the programs of a launch may make, and those that they surely make."""
 
     size: int | None
-    """Bytes; None if unknown."""
+    """Bytes of the buffer; None if unknown."""
     zeroed: int = 0
-    """Bytes that the launcher sets to zero first."""
+    """How many bytes of the buffer the launcher sets to zero first."""
     may_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
     sure_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
     may_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     sure_read: list[ByteRuns] = field(default_factory=list[ByteRuns])
     writes_anywhere: bool = False
-    """Some write goes to unknown addresses."""
+    """Whether some write goes to unknown addresses."""
     reads_anywhere: bool = False
     reads_old: bool = False
-    """Some program surely reads bytes that it has not written before."""
+    """Whether some program surely reads bytes that it has not written before."""
     may_read_old: bool = False
-    """Some read is uncovered."""
+    """Whether some program may read bytes that it has not surely written before."""
     plain_read: list[tuple[int, ByteRuns, SourceLine | None]] = field(
         default_factory=list[tuple[int, ByteRuns, SourceLine | None]]
     )
-    """Sure reads outside of atomic operations, with the time and line of each."""
+    """Sure reads outside atomic operations, each with its time and source line. Times count the recorded operations."""
     watches_old: bool = False
-    """Whether to look for reads of content from before the launch; the next four fields need it."""
+    """Whether to look for reads of contents from before the launch; only then are `old_read`, `blind_write`, `update`
+    and `first_read` recorded.
+    """
     old_read: list[tuple[ByteRuns, OldRead]] = field(default_factory=list[tuple[ByteRuns, OldRead]])
-    """Sure reads, without bytes that the same program may have written before."""
+    """Sure reads of bytes that the same program cannot have written before."""
     blind_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
     blind_anywhere: bool = False
     update: OldRead | None = None
-    """The first atomic operation that reads the bytes that it updates, sure or not."""
+    """The first atomic operation that reads the bytes that it updates, whether it surely executes or not."""
     first_read: OldRead | None = None
-    """The first operation that reads, sure or not."""
+    """The first operation that reads, whether it surely executes or not."""
     first_write: int | None = None
-    """Time of the first operation that may write."""
+    """Time of the first operation that may write. Times count the recorded operations."""
     outside: dict[tuple[str, int], OutsideAccess] = field(default_factory=dict[tuple[str, int], OutsideAccess])
-    """(function, operation) to its accesses that surely are outside of the buffer."""
+    """Accesses that are surely outside the buffer, by (function, index of the operation)."""
     merged: ByteRuns | None = None
-    """`sure_write`, merged."""
+    """The bytes of `sure_write` as merged runs; None until needed."""
 
 
 class Trace:
-    """Records reads and writes of one launch."""
+    """Records which bytes of each buffer one launch reads and writes."""
 
     def __init__(self, buffers: dict[int, BufferTrace], written: frozenset[int], budget: Budget) -> None:
-        """written: the buffers that may be written at all; reads of others are not recorded."""
+        """Starts an empty record of one launch.
+
+        buffers: by number of the argument. written: the buffers that may be written at all; the runs of reads of other
+        buffers are not kept.
+        """
         self.buffers = buffers
         self._written = written
         self._budget = budget
@@ -215,7 +229,11 @@ class Trace:
     def read(
         self, root: int, runs: ByteRuns | None, *, sure: bool, plain: bool, place: SourceLine | None = None
     ) -> None:
-        """Records a read of these bytes, or of any bytes of the buffer for None. plain: by no atomic operation."""
+        """Records a read of a buffer.
+
+        root: number of the argument. runs: the bytes, or None for any bytes of the buffer. sure: whether the read
+        surely happens. plain: whether it is no atomic operation. place: its source line.
+        """
         buffer = self.buffers.get(root)
         self._time += 1
         if buffer is None:
@@ -250,7 +268,9 @@ class Trace:
                 buffer.reads_old = not contains(earlier, runs)
 
     def _watch_read(self, buffer: BufferTrace, runs: ByteRuns | None, read: OldRead) -> None:
-        """Records a read of possibly old content. runs: the surely read bytes."""
+        """Records a read that may see contents from before the launch. runs: the bytes that are surely read, None if
+        none are.
+        """
         buffer.first_read = buffer.first_read or read
         if read.is_atomic and buffer.update is None:
             buffer.update = read
@@ -262,7 +282,7 @@ class Trace:
             buffer.old_read.append((runs, read))
 
     def find_old_read(self, buffer: BufferTrace) -> OldRead | None:
-        """Returns a sure read of the buffer's content from before the launch; None if there may be none."""
+        """Returns a read that surely sees the buffer's contents from before the launch; None if none is sure."""
         if not buffer.may_write and not buffer.writes_anywhere:
             return buffer.first_read if buffer.reads_old else None
         if buffer.update is not None and not buffer.blind_anywhere and not buffer.blind_write:
@@ -276,8 +296,10 @@ class Trace:
         return None
 
     def write(self, root: int, runs: ByteRuns | None, *, sure: bool, is_update: bool = False) -> None:
-        """Records a write of these bytes, or of any bytes of the buffer for None. is_update: the operation reads them
-        first.
+        """Records a write of a buffer.
+
+        root: number of the argument. runs: the bytes, or None for any bytes of the buffer. sure: whether the write
+        surely happens. is_update: whether the operation reads the bytes first.
         """
         buffer = self.buffers.get(root)
         if buffer is None:
@@ -303,7 +325,11 @@ class Trace:
             buffer.merged = None
 
     def note_outside(self, root: int, runs: ByteRuns, width: int, function: Function, op: Operation) -> None:
-        """Records which of these bytes are outside of the buffer; the access is sure except inside of `maybe`."""
+        """Records which of these bytes are outside the buffer; does nothing in a `maybe` block, where no access is
+        sure.
+
+        root: number of the argument. width: bytes of an element. op: the operation that accesses them.
+        """
         buffer = self.buffers.get(root)
         if buffer is None or buffer.size is None or self._depth or not width:
             return
@@ -334,7 +360,9 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """Makes everything inside uncertain: its sure writes are removed and returned in the dictionary."""
+        """Makes all accesses in the `with` block uncertain. After the block, the yielded dictionary has, by argument,
+        the writes that were sure within it; they no longer count as sure writes of the buffers.
+        """
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
         self._depth += 1
@@ -350,7 +378,9 @@ class Trace:
                     buffer.merged = None
 
     def write_in_both(self, one: Written, other: Written) -> None:
-        """Records what both ways of a branch surely write."""
+        """Records, as sure writes, the bytes that both ways of a branch surely write. one, other: as `maybe` yields
+        them.
+        """
         for root in one.keys() & other.keys():
             budget = self._budget
             both = intersect(merge(concatenate(one[root]), budget), merge(concatenate(other[root]), budget), budget)

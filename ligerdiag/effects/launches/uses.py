@@ -2,9 +2,9 @@
 
 For a pair of buffers with the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
 operation, and if the program itself has not written the bytes before: it would then read its own write. A kernel in
-which one program may wait for another (an atomic with a used result, a loop around loads that ends depending on memory)
-may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of different or unknown
-sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
+which one program may wait for another (an atomic operation with a used result, a loop around loads whose end depends on
+memory) may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of different or
+unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,27 +52,27 @@ from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.model.findings import SourceLine
 
 ELEMENTS, OPERATIONS, ARRAY = 2**28, 120_000, 2**24
-"""The budget of one launch: a few seconds at most."""
+"""The budget for following one launch (see `Budget`); it takes a few seconds at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """The value that a launch gives to one argument of a kernel."""
+    """The value that a launch passes to one argument of a kernel, as far as it is known."""
 
     is_buffer: bool
     size: int | None = None
-    """Bytes of a buffer, None if unknown."""
+    """Bytes of the buffer; None if unknown or if the argument is a scalar."""
     zeroed: int = 0
-    """Bytes of a buffer that the launcher zeroes first."""
+    """How many bytes of the buffer the launcher sets to zero first."""
     value: int | None = None
     """Value of an integer or boolean; None if unknown."""
     is_descriptor: bool = False
-    """A descriptor that the launcher makes, of unknown shape."""
+    """Whether the argument is a tensor descriptor that the launcher makes; its shape is unknown."""
     is_output: bool = False
-    """The buffer is an output of the call that, as far as the launch shows, shares no operand's bytes."""
+    """Whether the buffer is an output of the call that, as far as the launch shows, shares no operand's bytes."""
 
     def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
-        """Returns the use of a buffer that follows from its access alone."""
+        """Returns the use of this buffer as far as it follows from the access alone. reason: why more is not known."""
         is_uninitialised = self.is_output and not self.zeroed
         return compute_plain_use(access, reason, zeroed=bool(self.zeroed), is_uninitialised=is_uninitialised)
 
@@ -85,7 +85,10 @@ def compute_launch_uses(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> tuple[OperandUse, ...]:
-    """Returns one use per argument, UNUSED for scalars. accesses: of each argument, from `pointer_flow`."""
+    """Returns how one launch uses the buffer of each argument of the kernel `entry`; UNUSED for a scalar.
+
+    accesses: the access through each argument, from `pointer_flow`.
+    """
     function = module.functions[entry]
     buffers = {
         number: BufferTrace(
@@ -134,8 +137,9 @@ def compute_launch_uses(
 
 
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Returns a filter for memory operations that may reach one of the buffers; it accepts all operations of called
-    functions.
+    """Returns a function that tells whether a memory operation may reach one of the buffers.
+
+    It accepts all operations of functions that the kernel calls. buffers: numbers of the kernel's arguments.
     """
     function = module.functions[entry]
     roots = compute_roots(function, compute_summaries(module, entry))
@@ -155,7 +159,9 @@ def _find_sure_reads(  # noqa: PLR0917
     written: frozenset[int],
     grid: tuple[int, int, int],
 ) -> None:
-    """Determines for buffers that are only read whether the first or the last program surely reads them."""
+    """Sets `reads_old` of the buffers that are only read, if the first or the last program of the grid surely reads
+    them.
+    """
     pending = {
         number: BufferTrace(size=buffer.size)
         for number, buffer in buffers.items()
@@ -165,7 +171,7 @@ def _find_sure_reads(  # noqa: PLR0917
         return
     budget = Budget(elements=ELEMENTS, operations=OPERATIONS // 4, array=ARRAY)
     trace = Trace(pending, frozenset(), budget)
-    # Reads that were found before such an error remain valid.
+    # Reads that were found before one of these errors remain valid.
     with suppress(TooLargeError, NotFollowedError):
         Evaluation(module, LaunchSite(grid, budget, ends_only=True), trace, budget, None).run(entry, values)
     for number, buffer in pending.items():
@@ -173,7 +179,7 @@ def _find_sure_reads(  # noqa: PLR0917
 
 
 def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: str) -> tuple[OperandUse, ...]:
-    """Returns uses that follow from the accesses alone; everything else is UNKNOWN for this reason."""
+    """Returns the uses as far as they follow from the accesses alone; the rest is UNKNOWN for the given reason."""
     return tuple(
         argument.compute_plain_use(access, reason) if argument.is_buffer else UNUSED
         for argument, access in zip(arguments, accesses, strict=True)
@@ -181,7 +187,10 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
-    """Returns the known facts about an argument with this number and type."""
+    """Returns the value of an argument as the evaluation follows it.
+
+    number: the argument's. type_text: its type, as MLIR prints it.
+    """
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
             return Unknown(roots=frozenset((number,)))
@@ -266,12 +275,14 @@ def _judge_neighbours(buffer: BufferTrace, budget: Budget) -> Neighbours:
 
 
 type Pair = tuple[int, int]
-"""Numbers of the argument through which the kernel reads and of the one through which it writes."""
+"""Numbers of the argument through which the kernel reads and of the argument through which it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """How the grid's programs meet in two buffers that have the same bytes; the fields are those of `access.InPlace`."""
+    """Whether programs of a grid write bytes that other programs read, if two buffers are the same bytes; the fields
+    are those of `access.InPlace`.
+    """
 
     neighbours: Neighbours
     is_update: bool = False
@@ -286,7 +297,11 @@ def compute_in_place(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> dict[Pair, PairMeeting]:
-    """Returns for pairs of buffers of one size whether programs would access the same elements; omits UNKNOWN ones."""
+    """Returns, for pairs of buffers of one size, whether programs of the grid would write bytes that other programs
+    read if the two buffers were the same bytes.
+
+    Omits pairs for which this is UNKNOWN.
+    """
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:
         return {}
@@ -316,7 +331,7 @@ def compute_in_place(
 
 
 def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> list[Pair]:
-    """Returns the pairs of buffers that could have the same bytes."""
+    """Returns the pairs of buffers that could have the same bytes: one that the kernel reads and one that it writes."""
     buffers = [
         number
         for number, argument in enumerate(arguments)
@@ -334,7 +349,7 @@ def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> li
 
 
 def _may_wait(function: Function) -> bool:
-    """Returns whether one program of the kernel may wait for another one."""
+    """Returns whether one program that runs this function may wait for another one."""
     used = {operand for op in function.operations for operand in op.operands}
     inside: set[int] = set()
     for op in reversed(function.operations):  # an operation comes before the one that contains it
@@ -369,8 +384,9 @@ def _judge_pair(reader: BufferTrace, writer: BufferTrace, waits: bool, budget: B
 def _find_early_reads(
     reader: BufferTrace, writer: BufferTrace, budget: Budget
 ) -> list[tuple[ByteRuns, SourceLine | None]]:
-    """Returns sure reads before the program's own writes; a program that may have written may have written all that it
-    ever may.
+    """Returns the sure reads of bytes that the same program has not written before, each with its source line.
+
+    After its first possible write, a program counts as having written all the bytes that it may ever write.
     """
     firsts = [buffer.first_write for buffer in (reader, writer) if buffer.first_write is not None]
     early = [(runs, line) for time, runs, line in reader.plain_read if not firsts or time < min(firsts)]

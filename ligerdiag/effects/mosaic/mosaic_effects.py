@@ -2,13 +2,15 @@
 
 backend_config is a dictionary; its string `module` is MLIR bytecode of `stable_mosaic_gpu.*`, which the pass
 `mosaic_gpu-serde` turns into the dialects to which JAX lowers. Buffers are the call's operands, then its outputs
-(jax/experimental/mosaic/gpu/core.py); a Ref's output is last and its pointer is not used.
+(jax/experimental/mosaic/gpu/core.py); the output of a Ref comes last, and its pointer is not used.
 
-The host function takes a table with the address of each buffer, operands before outputs: entry `k` is loaded from it.
-The host makes a TMA descriptor in its stack frame; the launch captures the loaded bytes, and a copy through an address
-in them is a copy through the descriptor at that offset. A value points to a set of places, the union over all paths;
-loops are followed to a fixpoint. A write is possible, not certain: masks, bounds and trip counts are ignored. An
-unknown address could be any buffer's: all of them are then UNKNOWN."""
+The host function takes a table with the address of each buffer, operands before outputs, and loads entry `k` to get the
+address of buffer `k`. The host makes each TMA descriptor in its stack frame; the launch captures the descriptor's
+bytes, and a copy through an address in them is a copy through the descriptor at that offset. A value points to a set of
+places (buffers, table, stack frame), the union over all paths; loops are followed to a fixpoint. A write is possible,
+not certain: masks, bounds and trip counts are ignored. An unknown address could be any buffer's: all of them are then
+UNKNOWN.
+"""
 
 import importlib
 import re
@@ -49,12 +51,12 @@ from ligerdiag.errors import ArtifactError
 ARGUMENT = "mosaic_gpu.from_kernel_arg_idx"
 _ROUNDS = 100
 _NOT_CONSTANT = -(2**31)
-"""Marks an index of a getelementptr that is a value."""
+"""Marks, among the constant indices of a `llvm.getelementptr`, an index that is a value instead."""
 _ACCESS = {AsmKind.READ: Access.READ, AsmKind.WRITE: Access.WRITE, AsmKind.UPDATE: Access.READ_WRITE}
 
 
 def follow_function(entry: Any, count: int) -> PlaceFacts:
-    """Returns the effects of the host function `entry` and its launch on each of `count` buffers.
+    """Returns how the host function `entry`, with the kernel that it launches, accesses each of `count` buffers.
 
     Raises ArtifactError if it does not have the form of a host function.
     """
@@ -75,7 +77,7 @@ def follow_function(entry: Any, count: int) -> PlaceFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flow:
-    """Adds the facts of each operation, in program order."""
+    """Adds to `facts`, operation by operation in program order, the places and accesses that follow from each."""
 
     facts: PlaceFacts
 
@@ -151,7 +153,7 @@ class _Flow:
         self._access(operands[address : address + 1], Access.WRITE, name)
         stored = NOWHERE.union(*(self.facts.get(value) for number, value in enumerate(operands) if number != address))
         if name not in ("llvm.store", "memref.store"):
-            return  # Indices may come from an address; vectors of addresses are not made.
+            return  # An index may be computed from an address; no vector of addresses is ever made.
         stored = NOWHERE.union(self.facts.get(operands[0])) - {Own()}
         if not stored:
             return
@@ -182,7 +184,7 @@ class _Flow:
                     self.facts.add(result, make_foreign(result))
 
     def _offset(self, operation: Any, operands: list[Any]) -> Places:
-        """Returns an address plus constants or values."""
+        """Returns the places to which a `llvm.getelementptr` points: those of an address plus constants or values."""
         constants = [int(one) for one in operation.attributes["rawConstantIndices"]]
         exact = constants[0] if len(constants) == 1 and constants[0] != _NOT_CONSTANT else None
         element = str(operation.attributes["elem_type"])
@@ -201,7 +203,9 @@ class _Flow:
         return frozenset(found)
 
     def _check_argument(self, operation: Any, places: Places) -> None:
-        """Checks that Mosaic's argument number matches the loaded entry."""
+        """Checks that the argument number that Mosaic states for an operation matches the entry of the table that was
+        loaded.
+        """
         if places != frozenset({InBuffer(int(operation.attributes[ARGUMENT].value))}):
             self.facts.mark_all_unknown("the kernel's argument numbers contradict the table of buffers")
 
@@ -269,7 +273,9 @@ class _Flow:
             self.facts.add(result, places)
 
     def _may_use_unknown_address(self, operands: list[Any], text: str) -> bool:
-        """Returns whether PTX that contains an address may use one of unknown origin."""
+        """Returns whether inline PTX may access memory through an address of unknown origin. operands: those of the
+        PTX.
+        """
         numbers = self.facts.find_addresses(operands)
         return "[" in text and (not numbers or any(self.facts.has_unknown_origin(value) for value in numbers))
 
@@ -286,23 +292,25 @@ _MALFORMED_IR_ERRORS = (
     TypeError,
     ValueError,
 )
-"""Errors that the bindings and this code raise on IR that JAX does not make, but a payload may contain."""
+"""Errors that the bindings and this module raise on malformed IR, which JAX does not make but a payload may contain."""
 _MAY = "it is unknown which elements a Mosaic GPU kernel writes: perhaps all, perhaps some"
 _REMEDY = "say what it writes under [tool.ligerdiag.effects]"
 _PEERS = re.compile(rb"uses_xla_collective_metadata\s*=\s*true", re.ASCII)
 
 
 _UNNAMED = "anonymous"
-"""JAX's name for a kernel without a name."""
+"""JAX's name for a kernel that has no name."""
 
 
 def make_unique_name(name: str, backend_config: bytes) -> str:
-    """Returns the kernel's name, or a unique one if it has none: a declaration for one must not apply to all."""
+    """Returns the kernel's name, or a unique one if it has none: a declaration for one unnamed kernel must not apply to
+    all of them.
+    """
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
 
 def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of the call on its buffers; UNKNOWN, with a reason, if they cannot be determined."""
+    """Returns the effects of a Mosaic GPU call on its buffers; UNKNOWN, with a reason, if they cannot be determined."""
     try:
         attributes = parse_string_attributes(backend_config)
         if "module" not in attributes:
@@ -372,7 +380,9 @@ def _follow_module(module: Any, count: int) -> tuple[str, PlaceFacts]:
 
 
 def _require_arguments(entry: Any) -> None:
-    """Requires a launch: JAX makes no module without one."""
+    """Raises ArtifactError unless the host function `entry` launches a kernel on buffers of the call, as in every
+    module that JAX makes.
+    """
     found = {"arguments": False, "launch": False}
 
     def walk(operation: Any) -> None:

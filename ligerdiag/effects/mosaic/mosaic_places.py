@@ -1,4 +1,4 @@
-"""Represents the places to which values of a Mosaic GPU module point, and the accesses to the buffers through them."""
+"""Represents the places to which values of a Mosaic GPU module point, and the accesses to buffers through them."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,21 +13,23 @@ _POINTER = re.compile(r"!llvm\.ptr|memref<", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class InBuffer:
-    """Inside of one of the call's buffers."""
+    """A place in one of the call's buffers."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An entry of the table of addresses."""
+    """An entry of the table of buffer addresses that the host function receives; `entry` is None if unknown."""
 
     entry: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Bytes of the host's stack frame, or their copy by value. `offset` is None if unknown."""
+    """Bytes of the host function's stack frame, or a copy of them that the kernel receives; `offset` is None if
+    unknown.
+    """
 
     allocation: int
     offset: int | None
@@ -35,12 +37,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Memory of no buffer: the thread's, or a constant of the module."""
+    """Memory that belongs to no buffer of the call: the thread's own, or a constant of the module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Anywhere: an address that was loaded from memory or made from a number."""
+    """Any place: the target of an address that was loaded from memory or made from a number."""
 
 
 type Place = InBuffer | Table | Slot | Own | Foreign
@@ -50,26 +52,30 @@ NOWHERE: Places = frozenset()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlaceFacts:
-    """The facts found so far: where values point, the contents of the host's stack frame, accesses to buffers."""
+    """The facts found so far about a module: where its values point, what the host's stack frame contains, and the
+    accesses to buffers.
+    """
 
     count: int
-    """Number of buffers."""
+    """Number of buffers of the call."""
     accesses: list[Access]
     reasons: list[str] = field(default_factory=list[str])
     changed: bool = False
-    """Whether a place was added since this was last cleared."""
+    """Whether a place was added since the last `start_round`."""
     _points: dict[Any, Places] = field(default_factory=dict[Any, Places])
     _contents: dict[Slot, Places] = field(default_factory=dict[Slot, Places])
     _slots: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def start_round(self) -> None:
-        """Forgets the accesses: a round that still found new places has seen only some of them."""
+        """Clears the accesses for another pass over the module: a pass that still found new places has missed some of
+        them.
+        """
         self.changed = False
         self.accesses = [Access.NONE] * self.count
         self.reasons.clear()
 
     def number_slot(self, value: Any) -> Slot:
-        """Returns the bytes of the stack frame that the value's operation allocates."""
+        """Returns the bytes of the stack frame that the operation with result `value` allocates."""
         return Slot(self._slots.setdefault(value, len(self._slots)), 0)
 
     def get(self, value: Any) -> Places:
@@ -98,7 +104,9 @@ class PlaceFacts:
         self.mark_unknown(range(self.count), reason)
 
     def find_buffers(self, places: Places) -> frozenset[int]:
-        """Returns the buffers that are reachable from the places: directly, through descriptors and the table."""
+        """Returns the numbers of the buffers that are reachable from the places: directly, through the table, or
+        through a descriptor or address in the stack frame.
+        """
         found = {place.number for place in places if isinstance(place, InBuffer)}
         for place in places:
             if isinstance(place, Table | Foreign):
@@ -108,7 +116,7 @@ class PlaceFacts:
         return frozenset(found)
 
     def load(self, slot: Slot) -> Places:
-        """Returns the places to which a descriptor or an address in the slot points."""
+        """Returns the places to which a descriptor or an address in these bytes of the stack frame points."""
         return NOWHERE.union(
             *(
                 places
@@ -125,11 +133,11 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether the value is memory that may be a buffer's, and comes from no place that was followed."""
+        """Returns whether no place is known for the value, although its type allows that it points into a buffer."""
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
-        """Returns the values that are addresses, or integers as wide as one."""
+        """Returns those of the values that are addresses, or integers as wide as an address."""
         return [value for value in values if _ADDRESS.search(str(value.type))]
 
     def mark_operands_unknown(self, operands: list[Any], places: Places, reason: str) -> None:
@@ -141,15 +149,17 @@ class PlaceFacts:
 
 
 def make_foreign(value: Any) -> Places:
-    """Returns the place of an address of unknown origin; nothing for a value that is no address, or one of shared
-    memory.
+    """Returns the place of a value that is an address of unknown origin; nothing if it is no address, or one of memory
+    that is no buffer's, such as shared memory.
     """
     kind = str(value.type)
     return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Passes the operands of an operation with regions to their arguments, and their yields to its results."""
+    """Passes places on from an operation's operands to the arguments of its regions, and from what these yield to its
+    results.
+    """
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):
         return

@@ -1,5 +1,5 @@
-"""Lists the operations of a Mosaic GPU module that read and write memory, pass pointers on, or do neither; and inline
-PTX.
+"""Lists the operations of a Mosaic GPU module that read memory, write memory, pass pointers on, or do none of these;
+classifies inline PTX.
 
 An operation in none of these tables is unknown: it may read and write through any of its pointers.
 """
@@ -16,7 +16,7 @@ READS = {
     "nvvm.ldmatrix": 0,
     "nvvm.cp.async.bulk.shared.cluster.global": 1,
 }
-"""Number of the operand through which the operation reads."""
+"""Operations that read memory, and the number of the operand through which each reads."""
 
 WRITES = {
     "llvm.store": 1,
@@ -28,18 +28,22 @@ WRITES = {
     "nvvm.stmatrix": 0,
     "nvvm.cp.async.bulk.global.shared.cta": 0,
 }
-"""Number of the operand through which the operation writes."""
+"""Operations that write memory, and the number of the operand through which each writes."""
 
 UPDATES = {"memref.atomic_rmw": 1, "llvm.atomicrmw": 0, "llvm.cmpxchg": 0, "nvvm.cp.reduce.async.bulk.global": 0}
-"""Number of the operand through which the operation reads and writes."""
+"""Operations that read and write the same memory, and the number of the operand through which each does."""
 
 DESCRIPTOR_READS = frozenset({"nvvm.cp.async.bulk.tensor.shared.cluster.global"})
 DESCRIPTOR_WRITES = frozenset({"nvvm.cp.async.bulk.tensor.global.shared.cta"})
 DESCRIPTOR_UPDATES = frozenset({"nvvm.cp.async.bulk.tensor.reduce"})
-"""TMA copies and reductions, through the descriptor whose address is one of the operands."""
+"""TMA reductions, which read and write through the descriptor whose address is one of their operands; the two sets
+above list TMA copies.
+"""
 
 INITIALISER = "mosaic_gpu_init_tma_desc"
-"""The host's function that makes a TMA descriptor; its operands are the descriptor's place and the described address."""
+"""Name of the host's function that makes a TMA descriptor; its operands are where to make it and the address that it
+describes.
+"""
 
 _DERIVES = re.compile(
     r"(?:builtin\.unrealized_conversion_cast"
@@ -67,17 +71,19 @@ _HARMLESS = re.compile(
 
 
 def derives_pointers(name: str) -> bool:
-    """Returns whether the operation's results may point where its operands do, and it does not access memory."""
+    """Returns whether the results of the operation called `name` may point where its operands do, and it accesses no
+    memory.
+    """
     return _DERIVES.fullmatch(name) is not None
 
 
 def is_harmless(name: str) -> bool:
-    """Returns whether the operation accesses no operand of a kernel, and passes no pointer on by itself."""
+    """Returns whether the operation called `name` accesses no operand of a kernel, and itself passes no pointer on."""
     return _HARMLESS.fullmatch(name) is not None
 
 
 class AsmKind(StrEnum):
-    """The strongest effect of inline PTX on memory other than shared memory."""
+    """The strongest effect that inline PTX has on memory other than shared memory."""
 
     NOTHING = "nothing"
     READ = "read"
@@ -100,7 +106,7 @@ _PREDICATE = re.compile(r"@!?[%$]?\w+\s+")
 
 
 def classify_inline_assembly(text: str) -> AsmKind:
-    """Returns the effect of PTX on global memory; UNKNOWN for an instruction in no table."""
+    """Returns the effect of inline PTX on global memory; UNKNOWN if it has an instruction in no table."""
     kinds = {_classify_instruction(line) for line in re.split(r"[;{}]\s*", _drop_operand_lists(text))}
     for kind in (AsmKind.UNKNOWN, AsmKind.UPDATE):
         if kind in kinds:
@@ -111,7 +117,9 @@ def classify_inline_assembly(text: str) -> AsmKind:
 
 
 def _drop_operand_lists(text: str) -> str:
-    """Removes vectors of registers, which are in braces too; only braces that open a scope separate instructions."""
+    """Returns PTX without comments and lists of registers. Such lists are in braces too, but only braces that open a
+    scope separate instructions.
+    """
     text = re.sub(r"//[^\n]*", "", text)
     return re.sub(r"\{(?:\s*[$%]\w+\s*,?)+\}", "", text)
 

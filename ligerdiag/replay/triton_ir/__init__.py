@@ -1,1 +1,1 @@
-"""Evaluates Triton IR in NumPy, all programs of a launch together."""
+"""Evaluates kernels in Triton IR in NumPy, all programs of a launch together."""

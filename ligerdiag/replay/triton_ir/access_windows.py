@@ -1,4 +1,4 @@
-"""Windows of memory accesses: regular steps from a start, found from addresses and masks."""
+"""Finds, from the addresses and the mask of a memory access, its *window*: regular steps from a start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,15 @@ _HALF = 1 << (REGION_BITS - 1)
 
 
 def make_address(argument: int) -> int:
-    """Returns the address of an argument's first byte."""
+    """Returns the address of the first byte of the kernel's argument with this number.
+
+    Addresses are made up: each argument has a region of its own (see `values`).
+    """
     return (argument + 1) << REGION_BITS
 
 
 def find_argument(address: int) -> int:
-    """Returns the number of the argument in whose region the address lies; no such argument may exist."""
+    """Returns the number of the argument in whose region the address lies; the kernel may have no such argument."""
     return ((address + _HALF) >> REGION_BITS) - 1
 
 
@@ -28,25 +31,28 @@ class Window:
 
     argument: int
     programs: Array | None
-    """i64[n], ascending numbers within the batch; None if all programs share one start (`starts` is then [1]) or each
-    has its own."""
+    """i64[n]: the accessing programs' ascending numbers within the batch. None if each program of the batch has a start
+    of its own, or all share one (`starts` is then [1]).
+    """
     starts: Array
-    """i64[n]: byte offset, from the argument's start, of each program's first element."""
+    """i64[n]: offset of each program's first element, in bytes from the start of the argument."""
     counts: tuple[int, ...]
-    """Accessed elements per axis of the block; 1 along an axis that all elements share."""
+    """Number of accessed elements along each axis of the block; 1 along an axis that all elements share."""
     steps: tuple[int, ...]
-    """Bytes from one element to the next, per axis."""
+    """Bytes from one element to the next along each axis of the block."""
     corner: tuple[int | None, ...]
-    """Coordinate of the first accessed element per axis; None if one element serves the whole axis."""
+    """Coordinate of the first accessed element along each axis; None if one element serves the whole axis."""
 
     def get_ends(self, width: int) -> tuple[int, int]:
-        """Returns the offset of the first byte of all programs, and of the first byte after them."""
+        """Returns the offset of the first byte that any program accesses, and of the byte after the last. width: bytes
+        of an element.
+        """
         reach = [step * (count - 1) for step, count in zip(self.steps, self.counts, strict=True)]
         low = int(self.starts.min()) + sum(min(0, distance) for distance in reach)
         return low, int(self.starts.max()) + sum(max(0, distance) for distance in reach) + width
 
     def find_stride(self) -> int | None:
-        """Returns the bytes from one program's start to the next; None if they differ."""
+        """Returns the number of bytes from one program's start to the next; None if it is not always the same."""
         if self.starts.size < 2:
             return 0
         differences = np.diff(self.starts)
@@ -55,22 +61,25 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they are a box and the same in each program that has any."""
+    """The elements that a mask selects, if they form a box of the block, the same in each program that has any."""
 
     programs: Array | None
-    """i64[n]: numbers within the batch; None for all programs."""
+    """i64[n]: numbers, within the batch, of the programs that access elements; None for all programs."""
     corner: tuple[int | None, ...]
-    """Per axis; None where the mask has length 1."""
+    """Coordinate of the first selected element along each axis; None where the mask has length 1."""
     counts: tuple[int | None, ...]
 
     @property
     def is_empty(self) -> bool:
-        """Whether no program accesses anything."""
+        """Whether no program accesses any element."""
         return (self.programs is not None and not self.programs.size) or 0 in self.counts
 
 
 def find_box(mask: Array | None, active: Active, rank: int) -> Box | None:
-    """Returns the box of a mask of shape [programs or 1, *block]; None if it is no box."""
+    """Returns the box of elements that a mask and the active programs select; None if they form no box.
+
+    mask: bool[programs or 1, *block], None for all elements. rank: number of the block's axes.
+    """
     whole: tuple[None, ...] = (None,) * rank
     chosen = active
     if mask is not None and not mask.all():
@@ -111,7 +120,10 @@ def _find_bounds(mask: Array) -> tuple[tuple[int | None, ...], tuple[int | None,
 
 
 def find_window(address: Array | Sum, box: Box) -> Window | None:
-    """Returns the window of these addresses, of shape [programs or 1, *block]; None if the steps are irregular."""
+    """Returns the window of the addresses in a box; None if their steps are irregular or they span several arguments.
+
+    address: i64[programs or 1, *block].
+    """
     terms: list[Array] = []
     for term in make_sum(address).terms:
         parts = _split(term)
@@ -157,7 +169,7 @@ def find_window(address: Array | Sum, box: Box) -> Window | None:
 
 
 def _split(term: Array) -> Sequence[Array] | None:
-    """Returns terms that vary along one axis each and add up to the given one; None if there are none."""
+    """Returns arrays that vary along one axis each and whose sum is the given one; None if there are none."""
     wide = [axis for axis, size in enumerate(term.shape) if size > 1]
     if len(wide) < 2:
         return (term,)

@@ -1,6 +1,7 @@
-"""A function's operations prepared for evaluation, its activations, and errors that name an operation's line.
+"""Prepares a function's operations for evaluation; keeps the values of its activations; reports errors with source
+lines.
 
-Preparation drops operations whose results nothing needs, and reads attributes once.
+Preparation drops operations whose results nothing needs, and reads the attributes of each operation once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from ligerdiag.replay.triton_ir.operations.shaping import CONSTANTS, SHAPING
 from ligerdiag.replay.triton_ir.values import Active, Value, select_programs, to_array
 
 PURE: dict[str, Prepare] = {**INTEGERS, **FLOATS, **CONVERSIONS, **FUNCTIONS, **SHAPING, **PRODUCTS}
-"""Operations whose results depend on their operands alone."""
+"""Functions that prepare the operations whose results depend on their operands alone, by the operation's name."""
 _REMOVABLE = (
     frozenset(PURE)
     | frozenset(CONSTANTS)
@@ -42,44 +43,46 @@ _REMOVABLE = (
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One operation."""
+    """One operation, prepared for evaluation."""
 
     op: Operation
     compute: Compute | None
-    """Evaluates a pure operation; set at its first evaluation."""
+    """Computes the results of a pure operation from its operands; None before the first evaluation, and for other
+    operations.
+    """
     regions: tuple["Region", ...]
     memo: Any = None
-    """State that one evaluation keeps for the next."""
+    """State that one evaluation of the operation keeps for the next."""
 
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A region of one block."""
+    """A block of operations: one of a function's body, or the only one of an operation's region."""
 
     arguments: tuple[int, ...]
     body: list[Instruction]
-    """The last one is the terminator."""
+    """The operations of the block; the last one is its terminator."""
 
 
 @dataclass(slots=True, eq=False)
 class Code:
-    """One function."""
+    """One function, prepared for evaluation."""
 
     function: Function
     blocks: list[Region]
     successors: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """Index of a branch operation to the numbers of its target blocks."""
+    """The numbers of the blocks to which a branch may go, by the index of the branch."""
 
 
 class Library:
-    """The functions of a module, each prepared at its first call."""
+    """The functions of a module, each prepared when it is first called."""
 
     def __init__(self, functions: Mapping[str, Function], *, has_lines: bool) -> None:
         self.functions, self._has_lines = functions, has_lines
         self._codes: dict[str, Code] = {}
 
     def get(self, name: str) -> Code:
-        """Returns the function of that name. Raises NotCoveredError if the module has none."""
+        """Returns the prepared function called `name`; raises NotCoveredError if the module has none."""
         if name not in self._codes:
             function = self.functions.get(name)
             if function is None or not function.blocks:
@@ -126,7 +129,7 @@ def _make_regions(function: Function, op: Operation, live: frozenset[int]) -> tu
 
 
 def _find_live(function: Function) -> frozenset[int]:
-    """Returns the indices of operations that write or end a block, and of those whose results they need."""
+    """Returns the indices of the operations that must run: they write, end a block, or compute what these need."""
     live: set[int] = set()
     needed: set[int] = set()
     while True:
@@ -147,7 +150,9 @@ def _find_live(function: Function) -> frozenset[int]:
 
 
 def prepare_pure(op: Operation, function: Function) -> Compute:
-    """Returns a function that computes a pure operation. Raises NotCoveredError for an unknown one."""
+    """Returns a function that computes the results of a pure operation; raises NotCoveredError for an unknown
+    operation.
+    """
     if op.name in CONSTANTS:
         value = CONSTANTS[op.name](op, function)
         value.flags.writeable = False
@@ -158,29 +163,31 @@ def prepare_pure(op: Operation, function: Function) -> Compute:
 
 
 class LocatedError(NotCoveredError):
-    """A NotCoveredError whose message already has the line."""
+    """A NotCoveredError whose message already names a source line."""
 
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """One activation of a function."""
+    """One activation of a function: its values so far, for all programs of the batch."""
 
     code: Code
     values: dict[int, Value]
     programs: int
     depth: int
     memory: Memory | None
-    """None in a combining function."""
+    """The launch's memory; None in a combining function (that of a reduction or scan), which cannot access it."""
     merges: bool = False
-    """Whether the current block has run before, so that inactive programs keep their values."""
+    """Whether the current block has run before; inactive programs then keep the values that it computed for them."""
     returned: list[tuple[Active, list[Value]]] = field(default_factory=list[tuple[Active, list[Value]]])
 
     def take(self, numbers: Sequence[int]) -> list[Value]:
-        """Returns the values with these numbers."""
+        """Returns the function's values with these numbers."""
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets the values with these numbers; only those of the active programs if the block has run before."""
+        """Sets the values with these numbers: only those of the active programs if the current block has run before,
+        otherwise those of all programs.
+        """
         if len(numbers) != len(values):
             raise NotCoveredError("an operation that returns another number of results than its type says")
         for number, value in zip(numbers, values, strict=True):
@@ -189,8 +196,11 @@ class Activation:
 
 
 class Captured(dict[int, Value]):
-    """The values of a combining function: its own, and scalars from outside, repeated for the elements of their
-    program."""
+    """The values of a combining function: its own, and scalars from outside.
+
+    A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
+    program to which it belongs.
+    """
 
     def __init__(self, outer: dict[int, Value], programs: int, size: int) -> None:
         super().__init__()
@@ -207,12 +217,12 @@ class Captured(dict[int, Value]):
 
 
 def narrow_active(active: Active, gate: Array, programs: int) -> Active:
-    """Returns the active programs for which the condition is true."""
+    """Returns the active programs for which the condition `gate` is true; None if that is all of them."""
     chosen = np.broadcast_to(gate, (programs,))
     chosen = chosen if active is None else chosen & active
     return None if bool(chosen.all()) else chosen
 
 
 def render_place(op: Operation | None) -> str:
-    """Returns the line of an operation as a suffix for messages; empty if unknown."""
+    """Returns the source line of an operation as a suffix for messages; empty if unknown."""
     return f" ({op.place.file}:{op.place.line})" if op is not None and op.place is not None else ""

@@ -2,9 +2,9 @@
 
 `active` says which programs run an operation. If a condition differs between programs, both branches run, each for its
 own programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop
-whose bounds agree runs once for all programs; any other loop runs until no program is left in it. Of a function with
+whose bounds agree runs once for all programs; any other loop runs until no program is left in it. In a function with
 several blocks, the first block at which programs wait runs next; a block that runs again keeps the values of the
-programs that have already passed it. A combining function of a reduction runs with the elements as its programs and
+programs that have already passed it. The combining function of a reduction runs with the elements as its programs and
 cannot access memory.
 """
 
@@ -39,8 +39,9 @@ from ligerdiag.replay.triton_ir.values import (
 
 MOST_CALLS = 64
 MOST_WAITING = 1000
-"""The most rounds of a loop with atomic operations in a batch of several programs: beyond, one seems to wait for
-another."""
+"""The most rounds of a loop in a batch of several programs that uses atomic operations: after more rounds, one program
+seems to wait for another.
+"""
 
 
 class WaitingError(Exception):
@@ -52,13 +53,13 @@ def _has_any(active: Active) -> bool:
 
 
 class KernelEvaluator:
-    """Runs functions of one module for one batch of programs."""
+    """Runs the functions of one module for all programs of a batch."""
 
     def __init__(self, library: Library, memory: Memory, grid: tuple[int, int, int], most_rounds: int) -> None:
         self._library, self._memory, self._grid, self._most_rounds = library, memory, grid, most_rounds
 
     def run(self, entry: str, arguments: Sequence[Value]) -> None:
-        """Runs the kernel."""
+        """Runs the kernel `entry` with these arguments for all programs of the batch."""
         frame = Activation(self._library.get(entry), {}, self._memory.numbers.size, 0, self._memory)
         self._run_function(frame, arguments, None)
 
@@ -122,7 +123,7 @@ class KernelEvaluator:
                 waiting[target] = chosen
 
     def _run_body(self, frame: Activation, body: Sequence[Instruction], active: Active) -> list[Value]:
-        """Runs the operations of a block; returns the operands of its terminator."""
+        """Runs the operations of a block and returns the operands of its terminator."""
         op: Operation | None = None
         try:
             for instruction in body:

@@ -2,10 +2,11 @@
 
 Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch has as many programs as
 make the kernel's largest block fill `batch_bytes`. After each batch, the bytes that its programs accessed are compared.
-If programs meet (see `meetings`), the batch is undone and its programs run one by one, in order, so every outcome is
-that of one order of whole programs. Only arguments that the kernel may write, and those that share memory with them,
-are examined for meetings. Meetings across batches are only reported, because batches run one after the other anyway. If
-programs have to run concurrently, no batch is undone; a program that then waits for another one is not covered.
+If programs *meet*, that is, one writes bytes that another one accesses (see `meetings`), the batch is undone and its
+programs run one by one, in order, so every outcome is that of one order of whole programs. Only arguments that the
+kernel may write, and those that share memory with them, are examined for meetings. Meetings across batches are only
+reported, because batches run one after the other anyway. If programs have to run concurrently (`GridOptions.together`),
+no batch is undone; a program that then waits for another one is not covered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,10 +55,11 @@ def run_grid(
     *,
     options: GridOptions = DEFAULT,
 ) -> GridOutcome:
-    """Runs programs of the kernel `entry`, which overwrites arrays among the arguments.
+    """Runs the kernel `entry` for the programs of a grid and returns observations; it overwrites arrays of the
+    arguments.
 
     arguments: in the function's order, a C-contiguous array for a pointer, a number for a scalar. Arrays may share
-    memory. Raises NotCoveredError; the arrays' contents are then undefined.
+    memory. Raises NotCoveredError if the kernel cannot be evaluated; the arrays' contents are then undefined.
     """
     return _Launch(module, entry, arguments, grid, options).run()
 
@@ -68,7 +70,7 @@ def find_accesses(module: TtirModule, entry: str) -> Sequence[Effect]:
 
 
 class _ModuleState:
-    """State that the launches of one module share."""
+    """State that all launches of one module share."""
 
     def __init__(self, module: TtirModule) -> None:
         self.library = Library(module.functions, has_lines=module.has_lines)
@@ -77,7 +79,7 @@ class _ModuleState:
         self._effects: dict[str, ArgumentEffects] = {}
 
     def find_effects(self, module: TtirModule, entry: str) -> ArgumentEffects:
-        """Returns the effects of a kernel through its arguments."""
+        """Returns how the kernel `entry` accesses memory through each of its arguments; computes it once."""
         if entry not in self._effects:
             self._effects[entry] = compute_argument_effects(module, entry)
         return self._effects[entry]
@@ -94,7 +96,7 @@ def _get_state(module: TtirModule) -> _ModuleState:
 
 @dataclass(slots=True, eq=False)
 class _Observations:
-    """Observations of the batches so far."""
+    """The observations of a launch so far, over all batches that have run."""
 
     sites: Sites = field(default_factory=Sites)
     traffic: list[Traffic] = field(default_factory=list[Traffic])
@@ -155,7 +157,11 @@ class _Launch:
             return self._conclude()
 
     def _run_batch(self, numbers: Array) -> None:
-        """Runs a batch; if its programs meet, undoes it and runs them one by one."""
+        """Runs a batch of programs; if one writes bytes that another one accesses, undoes the batch and runs them one
+        by one.
+
+        numbers: the programs' linear numbers in the grid.
+        """
         memory = self._memory
         is_alone = numbers.size == 1
         memory.numbers, memory.journal = numbers, Journal()
@@ -239,7 +245,7 @@ def _find_buffer(argument: Argument) -> Buffer | None:
 
 
 def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
-    """Returns an argument's value, the same for all programs."""
+    """Returns the value of a kernel's argument as the evaluator holds it; all programs have the same."""
     if isinstance(argument, Descriptor):
         sizes = [tuple(np.array([size], np.int64) for size in sizes) for sizes in (argument.shape, argument.strides)]
         return BlockPointer(
@@ -265,8 +271,9 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
 
 
 def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | None]) -> frozenset[int]:
-    """Returns the arguments that are examined for meetings: those that the kernel may write, and those that share
-    memory with them."""
+    """Returns the arguments through which programs may touch each other's bytes: those that the kernel may write, and
+    those that share memory with them.
+    """
     effects = _get_state(module).find_effects(module, entry)
     written = [
         buffer
@@ -285,7 +292,7 @@ def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | Non
 
 
 def _find_largest(functions: Iterable[Function]) -> int:
-    """Returns the bytes per program of the largest block of a kernel."""
+    """Returns the bytes that the largest block of these functions takes in one program."""
     sizes = [8]
     for function in functions:
         for text in function.types.values():

@@ -1,9 +1,10 @@
 """The memory of a launch: loads and stores of all programs of a batch, checked against each argument's bounds.
 
-A window of regular steps is a view of the argument's bytes; any other access gathers or scatters element by element. An
-element outside of its argument is recorded; its load gives the value of a masked element, and its store is dropped. If
-several lanes store to one address, the last one's value stays, as in Triton's own interpreter. The content that stores
-overwrite is kept until the batch is done, because a batch whose programs meet is undone.
+An access with a *window* (regular steps from a start, see `access_windows`) is a view of the argument's bytes; any
+other access gathers or scatters element by element. An element outside its argument is recorded; its load gives the
+value of a masked element, and its store is dropped. If several lanes store to one address, the last one's value stays,
+as in Triton's own interpreter. The contents that stores overwrite are kept until the batch is done, because a batch
+whose programs meet is undone.
 
 `WrittenBytes` records reads of unwritten bytes. A byte counts as written once any program of the launch has stored to
 it, whatever the order of the grid. An atomic operation reads what it updates, except an exchange whose result nobody
@@ -27,32 +28,34 @@ from ligerdiag.replay.triton_ir.values import REGION_BITS, Active, DType, Sum, t
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _PendingRead:
-    """Elements that an operation of the current batch read before any program had written them."""
+    """Elements that one operation of the current batch read before any program had written them."""
 
     argument: int
     offsets: Array
-    """i64[elements], in bytes."""
+    """i64[elements]: byte offsets from the start of the argument."""
     width: int
     """Bytes of an element."""
     operation: Operation
     program: int
-    """The first program that read one of them."""
+    """Number, in the grid, of the first program that read one of the elements."""
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """Records of the current batch."""
+    """Records of reads and writes of the current batch, kept or dropped when it ends."""
 
     written: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])
-    """(argument, byte offsets)."""
+    """Bytes that the batch was the first to write: (argument, byte offsets)."""
     reads: list[_PendingRead] = field(default_factory=list[_PendingRead])
 
 
 class WrittenBytes:
-    """Which bytes of the tracked arguments are written, and which were read before."""
+    """Records which bytes of the tracked arguments are written, and which were read before they were."""
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
-        """sizes: bytes of each tracked argument. updates: ids of the atomic operations that read what they update."""
+        """Starts with no byte written. sizes: bytes of each tracked argument. updates: ids of the atomic operations
+        that read what they update.
+        """
         self._updates = updates
         self._written = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
         self._read_unwritten = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
@@ -60,13 +63,17 @@ class WrittenBytes:
         self._pending = _Pending()
 
     def is_tracked(self, argument: int) -> bool:
-        """Returns whether the argument is tracked."""
+        """Returns whether reads of this argument's unwritten bytes are recorded."""
         return argument in self._written
 
     def note(
         self, argument: int, op: Operation, offsets: Array, width: int, programs: Array, *, reads: bool, writes: bool
     ) -> None:
-        """Records an operation's elements. offsets, programs: i64[elements], in bytes and numbers in the grid."""
+        """Records the elements that an operation accesses, until the batch ends.
+
+        offsets: i64[elements], in bytes from the start of the argument. width: bytes of an element. programs:
+        i64[elements], the accessing program's number in the grid.
+        """
         written = self._written[argument]
         known = written[offsets]
         for byte in range(1, width):
@@ -87,7 +94,7 @@ class WrittenBytes:
             self._pending.written.append((argument, places))
 
     def commit(self) -> None:
-        """Keeps the records of the batch."""
+        """Keeps the records of the current batch."""
         for read in self._pending.reads:
             for byte in range(read.width):
                 self._read_unwritten[read.argument][read.offsets + byte] = True
@@ -95,7 +102,7 @@ class WrittenBytes:
         self._pending = _Pending()
 
     def undo(self) -> None:
-        """Drops the records of the batch."""
+        """Drops the records of the current batch."""
         for argument, places in self._pending.written:
             self._written[argument][places] = False
         self._pending = _Pending()
@@ -116,23 +123,25 @@ class WrittenBytes:
 
 
 FEW_ELEMENTS = 64
-"""Elements of a program's window below which programs at irregular distances are gathered element by element."""
+"""A program's window with fewer elements is gathered element by element if the programs' starts are at irregular
+distances.
+"""
 
 type Kind = Literal["load", "store", "atomic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Buffer:
-    """The bytes of one argument."""
+    """The bytes of one argument of a kernel."""
 
     data: Array
-    """u8[bytes], a view of the caller's memory."""
+    """u8[bytes]: a view of the caller's memory."""
     address: int
-    """Address in this process."""
+    """Address of the first byte in this process."""
 
 
 def make_buffer(array: Array) -> Buffer:
-    """Returns the bytes of an array. Raises ValueError if it is not C-contiguous."""
+    """Returns the bytes of an array, without a copy; raises ValueError if it is not C-contiguous."""
     if not array.flags.c_contiguous:
         raise ValueError("Expected a contiguous array")
     data = array.reshape(-1).view(np.uint8)
@@ -141,7 +150,7 @@ def make_buffer(array: Array) -> Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoggedAccess:
-    """One access of memory by one operation."""
+    """The accesses of one operation to one argument, in one evaluation for all programs of a batch."""
 
     kind: Kind
     operation: Operation
@@ -150,25 +159,27 @@ class LoggedAccess:
     window: Window | None
     argument: int
     programs: Array
-    """i64[n]: numbers within the batch; if all share one window, the first and the last."""
+    """i64[n]: numbers, within the batch, of the accessing programs; only the first and the last if all share one
+    window.
+    """
     offsets: Array
-    """i64[n]: byte offsets from the argument's start; meaningless if there is a window."""
+    """i64[n]: byte offsets from the start of the argument; only meaningful if there is no window."""
 
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """Side effects of a batch, which undoing the batch drops."""
+    """The side effects of a batch; undoing the batch drops them."""
 
     accesses: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
     outside: list[OutOfBounds] = field(default_factory=list[OutOfBounds])
     overwritten: list[tuple[Array, Array | None, Array]] = field(
         default_factory=list[tuple[Array, Array | None, Array]]
     )
-    """(view, places in it or None for all, old content)."""
+    """The contents that each store overwrote: (view of the memory, places in it or None for all, old contents)."""
     used_atomics: bool = False
 
     def undo(self) -> None:
-        """Restores the memory."""
+        """Restores the memory to its contents from before the batch."""
         for view, places, old in reversed(self.overwritten):
             if places is None:
                 view[...] = old
@@ -178,23 +189,23 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AccessSite:
-    """The place of one access: addresses, mask and active programs."""
+    """The addresses, the mask and the active programs of one memory operation."""
 
     operation: Operation
     address: Array | Sum
-    """[programs, *block]"""
+    """i64[programs or 1, *block]: the address of each element."""
     mask: Array | None
-    """bool, of the rank of the address; None for all elements."""
+    """Which elements are accessed: bool, of the rank of the address; None for all."""
     active: Active
 
     def get_shape(self, *others: Array | None) -> tuple[int, ...]:
-        """Returns the broadcast shape of address, mask and the others."""
+        """Returns the shape to which the address, the mask and the other arrays broadcast."""
         shapes = [array.shape for array in (self.mask, *others) if array is not None]
         return np.broadcast_shapes(self.address.shape, *shapes)
 
     @staticmethod
     def get_place(window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Returns the slices of a block of that shape [programs, *block] that the window covers."""
+        """Returns, for each axis of a block, the slice that the window covers. shape: [programs, *block]."""
         return tuple(
             slice(None) if first is None or size == 1 else slice(first, first + count)
             for first, count, size in zip(window.corner, window.counts, shape[1:], strict=True)
@@ -202,22 +213,26 @@ class AccessSite:
 
 
 class Memory:
-    """The launch's arguments, accessed by address."""
+    """The arguments of a launch as memory that a kernel accesses by address."""
 
     def __init__(
         self, buffers: Sequence[Buffer | None], watched: frozenset[int], written: WrittenBytes | None = None
     ) -> None:
-        """watched: the arguments whose accesses are logged. written: records reads of unwritten bytes."""
+        """Makes the arguments accessible by address.
+
+        buffers: of each argument, None for a scalar. watched: numbers of the arguments whose accesses are logged.
+        written: records reads of unwritten bytes; None if nothing is to be recorded.
+        """
         self.buffers, self._watched, self._written = tuple(buffers), watched, written
         self.journal = Journal()
         self.keeps_overwritten = True
         self.first_stays = False
-        """See `GridOptions`."""
+        """Whether the first program's value stays where several store to the same bytes; see `GridOptions`."""
         self.numbers = np.zeros(1, np.int64)
-        """i64[programs]: linear numbers in the grid of the batch's programs."""
+        """i64[programs]: the linear number, in the grid, of each program of the batch."""
 
     def load(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
-        """Returns the elements; `other`, or zero if None, where the mask is false."""
+        """Returns the elements that a load reads. other: their values where the mask is false; None for zero."""
         other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         window = self._find_window(target, storage.itemsize)
@@ -242,12 +257,12 @@ class Memory:
         return out
 
     def store(self, target: AccessSite, value: Array) -> None:
-        """Writes the elements where the mask is true."""
+        """Writes the elements of a store where its mask is true."""
         if value.dtype == np.bool_:
             value = value.astype(np.uint8)
         address, mask, active = target.address, target.mask, target.active
         is_shared = address.shape[0] == 1 and self.numbers.size > 1 and (mask is None or mask.shape[0] == 1)
-        if is_shared and value.shape[0] > 1:  # one program's value stays
+        if is_shared and value.shape[0] > 1:  # only one program's value stays
             storing = np.arange(self.numbers.size) if active is None else np.flatnonzero(active)
             stays = int(storing[0 if self.first_stays else -1])
             value = value[stays : stays + 1]
@@ -287,7 +302,7 @@ class Memory:
         return window
 
     def _view(self, window: Window, dtype: DType) -> list[Array]:
-        """Returns one view [programs, *counts], or one [1, *counts] for each program."""
+        """Returns views of the bytes in a window: one [programs, *counts], or one [1, *counts] for each program."""
         buffer = self.buffers[window.argument]
         assert buffer is not None
         stride = window.find_stride()
@@ -323,10 +338,11 @@ class Memory:
     def locate_elements(
         self, target: AccessSite, kind: Kind, width: int, *others: Array | None
     ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
-        """Returns the shape [programs, *block], and for each accessed argument its number, lanes and byte offsets.
+        """Returns the shape [programs, *block] of an access and, for each argument that it touches, (number, lanes,
+        byte offsets).
 
-        Lanes are ascending flat indices into the shape. Elements outside of their argument are recorded and omitted.
-        others: further values that broadcast with the address.
+        Lanes are ascending flat indices into the shape. Elements outside their argument are recorded and omitted.
+        others: further arrays that broadcast with the address.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1
@@ -394,9 +410,10 @@ class Memory:
         return shape, parts
 
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
-        """Returns an array over the argument, and the places in it of the elements at the offsets.
+        """Returns an array over the argument's bytes, and the places in it of the elements at the given byte offsets.
 
-        If the offsets are not multiples of the element's size, the array has bytes, and each place is a row of them.
+        If the offsets are not multiples of the element's size, the array is one of bytes, and each place is a row of
+        them.
         """
         buffer = self.buffers[argument]
         if buffer is None:
@@ -430,7 +447,7 @@ class Memory:
             self.write(argument, offsets, flat[lanes])
 
     def write(self, argument: int, offsets: Array, values: Array) -> None:
-        """Writes elements, in order, at byte offsets inside of the argument."""
+        """Writes elements, in order, at byte offsets inside the argument."""
         whole, places = self.view_elements(argument, offsets, values.dtype)
         if self.keeps_overwritten:
             self.journal.overwritten.append((whole, places, whole[places]))

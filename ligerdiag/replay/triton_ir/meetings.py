@@ -1,9 +1,9 @@
-"""Finds programs that touch each other's bytes.
+"""Finds programs of a launch that touch each other's bytes.
 
-A run is a range of consecutive bytes that one program accessed, by address in this process, whatever the argument,
-because arguments may share memory. Programs meet where one writes a byte that another one reads or writes. Two atomic
+A *run* is a range of consecutive bytes that one program accessed, by address in this process, whatever the argument,
+because arguments may share memory. Programs *meet* where one writes a byte that another one reads or writes. Two atomic
 accesses do not meet; an atomic and a plain one do. If all programs of a batch read the same bytes, only the first and
-the last are recorded: if the writer is one of them, the other one meets it.
+the last program are recorded: if the writer is one of them, the other one meets it.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,18 @@ from ligerdiag.replay.triton_ir.launch_memory import Buffer, LoggedAccess
 from ligerdiag.replay.triton_ir.outcome import Meeting
 
 MOST_RUNS = 1 << 22
-"""The most runs of a launch; with more, meetings across batches are unknown."""
+"""The most runs of accessed bytes that one launch may have; with more, it is unknown whether programs of different
+batches touch each other's bytes.
+"""
 MOST_EXAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """Runs of bytes: run k is start[k] to stop[k] (exclusive) of program[k], by the operation site[k]. All
-    i64[runs]."""
+    """Runs of accessed bytes: the operation site[k] of program[k] accessed bytes start[k] to stop[k] (exclusive).
+
+    All four arrays are i64[runs]; a site is a number in `Sites`.
+    """
 
     start: Array
     stop: Array
@@ -36,14 +40,14 @@ class Runs:
         return self.start.size
 
     def pick(self, chosen: Array) -> "Runs":
-        """Returns the runs at these positions."""
+        """Returns the runs at the chosen positions of the arrays."""
         return Runs(
             start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
         )
 
 
 def concatenate(parts: Sequence[Runs]) -> Runs:
-    """Returns all runs."""
+    """Returns all runs of the given sets in one."""
     if not parts:
         none = np.zeros(0, np.int64)
         return Runs(start=none, stop=none, program=none, site=none)
@@ -56,7 +60,10 @@ def concatenate(parts: Sequence[Runs]) -> Runs:
 
 
 def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) -> Runs:
-    """Returns the runs of one access. programs: the numbers in the grid of the batch's programs."""
+    """Returns the runs of bytes of one logged access.
+
+    site: number of its operation in `Sites`. programs: the number, in the grid, of each program of the batch.
+    """
     if access.window is None:
         start, length = access.offsets, access.width
         owners = access.programs
@@ -72,7 +79,9 @@ def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) 
 
 
 def _expand(window: Window, width: int) -> tuple[Array, int]:
-    """Returns the starts of the runs of a window, [programs, runs], and their length in bytes."""
+    """Returns the starts of the runs of a window, [programs, runs], and the length of each in bytes. width: bytes of an
+    element.
+    """
     start, length = window.starts[:, np.newaxis], width
     axes = sorted(
         (abs(step), step, count) for step, count in zip(window.steps, window.counts, strict=True) if count > 1 and step
@@ -88,7 +97,9 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Joins overlapping runs of each program; by_site: only runs of the same operation."""
+    """Returns the same bytes with overlapping runs of the same program joined. by_site: join only runs of the same
+    operation.
+    """
     if len(runs) < 2:
         return runs
     order = np.lexsort((runs.start, runs.site, runs.program) if by_site else (runs.start, runs.program))
@@ -103,7 +114,7 @@ def merge(runs: Runs, *, by_site: bool = True) -> Runs:
 
 
 def _accumulate_stops(runs: Runs, group: Array) -> Array:
-    """Returns the running maximum of the stops within each group; groups are numbered consecutively."""
+    """Returns, for each run, the largest stop up to it within its group. group: its number, counted up from 0."""
     low = int(runs.start.min())
     span = int(runs.stop.max()) - low + 1
     if span < (1 << 62) // (int(group[-1]) + 1):
@@ -117,7 +128,7 @@ def _accumulate_stops(runs: Runs, group: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
-    """Runs of some programs, by kind of access."""
+    """The runs of bytes that some programs accessed, by kind of access."""
 
     reads: Runs
     writes: Runs
@@ -125,18 +136,18 @@ class Traffic:
 
 
 type Site = tuple[str, int, Operation]
-"""(kind of the access, argument, operation)."""
+"""An operation that accessed memory: (kind of the access, number of the argument, operation)."""
 
 
 class Sites:
-    """The operations that accessed memory, by number."""
+    """The operations that accessed memory; the place in the list `all` is an operation's number."""
 
     def __init__(self) -> None:
         self.all: list[Site] = []
         self._numbers: dict[tuple[str, int, int], int] = {}
 
     def find(self, access: LoggedAccess) -> int:
-        """Returns the number of an access's operation."""
+        """Returns the number of the operation that made an access."""
         key = (access.kind, access.argument, id(access.operation))
         if key not in self._numbers:
             self._numbers[key] = len(self.all)
@@ -147,7 +158,10 @@ class Sites:
 def make_traffic(
     accesses: Sequence[LoggedAccess], sites: Sites, buffers: Sequence[Buffer | None], programs: Array
 ) -> Traffic:
-    """Returns the runs of a batch's accesses."""
+    """Returns the runs of bytes that a batch accessed.
+
+    programs: the number, in the grid, of each program of the batch.
+    """
     parts: dict[str, list[Runs]] = {"load": [], "store": [], "atomic": []}
     for access in accesses:
         buffer = buffers[access.argument]
@@ -159,8 +173,11 @@ def make_traffic(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Bytes start to stop (exclusive), by address in this process, that program `writer` writes and program `other`
-    accesses."""
+    """Bytes, by address in this process, that one program writes and another one accesses: `start` to `stop`
+    (exclusive).
+
+    writer, other: the programs' numbers in the grid.
+    """
 
     start: int
     stop: int
@@ -168,11 +185,13 @@ class Overlap:
     other: int
     writes: Runs
     others: Runs
-    """The runs that were compared, for finding the operations."""
+    """The other programs' runs; with `writes`, they tell which operations accessed the bytes."""
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:
-    """Returns some meetings; an empty list only if there are none."""
+    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if
+    there are none.
+    """
     writes, atomics = (
         runs.pick(np.argsort(runs.start, kind="stable"))
         for runs in (merge(runs, by_site=False) for runs in (traffic.writes, traffic.atomics))
@@ -188,7 +207,10 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns some meetings in each part of memory where programs meet; a part is a set of overlapping buffers."""
+    """Returns, for each part of the memory, some of the places where a program writes bytes that another one accesses.
+
+    Overlapping buffers form one part.
+    """
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
         stop = buffer.address + buffer.data.size
@@ -210,7 +232,7 @@ def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -
 
 
 def find_ordered_atomics(traffic: Traffic, sites: Sites, ordered: frozenset[int]) -> list[Overlap]:
-    """Returns some meetings of atomic operations of two programs, at least one of which has its id in `ordered`."""
+    """Returns some overlaps of two programs' atomic operations, at least one of which has its id in `ordered`."""
     is_ordered = np.array([id(op) in ordered for _, _, op in sites.all])
     chosen = traffic.atomics.pick(np.flatnonzero(is_ordered[traffic.atomics.site])) if len(traffic.atomics) else None
     if chosen is None or not len(chosen):
@@ -224,7 +246,10 @@ def _pick_within(runs: Runs, start: int, stop: int) -> Runs:
 
 
 def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
-    """Finds overlaps of runs of different programs. runs: sorted by start, disjoint within each program."""
+    """Returns overlaps of runs of different programs.
+
+    runs: sorted by start, disjoint within each program. by_site: the same bytes, with operations apart.
+    """
     if len(runs) < 2:
         return []
     reach = np.maximum.accumulate(runs.stop)
@@ -237,10 +262,10 @@ def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
 
 
 def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
-    """Finds overlaps of `writers` and `others` of different programs.
+    """Returns overlaps of a run in `writers` and a run of another program in `others`.
 
-    writers: sorted by start, disjoint within each program. If all are disjoint, a run overlaps exactly the writers
-    between `low` and `high`.
+    writers: sorted by start, disjoint within each program; by_site: the same bytes, with operations apart. If all
+    writers are disjoint, a run overlaps exactly the writers between `low` and `high`.
     """
     if not len(writers) or not len(others):
         return []
@@ -276,7 +301,7 @@ def _describe(one: tuple[Runs, int], two: tuple[Runs, int], writes: Runs, access
 
 
 def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | None]) -> Meeting:
-    """Returns the description of a meeting: arguments, programs and lines."""
+    """Returns the arguments, programs and source lines of an overlap of two programs' accesses."""
     write = sites.all[_find_site(overlap.writes, overlap.writer, overlap)]
     other = sites.all[_find_site(overlap.others, overlap.other, overlap)]
     buffer = buffers[write[1]]
@@ -299,7 +324,7 @@ def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
 
 
 def add_traffic(parts: Sequence[Traffic]) -> Traffic:
-    """Joins the traffic of different programs."""
+    """Returns the runs of all parts together; the parts must be of different programs."""
     return Traffic(
         reads=concatenate([part.reads for part in parts]),
         writes=concatenate([part.writes for part in parts]),

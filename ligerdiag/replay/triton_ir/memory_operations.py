@@ -1,8 +1,9 @@
-"""Operations on memory and the grid: loads, stores, atomics, block pointers, descriptors, program ids, prints, asserts.
+"""Evaluates operations on memory and the grid: loads, stores, atomics, block pointers, descriptors, program ids,
+prints, asserts.
 
 `tt.atomic_rmw` and `tt.atomic_cas` run program by program in order, and lane by lane within a program, whatever their
 semantics. A program's result is the value that it found at its turn; masked elements give zero. Accesses through block
-pointers and tensor descriptors mask the elements outside of the tensor.
+pointers and tensor descriptors mask the elements outside the tensor.
 """
 
 import re
@@ -36,20 +37,21 @@ from ligerdiag.replay.triton_ir.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicOrder:
-    """Ids of the atomic operations of one module whose effect depends on the order of programs.
+    """Which atomic operations of a module depend on the order in which programs run them, by `id()` of the operation.
 
     Other atomic updates commute: only the rounding of their sums depends on the order.
     """
 
     ordered: frozenset[int]
-    """Operations whose result is used, exchanges and compare-and-swaps; all, if the module has several kinds of
-    updates."""
+    """Operations whose effect depends on the order: exchanges, compare-and-swaps, and those whose result is used; all
+    operations if the module has several kinds of updates.
+    """
     updates: frozenset[int]
-    """Operations that read what they update: all but exchanges whose result nobody uses."""
+    """Operations that read the bytes that they update: all but exchanges whose result nobody uses."""
 
 
 def find_atomic_order(module: TtirModule) -> AtomicOrder:
-    """Returns the atomic operations of all functions of the module that depend on the order of programs."""
+    """Returns which atomic operations, in all functions of the module, depend on the order of programs."""
     atomics: list[tuple[Operation, str, bool]] = []
     for function in module.functions.values():
         used = {operand for op in function.operations for operand in op.operands}
@@ -84,7 +86,11 @@ _KINDS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSite, Array], Array]:
-    """Returns a function that evaluates this `tt.atomic_rmw`: from memory, place and value to the old values."""
+    """Returns a function that evaluates an atomic update: it takes memory, place and values, and returns the old
+    values.
+
+    kind: the update, such as `fadd`; if empty, the one that the operation (a `tt.atomic_rmw`) names.
+    """
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
     if function is None:
@@ -104,7 +110,9 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSit
 
 
 def compare_and_swap(memory: Memory, target: AccessSite, expected: Array, value: Array) -> Array:
-    """Evaluates a `tt.atomic_cas`; compares bits."""
+    """Evaluates a `tt.atomic_cas`: where the old value equals `expected` bit by bit, `value` replaces it. Returns the
+    old values.
+    """
     shape = target.get_shape(expected, value)
     joined: Any = np.empty(
         np.broadcast_shapes(shape, (memory.numbers.size, *(1,) * (len(shape) - 1))), _make_pair_dtype(value.dtype)
@@ -124,7 +132,11 @@ def _make_pair_dtype(dtype: Any) -> Any:
 
 
 def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[[Array, Array], Array]) -> Array:
-    """Updates in rounds, each with at most one update per address, in order."""
+    """Applies an atomic operation to memory and returns the old values.
+
+    Works in rounds, each with at most one update per address, in the order of programs and lanes. combine: returns the
+    new values from the old values and `value`.
+    """
     memory.journal.used_atomics = True
     dtype = value.dtype if value.dtype.names is None else value.dtype["value"]
     shape, parts = memory.locate_elements(target, "atomic", dtype.itemsize, value)
@@ -154,7 +166,7 @@ def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[
 
 
 def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
-    """Evaluates `tt.make_tensor_ptr` and `tt.make_tensor_descriptor`."""
+    """Returns the result of a `tt.make_tensor_ptr` or `tt.make_tensor_descriptor`. values: its operands."""
     arrays = [to_array(value) for value in values]
     is_descriptor = op.name == "tt.make_tensor_descriptor"
     rank = (len(arrays) - 1) // (2 if is_descriptor else 3)
@@ -169,7 +181,7 @@ def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
 
 
 def advance(pointer: Value, steps: Sequence[Value]) -> BlockPointer:
-    """Evaluates `tt.advance`."""
+    """Returns a block pointer moved by offsets in elements, one per axis, as `tt.advance` does."""
     if not isinstance(pointer, BlockPointer):
         raise NotCoveredError("tt.advance of something that is no block pointer")
     offsets = tuple(old + to_array(step) for old, step in zip(pointer.offsets, steps, strict=True))
@@ -185,7 +197,12 @@ def reach_block(
     *,
     rows: Array | None = None,
 ) -> tuple[Array | Sum, Array | None]:
-    """Returns addresses and mask of a block, [programs, *block]. rows: coordinates of a gather along the first axis."""
+    """Returns the addresses and the mask of a block's elements, [programs, *block]; the mask is None if it is always
+    true.
+
+    starts: the block's position on each axis. checked: axes on which elements outside the tensor are masked. width:
+    bytes of an element. rows: coordinates along the first axis, for a gather or scatter.
+    """
     if not isinstance(pointer, BlockPointer):
         raise NotCoveredError("an access through something that is no block pointer")
     rank = len(block)
@@ -217,7 +234,7 @@ def _get_padding(dtype: DType, rank: int, pads_nan: bool) -> Array:
 
 
 def load_block(memory: Memory, op: Operation, function: Function, pointer: Value, active: Active) -> Array:
-    """Evaluates a `tt.load` of a block pointer."""
+    """Returns the elements that a `tt.load` through a block pointer reads."""
     assert isinstance(pointer, BlockPointer)
     kind = parse_type(function.types[op.operands[0]])
     dtype = find_dtype(kind.pointee)
@@ -244,7 +261,10 @@ _REDUCTIONS = {"add": "fadd", "min": "min", "max": "max", "and": "and", "or": "o
 def access_descriptor(
     memory: Memory, op: Operation, function: Function, values: Sequence[Value], active: Active
 ) -> Array | None:
-    """Evaluates `tt.descriptor_*`; masks elements outside of the tensor on all axes."""
+    """Evaluates a `tt.descriptor_*` operation: returns the loaded elements, None if it stores.
+
+    Elements outside the tensor are masked on all axes.
+    """
     kind = parse_type(function.types[op.operands[0]])
     dtype, pointer, rest = find_dtype(kind.pointee), values[0], [to_array(value) for value in values[1:]]
     loads = op.name in ("tt.descriptor_load", "tt.descriptor_gather")
@@ -290,7 +310,9 @@ def access_descriptor(
 
 
 def _find_source(op: Operation, function: Function) -> int:
-    """Returns the operand that the operation stores: its last tensor; in a scatter the rows come before it."""
+    """Returns the operand that a store through a descriptor writes: its last tensor (in a scatter, the row numbers come
+    before it).
+    """
     tensors = [operand for operand in op.operands[1:] if len(parse_type(function.types[operand]).shape) > 0]
     if not tensors:
         raise NotCoveredError(f"{op.name} that stores no tensor")
@@ -306,7 +328,7 @@ def evaluate_memory_operation(
 ) -> list[Value]:
     """Returns the results of an operation on addresses, memory or the grid.
 
-    numbers: linear numbers of the batch's programs in the grid.
+    numbers: the linear number, in the grid, of each program of the batch.
     """
     op, function = instruction.op, frame.code.function
     values = frame.take(op.operands)
@@ -376,7 +398,7 @@ def _access(
             found = access_descriptor(memory, op, function, values, active)
             return [] if found is None else [found]
         case "tt.print" | "tt.assert", _:
-            return []  # no report shows them
+            return []  # no report shows prints and asserts
         case name, _:
             raise NotCoveredError(name)
 

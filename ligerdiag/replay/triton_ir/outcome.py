@@ -1,4 +1,4 @@
-"""Options of a launch, and observations of it beyond the numbers that it wrote."""
+"""Defines the options of evaluating a launch, and its observations beyond the numbers that the kernel wrote."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,73 +12,81 @@ from ligerdiag.replay.ops.scope import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descriptor:
-    """An argument that is a tensor descriptor made by the host; the function's type has the block's shape."""
+    """A tensor descriptor that the host makes and passes as an argument; the type of the kernel's argument has the
+    block's shape.
+    """
 
     array: Array
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In elements."""
+    """Distance, in elements, between neighbours along each axis of the tensor."""
 
 
 type Scalar = int | float | bool | np.generic[Any]
 type Argument = Array | Scalar | Descriptor | None
-"""None is a null pointer."""
+"""The value that a launch passes to one argument of a kernel; None is a null pointer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
-    """How a launch is evaluated."""
+    """How a launch is evaluated: which programs run, in which order, and what is recorded."""
 
     order: Literal["grid", "reverse"] = "grid"
-    """Order of the programs; in `grid`, x changes fastest."""
+    """The order in which programs run: that of the grid, where x changes fastest, or its reverse."""
     programs: Sequence[int] | None = None
-    """Linear numbers (x + width * (y + height * z)) of the programs that run; all where None."""
+    """Linear numbers (x + width * (y + height * z)) of the programs that run; None for all."""
     batch_bytes: int = 8 << 20
-    """About the bytes of the largest value of all programs of a batch; fast if they fit into a core's cache."""
+    """About how many bytes the largest value of all programs of a batch takes; evaluation is fast if they fit into a
+    core's cache.
+    """
     records_meetings: bool = True
-    """Whether to look for bytes that several programs touch; if not, results are wrong for programs that meet within a
-    batch."""
+    """Whether to look for bytes that several programs touch; if not, results are wrong for programs of one batch that
+    touch the same bytes.
+    """
     most_rounds: int = 1 << 24
-    """The most rounds of one loop."""
+    """The most rounds of one loop; a longer loop is not covered."""
     together: bool = False
-    """Whether the programs of a batch run concurrently, operation by operation, even where they meet: one possible
-    order of their accesses."""
+    """Whether the programs of a batch run concurrently, operation by operation, even where they touch the same bytes:
+    one possible order of their accesses.
+    """
     first_stays: bool = False
-    """Whether the first program's value stays if programs store to the same bytes in one operation: the stores land in
-    another order than the operations before them. Programs whose condition does not hold run first."""
+    """Whether the first program's value stays where several programs store to the same bytes in one operation, so that
+    the stores land in another order than the operations before them. At a branch, the programs whose condition does
+    not hold then run first.
+    """
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments whose reads of unwritten bytes are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """Bytes that one program writes and another accesses."""
+    """Bytes that one program of a launch writes and another one reads or writes."""
 
     argument: int
-    """Number of the argument through which the writer wrote."""
+    """Number of the argument through which the writer wrote the bytes."""
     other_argument: int
-    """Number of the argument through which the other program read or wrote."""
+    """Number of the argument through which the other program read or wrote the bytes."""
     writer: int
     other: int
-    """Linear number of the other program."""
+    """Linear number of the other program in the grid."""
     other_writes: bool
     first_byte: int
-    """Offset from the start of `argument`."""
+    """Offset of the first of the bytes from the start of `argument`."""
     bytes: int
     place: SourceLine | None
-    """Line of the write."""
+    """Source line of the write."""
     other_place: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenBytes:
-    """Bytes of an argument that were read before any program had written them."""
+    """Bytes of an argument that were read before any program had written them, and the first such read."""
 
     argument: int
     mask: Array
-    """bool[bytes]"""
+    """bool[bytes of the argument]: which bytes were read before they were written."""
     is_atomic: bool
-    """Whether the first read is that of an atomic update. The fields below describe the first read, too."""
+    """Whether the first read is that of an atomic update; the fields below describe the first read, too."""
     program: int
     first_byte: int
     place: SourceLine | None
@@ -86,38 +94,43 @@ class UnwrittenBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfBounds:
-    """Accesses past an argument's bytes by one operation of the kernel: the loads give zero, the stores are dropped."""
+    """Accesses outside an argument's bytes by one operation of the kernel: loads give zero, stores are dropped."""
 
     argument: int | None
-    """None if the pointer belongs to no argument."""
+    """Number of the argument; None if the pointer belongs to no argument."""
     kind: Literal["load", "store", "atomic"]
     first_byte: int
-    """Offset of the first such access from the argument's start; may be negative."""
+    """Offset of the first such access from the start of the argument; may be negative."""
     width: int
     """Bytes of an element."""
     count: int
-    """Number of elements, over all programs."""
+    """Number of elements outside the argument, over all programs."""
     program: int
-    """The first program with such an access."""
+    """Number, in the grid, of the first program with such an access."""
     place: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOutcome:
-    """The observations of a launch."""
+    """The observations made while a launch was evaluated."""
 
     used_atomics: bool = False
     meeting: tuple[Meeting, ...] | None = None
-    """Examples of meetings, except of two atomics; None if no programs meet."""
+    """Examples of bytes that one program writes and another one accesses, without those that both access atomically;
+    None if there are none.
+    """
     ordered_atomics: tuple[Meeting, ...] = ()
-    """Examples of programs whose order-dependent atomics (see `find_atomic_order`) meet: their order may show in more
-    than rounding."""
+    """Examples of bytes on which two programs run atomic operations that depend on their order (see
+    `find_atomic_order`): the order may change more than rounding.
+    """
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
-    """Reads of unwritten bytes of the tracked arguments."""
+    """Reads of unwritten bytes, one entry per tracked argument that has any."""
     meetings_known: bool = True
-    """Whether the search for meetings across batches is complete."""
+    """Whether the search for meetings of programs in different batches is complete."""
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     waited: bool = False
     """Whether a program seemed to wait for another one of its batch, as at a lock."""
     sequential_programs: int = 0
-    """Number of programs that ran one by one because they met."""
+    """Number of programs that ran one by one because programs of their batch touched the same bytes or seemed to wait
+    for each other.
+    """

@@ -1,4 +1,5 @@
-"""Values of Triton IR for all programs of a batch: types, arrays, and sums whose elements are computed only on demand.
+"""Defines the values of Triton IR for all programs of a batch: types, arrays, and sums that are computed only on
+demand.
 
 A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis along
 which all elements are equal may have length 1, including the axis of programs; NumPy broadcasts it. A pointer is an
@@ -23,10 +24,10 @@ from ligerdiag.replay.ops.scope import Array, NotCoveredError
 type DType = np.dtype[Any]
 
 MOST_ELEMENTS = 1 << 22
-"""The most elements of a tensor; Triton's own limit is 2**20."""
+"""The most elements that a tensor may have; Triton's own limit is 2**20."""
 
 REGION_BITS = 44
-"""Each argument has a region of 2**44 addresses."""
+"""Each argument of a kernel has a region of 2**REGION_BITS made-up addresses."""
 
 _DTYPES: dict[str, DType] = {
     "i1": np.dtype(np.bool_),
@@ -50,14 +51,16 @@ _NARROW = frozenset(dtype for name, dtype in _DTYPES.items() if name.startswith(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueType:
-    """A type of Triton IR."""
+    """A type of Triton IR, with the dtype in which its elements are kept."""
 
     text: str
     shape: tuple[int, ...]
-    """() for a scalar; the shape of the block for a block pointer or tensor descriptor."""
+    """Shape of the tensor, or of the block behind a block pointer or tensor descriptor; () for a scalar."""
     element: str
     dtype: DType | None
-    """Dtype of an element, i64 for a pointer; None for block pointers, descriptors, and types that are not covered."""
+    """NumPy dtype of an element, i64 for a pointer; None for block pointers, descriptors, and types that are not
+    covered.
+    """
     pointee: str
     """Type of one element behind a pointer; empty if the type is no pointer."""
 
@@ -67,7 +70,7 @@ class ValueType:
         return bool(self.pointee) and self.dtype is not None
 
     def get_dtype(self) -> DType:
-        """Returns the elements' dtype. Raises NotCoveredError if the type has none."""
+        """Returns the dtype of the elements; raises NotCoveredError if the type has none."""
         if self.dtype is None:
             raise NotCoveredError(f"a value of type {self.text[:80]}")
         return self.dtype
@@ -75,7 +78,7 @@ class ValueType:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> ValueType:
-    """Parses a type as MLIR prints it. Raises NotCoveredError for absurdly large tensors."""
+    """Returns a type from its text as MLIR prints it; raises NotCoveredError for absurdly large tensors."""
     shape, element = parse_shape(text), parse_element(text)
     if prod(shape) > MOST_ELEMENTS:
         raise NotCoveredError(f"a tensor of {prod(shape)} elements")
@@ -86,37 +89,39 @@ def parse_type(text: str) -> ValueType:
 
 
 def find_dtype(element: str) -> DType:
-    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`. Raises NotCoveredError."""
+    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError for others."""
     if element.startswith("!tt.ptr"):
         return np.dtype(np.int64)
-    name = element.lstrip("su") if element[:2] in ("si", "ui") else element  # signedness of a descriptor's elements
+    name = (
+        element.lstrip("su") if element[:2] in ("si", "ui") else element
+    )  # the type of a descriptor's elements says whether they are signed
     if name not in _DTYPES:
         raise NotCoveredError(f"elements of type {element[:80]}")
     return _DTYPES[name]
 
 
 def is_float(dtype: DType) -> bool:
-    """Returns whether the dtype is a floating point one, including narrow ones."""
+    """Returns whether the dtype is a floating-point one, including bf16, f16 and f8."""
     return dtype.kind == "f" or dtype in _NARROW
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Returns whether arithmetic in this dtype runs in f32 and is then rounded."""
+    """Returns whether the dtype is bf16, f16 or f8: arithmetic then runs in f32 and is rounded."""
     return dtype in _NARROW
 
 
 @dataclass(slots=True, eq=False)
 class Sum:
-    """An array of integers that is a sum of terms, added on demand."""
+    """An array of integers, kept as terms that are added only when the elements are needed."""
 
     terms: tuple[Array, ...]
-    """i64 arrays of one rank that broadcast."""
+    """i64 arrays of the same rank that broadcast."""
     dtype: DType
-    """Dtype of the elements, which the sum does not overflow."""
+    """Dtype of the elements; the sum does not overflow it, except that addresses may wrap."""
     low: int
-    """A lower bound of the elements."""
+    """A lower bound of all elements."""
     high: int
-    """An upper bound of the elements."""
+    """An upper bound of all elements."""
     _array: Array | None = field(default=None)
 
     @property
@@ -126,11 +131,11 @@ class Sum:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
+        """Shape of the array, including the axis of programs."""
         return np.broadcast_shapes(*(term.shape for term in self.terms))
 
     def to_array(self) -> Array:
-        """Returns the elements."""
+        """Returns the elements; adds the terms at the first call."""
         if self._array is None:
             total = self.terms[0]
             for term in self.terms[1:]:
@@ -141,26 +146,26 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockPointer:
-    """A block pointer or tensor descriptor; its arrays have the shape [programs]."""
+    """A block pointer or tensor descriptor; each of its arrays has the shape [programs]."""
 
     base: Array
-    """Address."""
+    """Address of the tensor's first element."""
     shape: tuple[Array, ...]
     strides: tuple[Array, ...]
-    """In elements."""
+    """Distance, in elements, between neighbours along each axis of the tensor."""
     offsets: tuple[Array, ...]
-    """In elements; zeros for a descriptor."""
+    """Position of the block, in elements along each axis; zeros for a descriptor."""
     pads_nan: bool = False
-    """Whether a descriptor's elements outside of the tensor are NaN rather than 0."""
+    """Whether a load through a descriptor gives NaN, not 0, for elements outside the tensor."""
 
 
 type Value = Array | Sum | BlockPointer
 type Active = Array | None
-"""bool[programs]: the programs that run an operation; None for all."""
+"""The programs that run an operation, as bool[programs]; None for all programs of the batch."""
 
 
 def to_array(value: Value) -> Array:
-    """Returns the elements."""
+    """Returns the elements of a value as an array; raises NotCoveredError for a block pointer."""
     if isinstance(value, Sum):
         return value.to_array()
     if isinstance(value, BlockPointer):
@@ -173,7 +178,7 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 def add_address(address: Array | Sum, offset: Array | Sum, width: int) -> Array | Sum:
-    """Returns address + width * offset, modulo 2**64."""
+    """Returns address + width * offset, modulo 2**64. width: bytes of an element."""
     small = isinstance(address, np.ndarray) and isinstance(offset, np.ndarray) and offset.size <= max(256, address.size)
     if small:
         return to_array(address) + to_array(offset).astype(np.int64) * width
@@ -198,7 +203,7 @@ def _add_term(terms: list[Array], term: Array) -> None:
 
 
 def add_lazily(left: Array | Sum, right: Array | Sum, dtype: DType, sign: int = 1) -> Array | Sum:
-    """Returns left + sign * right of integers, as a Sum if that is smaller and does not overflow."""
+    """Returns left + sign * right of integers: a `Sum` if that is smaller and cannot overflow, otherwise an array."""
     one = left if isinstance(left, Sum) else None
     two = right if isinstance(right, Sum) else None
     if one is None and two is None:
@@ -226,7 +231,7 @@ def _add(left: Array, right: Array, sign: int) -> Array:
 
 
 def make_sum(value: Array | Sum) -> Sum:
-    """Returns the integers as a sum of one term."""
+    """Returns integers as a `Sum`, of one term if they are an array."""
     if isinstance(value, Sum):
         return value
     wide = value.astype(np.int64, copy=False)
@@ -236,7 +241,7 @@ def make_sum(value: Array | Sum) -> Sum:
 
 
 def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
-    """Returns the product with a number; None if it might overflow."""
+    """Returns the product of a `Sum` and an integer as a `Sum`; None if it might overflow."""
     ends = (value.low * factor, value.high * factor)
     limits = np.iinfo(dtype)
     if min(ends) < limits.min or max(ends) > limits.max:
@@ -245,7 +250,7 @@ def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
 
 
 def reshape_terms(value: Value, change: Callable[[Array], Array]) -> Array | Sum:
-    """Returns the value with a function applied to the array, or to each term of the sum."""
+    """Returns the value with the function `change` applied to its array, or to each term if it is a `Sum`."""
     if isinstance(value, Sum):
         return Sum(tuple(change(term) for term in value.terms), value.dtype, value.low, value.high)
     return change(to_array(value))
@@ -279,5 +284,5 @@ def _choose(chosen: Array, new: Array, old: Array) -> Array:
 
 
 def fill(value: Array, shape: Sequence[int]) -> Array:
-    """Returns the array broadcast to [programs, *shape], with its own number of programs."""
+    """Returns the array broadcast to [programs, *shape]; the number of programs stays that of the array."""
     return np.broadcast_to(value, (value.shape[0], *shape))

@@ -1,13 +1,13 @@
-"""Products of blocks: `tt.dot` and `tt.dot_scaled`.
+"""Computes products of blocks: `tt.dot` and `tt.dot_scaled`.
 
-bf16, f16 and f8 factors and their products are exact in f32; sums are f32, in the order of NumPy's matrix product,
-including the sum with the accumulator, and the result is rounded to the accumulator's dtype at the end. f32 factors
-with `inputPrecision = tf32` lose the 13 low bits of their mantissas, which tensor cores ignore; with `tf32x3` and
-`ieee` they keep them. Products of i8 are exact, and sums wrap.
+bf16, f16 and f8 factors and their products are exact in f32. Sums are f32, in the order of NumPy's matrix product,
+including the sum with the accumulator; the result is rounded to the accumulator's dtype at the end. f32 factors with
+`inputPrecision = tf32` lose the 13 low bits of their mantissas, which tensor cores ignore; with `tf32x3` and `ieee`
+they keep them. Products of i8 are exact, and their sums wrap.
 
-A scaled factor is its element times the scale of its group, exact in f32: a power of two (`e8m0`: 2**(bits - 127), NaN
-for 255) or an f8. The scales of the right factor are [columns, groups]. A byte has two elements of f4, the first one in
-its low bits. (Triton, `tl.dot_scaled`; OCP Microscaling Formats 1.0, 5.3 and 5.4.)
+A factor of `tt.dot_scaled` is an element times the scale of its group, exact in f32; a scale is a power of two (`e8m0`:
+2**(bits - 127), NaN for 255) or an f8. The scales of the right factor are [columns, groups]. A byte has two elements of
+f4, the first one in its low bits. (Triton, `tl.dot_scaled`; OCP Microscaling Formats 1.0, 5.3 and 5.4.)
 """
 
 import re
@@ -43,7 +43,11 @@ def _prepare(op: Operation, function: Function) -> Compute:
 
 
 def multiply(left: Array, right: Array, accumulator: Array, dtype: DType, *, cuts: bool) -> Array:
-    """Returns left @ right + accumulator, of [programs, ..., rows, inner] and [programs, ..., inner, columns]."""
+    """Returns left @ right + accumulator, rounded to `dtype`.
+
+    left: [programs, ..., rows, inner]. right: [programs, ..., inner, columns]. cuts: whether f32 factors are first cut
+    to the precision of tf32.
+    """
     if not is_float(dtype):
         product = _matmul(left.astype(np.float64), right.astype(np.float64))  # exact: below 2**53
         return product.astype(np.int64).astype(dtype) + accumulator
@@ -56,7 +60,7 @@ def multiply(left: Array, right: Array, accumulator: Array, dtype: DType, *, cut
 
 
 def cut_to_tf32(array: Array) -> Array:
-    """Returns f32 with its mantissa cut to 10 bits."""
+    """Returns f32 numbers with their mantissas cut to 10 bits, the precision of tf32."""
     bits = array.view(np.uint32) & np.uint32(0xFFFFE000)
     return bits.view(np.float32)
 
@@ -76,7 +80,7 @@ _SCALED = re.compile(
 )
 _F4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _F4_BY_BITS = np.concatenate([_F4, -_F4])
-"""`e2m1`: a sign, two bits of exponent, one of mantissa."""
+"""The number for each four bits of an `e2m1`: a sign, two bits of exponent, one of mantissa."""
 _STORED = {
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
@@ -112,7 +116,9 @@ def _prepare_scaled(op: Operation, function: Function) -> Compute:
 
 
 def _unpack(array: Array, kind: str, axis: int) -> Array:
-    """Returns the elements as f32. axis: the axis along which f4 has two elements per byte."""
+    """Returns the elements of a stored factor as f32. kind: their format. axis: the axis along which a byte has two
+    elements of f4.
+    """
     if kind != "e2m1":
         return widen(array.view(_STORED[kind]))
     bits = array.view(np.uint8)
@@ -123,7 +129,7 @@ def _unpack(array: Array, kind: str, axis: int) -> Array:
 
 
 def _spread(scales: Array, inner: int) -> Array:
-    """Returns f32[..., rows, inner]: the scales [..., rows, groups], repeated for the elements of their groups."""
+    """Returns scales, [..., rows, groups], repeated for each element of their group: f32[..., rows, inner]."""
     if is_float(scales.dtype):
         numbers = widen(scales)
     else:

@@ -1,4 +1,5 @@
-"""Reductions, scans and maps of blocks by a function of scalars: `tt.reduce`, `tt.scan` and `tt.map_elementwise`.
+"""Evaluates reductions, scans and maps of blocks by a function of scalars: `tt.reduce`, `tt.scan`,
+`tt.map_elementwise`.
 
 A sum in f32, f64 or integers over one operand is NumPy's: pairwise along the last axis, sequential along another, as in
 Triton's own interpreter. The order does not matter for minima, maxima, products of integers and bitwise operations. Any
@@ -20,7 +21,8 @@ from ligerdiag.replay.triton_ir.operations.shaping import fill_to
 from ligerdiag.replay.triton_ir.values import DType, Value, is_float, is_narrow, parse_type, to_array
 
 type Combine = Callable[[Sequence[Array]], Sequence[Array]]
-"""Runs the region on arrays [elements]; the first half of them are the left elements."""
+"""Runs the region of a reduction or scan on arrays of shape [elements]; the first half of them are the left operands.
+"""
 
 _UFUNCS: dict[str, Any] = {
     "arith.addf": np.add,
@@ -42,7 +44,10 @@ _MOST_CALLS = 8
 
 
 def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operation) -> str:
-    """Returns the name of the region's single operation, looking through calls; empty if there are more."""
+    """Returns the name of the single operation that a reduction's region computes; empty if there are several.
+
+    A call of a function that does the same counts as this operation.
+    """
     blocks = op.regions[0] if op.regions else ()
     if not blocks:
         return ""
@@ -69,7 +74,10 @@ def _get_axis(op: Operation) -> int:
 
 
 def reduce(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.reduce`. name: see `find_ufunc`."""
+    """Returns the results of a `tt.reduce`.
+
+    name: the single operation of its region, see `find_ufunc`. combine: runs the region.
+    """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
@@ -91,7 +99,7 @@ def reduce(op: Operation, function: Function, name: str, values: Sequence[Value]
 
 
 def _find_reduction(name: str, dtype: DType) -> Any:
-    """Returns NumPy's ufunc for the operation; None if the order matters, so that the tree computes it."""
+    """Returns NumPy's ufunc for the operation called `name`; None if the order matters, so that a tree must reduce."""
     if name not in _UFUNCS:
         return None
     if name in ("arith.addf", "arith.mulf"):
@@ -100,7 +108,10 @@ def _find_reduction(name: str, dtype: DType) -> Any:
 
 
 def scan(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.scan`."""
+    """Returns the results of a `tt.scan`.
+
+    name: the single operation of its region, see `find_ufunc`. combine: runs the region.
+    """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
@@ -124,7 +135,7 @@ def scan(op: Operation, function: Function, name: str, values: Sequence[Value], 
 
 
 def map_elements(op: Operation, function: Function, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.map_elementwise`."""
+    """Returns the results of a `tt.map_elementwise`. combine: runs its region."""
     pack = parse_integer(op.text, "pack") or 1
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])

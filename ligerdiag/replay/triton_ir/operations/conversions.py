@@ -1,8 +1,8 @@
-"""Conversions between element types.
+"""Converts values between element types.
 
-A float to an integer truncates; a value out of range becomes the nearest end of the range and NaN becomes 0, as on a
-GPU (in LLVM, a poison value). A float to a narrower one rounds to nearest even, or towards zero if `rounding = rtz`.
-`tt.fp_to_fp` to f8 saturates, as a GPU does. i1 to a float gives 1 for true if unsigned, -1 if signed.
+A float becomes an integer by truncation; a value out of range becomes the nearest end of the range and NaN becomes 0,
+as on a GPU (in LLVM, a poison value). A float becomes a narrower one by rounding to nearest even, or towards zero if
+`rounding = rtz`. `tt.fp_to_fp` to f8 saturates, as a GPU does. A true i1 becomes the float 1 if unsigned, -1 if signed.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ def _cast_index_unsigned(op: Operation, function: Function) -> Compute:
 
 
 def to_integer(array: Array, dtype: DType, *, signed: bool) -> Array:
-    """Returns floats as integers, truncated; out of range the nearest end, NaN 0."""
+    """Returns floats as integers, truncated; a number out of range becomes the nearest end of the range, NaN 0."""
     target = dtype if signed or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
     if target == np.bool_:
         return np.trunc(array) != 0
@@ -102,7 +102,7 @@ def _integer_to_float(signed: bool) -> Prepare:
 
 
 def from_integer(array: Array, dtype: DType) -> Array:
-    """Returns integers as floats, rounded once."""
+    """Returns integers as floats of this dtype, rounded once."""
     if not is_narrow(dtype):
         return array.astype(dtype)
     if array.dtype.itemsize < 8:
@@ -111,7 +111,9 @@ def from_integer(array: Array, dtype: DType) -> Array:
 
 
 def _round_wide_to_odd(array: Array) -> Array:
-    """Returns 64-bit integers as f32, truncated, with the last bit set if the result is inexact."""
+    """Returns 64-bit integers as f32, truncated, with the last bit set if that is inexact, so that a second rounding
+    adds no error.
+    """
     floats = array.astype(np.float64)
     low = array & array.dtype.type(0x7FF)
     top = (array - low).astype(np.float64)  # exact: at most 53 bits
@@ -130,7 +132,7 @@ def _extend_float(op: Operation, function: Function) -> Compute:
 
 
 def convert_float(array: Array, dtype: DType) -> Array:
-    """Returns floats in another float type, rounded to nearest even, without saturation."""
+    """Returns floats as floats of another dtype, rounded to nearest even, without saturation."""
     if array.dtype == dtype:
         return array
     wide = widen(array)
@@ -164,7 +166,7 @@ def _saturate(array: Array, dtype: DType) -> Array:
 
 
 def _cut_float(array: Array, dtype: DType) -> Array:
-    """Rounds floats towards zero."""
+    """Returns floats as floats of a narrower dtype, rounded towards zero."""
     if dtype.itemsize == 1:
         array = _saturate(array, dtype)
     near = narrow(array, dtype)

@@ -1,4 +1,4 @@
-"""Floats: `arith` on f8 to f64, each result rounded once, to nearest even.
+"""Evaluates float operations: `arith` on f8 to f64, each result rounded once, to nearest even.
 
 bf16, f16 and f8 compute in f32 and round; the product, sum and quotient of two of them come out as if rounded once.
 `fma` is exact before its one rounding: it is computed in f64 and rounded to odd, which then rounds correctly to any
@@ -20,7 +20,7 @@ from ligerdiag.replay.triton_ir.values import DType, Value, is_narrow, parse_typ
 
 
 def widen(array: Array) -> Array:
-    """Returns narrow floats as f32, exactly; other arrays unchanged."""
+    """Returns bf16, f16 and f8 numbers as f32, which is exact; other arrays unchanged."""
     if not is_narrow(array.dtype):
         return array
     if array.dtype.name == "bfloat16":
@@ -29,7 +29,7 @@ def widen(array: Array) -> Array:
 
 
 def narrow(array: Array, dtype: DType) -> Array:
-    """Returns f32 or f64 rounded to nearest even; out of range the dtype's infinity or NaN."""
+    """Returns f32 or f64 numbers rounded to nearest even in `dtype`; out of range they become its infinity or NaN."""
     if array.dtype == dtype:
         return array
     if array.dtype == np.float64 and is_narrow(dtype) and dtype != np.float16:
@@ -54,7 +54,9 @@ def _round_to_bfloat16(array: Array, dtype: DType) -> Array:
 
 
 def round_to_odd(array: Array) -> Array:
-    """Returns f64 as f32, truncated, with the last bit set if inexact, so that a second rounding adds no error."""
+    """Returns f64 numbers as f32, truncated, with the last bit set if that is inexact, so that a second rounding adds
+    no error.
+    """
     near = array.astype(np.float32)
     back = near.astype(np.float64)
     inexact = (back != array) & np.isfinite(back)
@@ -75,7 +77,9 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns the preparation of an operation from one float to a float of the same dtype."""
+    """Returns the function that prepares an operation from one float to a float of the same dtype. function: computes
+    it.
+    """
 
     def prepare(op: Operation, types: Function) -> Compute:
         dtype = parse_type(types.types[op.results[0]]).get_dtype()
@@ -96,7 +100,7 @@ def _negate(op: Operation, types: Function) -> Compute:
 
 
 def clear_sign(op: Operation, types: Function) -> Compute:
-    """Prepares `math.absf`."""
+    """Returns a function that computes the absolute value of floats, for the operation `math.absf`."""
     dtype = parse_type(types.types[op.results[0]]).get_dtype()
     rest = np.array((1 << (8 * dtype.itemsize - 1)) - 1, f"u{dtype.itemsize}")
     return on_one(lambda value: (to_array(value).view(rest.dtype) & rest).view(dtype))
@@ -146,7 +150,7 @@ def _prepare_fma(op: Operation, types: Function) -> Compute:
 
 
 def fma(x: Array, y: Array, z: Array, dtype: DType) -> Array:
-    """Returns x * y + z, rounded once."""
+    """Returns x * y + z, rounded once to `dtype`."""
     if dtype == np.float64:
         return _fma_by_libm(x, y, z)
     product = x.astype(np.float64) * y.astype(np.float64)  # exact: 2 * 24 bits

@@ -1,4 +1,4 @@
-"""Integers: `arith` on i1 to i64, which wrap.
+"""Evaluates integer operations: `arith` on i1 to i64, which wrap.
 
 Arithmetic of i1 has one bit; a true i1 is -1 if signed. A shift by the width or more gives 0, or the sign, as on a GPU
 (a poison value in LLVM). A division by zero gives all ones, and its remainder is the dividend, as on a GPU (undefined
@@ -16,33 +16,33 @@ from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.values import Sum, Value, add_lazily, parse_type, scale_lazily, to_array
 
 type Compute = Callable[..., Any]
-"""Takes the operands' values; returns the result, or a tuple of results."""
+"""Computes an operation: takes the values of its operands and returns its result, or a tuple of results."""
 type Prepare = Callable[[Operation, Function], Compute]
-"""Reads an operation's attributes once and returns a function that computes it."""
+"""Reads an operation's attributes once and returns a function that computes it from its operands."""
 
 
 def on_one(function: Callable[[Value], Any]) -> Compute:
-    """Returns the function, typed as one of one operand."""
+    """Returns the function unchanged; for type checkers, it must take one operand."""
     return function
 
 
 def on_two(function: Callable[[Value, Value], Any]) -> Compute:
-    """Returns the function, typed as one of two operands."""
+    """Returns the function unchanged; for type checkers, it must take two operands."""
     return function
 
 
 def on_three(function: Callable[[Value, Value, Value], Any]) -> Compute:
-    """Returns the function, typed as one of three operands."""
+    """Returns the function unchanged; for type checkers, it must take three operands."""
     return function
 
 
 def view_unsigned(array: Array) -> Array:
-    """Returns the same bits as an unsigned integer."""
+    """Returns the same bits as unsigned integers; booleans unchanged."""
     return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
 
 
 def view_signed(array: Array) -> Array:
-    """Returns the same bits as a signed integer; true is -1."""
+    """Returns the same bits as signed integers; true becomes -1."""
     return -array.view(np.int8) if array.dtype == np.bool_ else array
 
 
@@ -90,7 +90,7 @@ def _unsigned(function: Callable[[Array, Array], Array]) -> Compute:
 
 
 def divide_signed(left: Array, right: Array) -> Array:
-    """Returns the truncated quotient; -1 for a division by zero."""
+    """Returns the quotient, rounded towards zero; -1 where the divisor is zero."""
     zero = right == 0
     safe = np.where(zero, right.dtype.type(1), right)
     remainder = np.fmod(left, np.where(safe == -1, safe.dtype.type(1), safe))
@@ -99,7 +99,7 @@ def divide_signed(left: Array, right: Array) -> Array:
 
 
 def take_remainder(left: Array, right: Array) -> Array:
-    """Returns the remainder, with the dividend's sign; the dividend for a division by zero."""
+    """Returns the remainder, with the dividend's sign; the dividend where the divisor is zero."""
     zero = right == 0
     safe = np.where(zero | (right == -1), right.dtype.type(1), right)
     return np.where(zero, left, np.fmod(left, safe)).astype(left.dtype, copy=False)

@@ -1,8 +1,9 @@
-"""Functions: the `math` dialect, and libdevice (`__nv_*`) by name.
+"""Evaluates mathematical functions: the `math` dialect, and libdevice (`__nv_*`) by name.
 
-NumPy and SciPy compute them in the value's dtype, narrow ones in f32: within 1 to 4 units in the last place of f32,
-like CUDA's own (a GPU's approximate `exp2` and `sin` are off by up to 2 more). The name of a libdevice function follows
-`__nv_`, without the `f` of its f32 form. Unknown functions are not covered.
+NumPy and SciPy compute a function in the dtype of its operands, bf16, f16 and f8 in f32: within 1 to 4 units in the
+last place of f32, like CUDA's own functions (a GPU's approximate `exp2` and `sin` are off by up to 2 more). Libdevice's
+functions are looked up by the part of their name after `__nv_`, without the `f` of the f32 form. Unknown functions are
+not covered.
 """
 
 import importlib
@@ -21,7 +22,9 @@ from ligerdiag.replay.triton_ir.values import DType, Value, is_float, parse_type
 
 
 def _special(name: str, *, in_double: bool = True) -> Callable[[Array], Array]:
-    """Returns SciPy's function of this name, imported at its first call: the import is slow and seldom needed."""
+    """Returns SciPy's function of this name. SciPy is imported when the function is first called: the import is slow
+    and seldom needed.
+    """
 
     def compute(array: Array) -> Array:
         function: Any = getattr(importlib.import_module("scipy.special"), name)
@@ -94,7 +97,7 @@ _UNARY: dict[str, _Real] = {
     "round": _round_half_away,
     "roundeven": np.rint,
 }
-"""Functions of the `math` dialect."""
+"""Functions of one operand in the `math` dialect, without its prefix."""
 
 _LIBDEVICE_UNARY: dict[str, _Real] = {
     **{name: function for name, function in _UNARY.items() if name != "roundeven"},
@@ -165,7 +168,9 @@ _SYMBOL = re.compile(r'symbol = "([^"]*)"')
 
 
 def _find_libdevice(symbol: str) -> tuple[str, str]:
-    """Returns the function's name with and without a final `f`, which may mark its f32 form."""
+    """Returns the names under which to look up a libdevice function: without `__nv_`, and also without a final `f`,
+    which may mark its f32 form.
+    """
     name = symbol.removeprefix("__nv_")
     return name, name.removesuffix("f")
 

@@ -1,4 +1,6 @@
-"""Operations that only move elements, and operations without operands, such as `arith.constant` and `tt.make_range`."""
+"""Evaluates operations that only move elements, and operations without operands, such as `arith.constant` and
+`tt.make_range`.
+"""
 
 import re
 from collections.abc import Callable
@@ -52,7 +54,9 @@ def _expand_dims(op: Operation, function: Function) -> Compute:
 
 
 def _keep(op: Operation, function: Function) -> Compute:
-    """Prepares a broadcast: an axis of length 1 stays so."""
+    """Returns the function that computes a broadcast: it returns the value unchanged, because an axis may stay of
+    length 1.
+    """
     del op, function
     return on_one(lambda value: value)
 
@@ -98,7 +102,7 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the array broadcast to a block of this shape; a view if possible."""
+    """Returns the array broadcast to [programs, *shape]; a view if possible."""
     return array if array.shape[1:] == shape else fill(array, shape)
 
 
@@ -198,7 +202,7 @@ MOST_LISTED = 1 << 16
 
 
 def make_constant(op: Operation, function: Function) -> Array:
-    """Returns the value of an `arith.constant`: [1] or [1, *ones]; all elements if they differ."""
+    """Returns the value of an `arith.constant`: one element, as [1] or [1, 1, ...], or all elements if they differ."""
     kind = parse_type(function.types[op.results[0]])
     dtype = kind.get_dtype()
     match = _CONSTANT.search(op.text)
@@ -233,7 +237,7 @@ def _make_dense(text: str, kind: ValueType, dtype: DType) -> Array:
 
 
 def parse_number(text: str, dtype: DType) -> Array:
-    """Parses a number as MLIR prints it: in decimal, or as hexadecimal bits if it is NaN or infinite."""
+    """Returns a number from its text as MLIR prints it: decimal, or hexadecimal bits if it is NaN or infinite."""
     if text in ("true", "false"):
         return np.array(-1 if text == "true" and dtype.kind == "i" else text == "true").astype(dtype)
     if _NUMBER.fullmatch(text) is None:
@@ -251,13 +255,13 @@ def parse_number(text: str, dtype: DType) -> Array:
 
 
 def make_poison(op: Operation, function: Function) -> Array:
-    """Returns zeros: a program that uses a poison value has no meaning."""
+    """Returns zeros for a poison or undefined value; a kernel that uses one has no meaning."""
     kind = parse_type(function.types[op.results[0]])
     return np.zeros((1,) * (1 + len(kind.shape)), kind.get_dtype())
 
 
 def make_range(op: Operation, function: Function) -> Array:
-    """Returns the integers of a `tt.make_range`, [1, end - start]."""
+    """Returns the integers of a `tt.make_range`, as an array [1, end - start]."""
     start, end = parse_integer(op.text, "start"), parse_integer(op.text, "end")
     size = parse_type(function.types[op.results[0]]).shape
     if start is None or end is None or size != (end - start,):
