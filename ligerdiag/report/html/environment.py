@@ -145,8 +145,8 @@ def _environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Returns a text as one printable, escaped line, because it may come from an untrusted file; returns our own markup
-    and numbers unchanged.
+    """Prepares a value for the page: a text becomes one printable line, because it may come from an untrusted file; a
+    float is rounded to six digits; our own markup stays as it is.
     """
     if isinstance(value, float):
         return f"{value:.6g}"

@@ -45,7 +45,7 @@ class MatrixCell:
 
     @property
     def count(self) -> str:
-        """Returns the number of outputs that have the cell's verdict, as text; empty if all have it."""
+        """Returns how many outputs have the cell's verdict, such as `2 of 5`; empty if all have it."""
         same = sum(verdict == self.verdict for _, verdict in self.outputs)
         return "" if same == len(self.outputs) else f"{same} of {len(self.outputs)}"
 
