@@ -48,7 +48,7 @@ _NEVER = frozenset({Verdict.FRESH, Verdict.UNKNOWN})
 
 
 def list_counted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings that are not allowed."""
+    """Returns the findings that are not allowed by a suppression."""
     return tuple(finding for finding in findings if finding.suppressed is None)
 
 
@@ -57,7 +57,9 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns the outputs whose verdict is allowed, with that verdict."""
+    """Returns output name to verdict, for each output whose verdict is allowed: all findings that explain the verdict
+    are.
+    """
     if not list_allowed(findings):
         return {}
     return {name: verdict for name, verdict in outputs.items() if _is_allowed(name, verdict, findings)}
@@ -75,8 +77,9 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """Differences between the rules that have findings and the expected ones, one line each; empty without a
-    difference."""
+    """How the rules that have findings differ from the rules that the case expects: one line each on additional and on
+    missing rules, or empty.
+    """
 
     extra: str = ""
     missing: str = ""
@@ -87,15 +90,17 @@ class ExpectedRules:
     """The rules that a case expects to have findings, by id."""
 
     wanted: frozenset[str]
-    """These must have a finding."""
+    """Ids of the rules that must have a finding."""
     possible: frozenset[str] = frozenset()
-    """These may have one: they have a finding in some runs."""
+    """Ids of the rules that may have a finding: they have one in some runs."""
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """Returns the rules, or None for None. beside: the expectation of the verdicts.
+    """Returns the rules that a case expects, or None for None. An id that ends with `?` is a rule that may have a
+    finding.
 
-    Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
+    beside: what the case expects of its verdicts. Raises InputError for an id that no rule has, and if `beside` is
+    None.
     """
     if expected_rules is None:
         return None
@@ -113,8 +118,9 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
 def compare_rules(
     findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
 ) -> RuleContradictions:
-    """Compares the rules that have findings with the expected ones. undecided_rules: ids of rules that are not
-    compared."""
+    """Returns how the rules that have findings differ from the expected ones. undecided_rules: ids of rules that are
+    left out.
+    """
     if expected is None:
         return RuleContradictions()
     wanted, ignored = expected.wanted, undecided_rules | expected.possible
@@ -130,16 +136,17 @@ def compare_rules(
 type Expectation = str | Mapping[str, str] | None
 
 HAZARDOUS = frozenset(one for one in Verdict if one.is_wrong or one is Verdict.LATENT)
-"""Verdicts that satisfy `hazard`."""
+"""The verdicts of which a case that expects `hazard` needs at least one."""
 
 _ALL = "*"
 _FRESH = frozenset({Verdict.FRESH})
 
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
-    """Returns None, `fresh`, `hazard`, or output name to the verdicts that it may have; `*` names all other outputs.
+    """Returns an expectation in parsed form: None, `fresh`, `hazard`, or output name to the verdicts that the output
+    may have; the name `*` stands for all other outputs.
 
-    Raises InputError for any other word.
+    Raises InputError for anything else.
     """
     match expected:
         case None | "fresh" | "hazard":
@@ -163,11 +170,11 @@ def compute_status(
     undecided_rules: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
-    """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
+    """Returns the status of a case that could be analysed, and one line on how the case contradicts its expectation.
 
-    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared. allowed:
-    the outputs whose verdict is allowed, by default those of `compute_allowed_outputs`. Raises InputError for a
-    malformed expectation.
+    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared with
+    `expected_rules`. allowed: the outputs whose verdict is allowed, by default from `compute_allowed_outputs`. Raises
+    InputError for a malformed expectation.
     """
     if allowed is None:
         allowed = compute_allowed_outputs(outputs, findings)
@@ -258,14 +265,14 @@ def _status_without_expectation(
 
 
 BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)
-"""Kinds of rules that no expectation covers, because an option of the run asks for them."""
+"""Kinds of rules whose findings count although the case is as expected, because an option of the run asks for them."""
 
 
 def compute_excuse(case: CaseReport, finding: Finding) -> str:
-    """Returns one phrase on why the finding does not count; empty when it does.
+    """Returns a phrase on why the finding does not count: it is allowed, or the case expects it. Empty if the finding
+    counts.
 
-    An expectation does not cover a drift from a baseline or an exceeded budget: these count also in a case that is as
-    expected.
+    A drift from a baseline or an exceeded budget counts also in a case that is as expected.
     """
     if finding.suppressed is not None:
         return finding.suppressed.reason
@@ -275,12 +282,12 @@ def compute_excuse(case: CaseReport, finding: Finding) -> str:
 
 
 def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the findings of the case that count."""
+    """Returns the findings of the case that count: neither allowed nor expected."""
     return tuple(finding for finding in case.findings if not compute_excuse(case, finding))
 
 
 def describe_expectation(case: CaseReport) -> str:
-    """Returns such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
+    """Returns what the case expects as text, such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
     expected = case.expected
     if isinstance(expected, Mapping):
         words = ", ".join(f"{name} {verdicts}" for name, verdicts in expected.items())
@@ -304,11 +311,11 @@ def conclude(
     budgets: MemoryBudgets | None = None,
     source_roots: tuple[str, ...] = (),
 ) -> CaseReport:
-    """Returns the report: verdicts, the findings that numbers confirm or add, contradictions, suppressions and the
-    status.
+    """Returns the report of a case: joins its verdicts, the findings that numbers confirm or add, contradictions and
+    suppressions, and computes the status.
 
-    suppressions: None allows nothing. recorded: the case in the baseline. budgets: None allows any memory.
-    source_roots: as in `CaseReport`.
+    suppressions: None allows no finding. recorded: the entry of the case in the baseline. budgets: None allows any
+    memory. source_roots: as in `CaseReport`.
     """
     match judged.result:
         case Refusal() as refusal:
@@ -417,7 +424,7 @@ def _conclude(
 
 
 def _identify(judged: Judged) -> dict[str, Any]:
-    """Returns the fields of the report that identify the case, and its cost."""
+    """Returns the fields of the report that identify the case, and how long its compile took."""
     identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
     return {**identity, "seconds": judged.seconds, "cached": judged.cached}
 
@@ -425,9 +432,9 @@ def _identify(judged: Judged) -> dict[str, Any]:
 def mark_undefined(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
 ) -> Mapping[str, Verdict]:
-    """Returns the verdicts; those of outputs that no program defines are unknown instead of right.
+    """Returns the verdicts, in which right ones of outputs that have no defined value have become unknown.
 
-    unlooked: names of outputs that may hold bytes that nobody has written, which no replay has decided.
+    unlooked: names of outputs that may hold bytes that nobody has written, if no replay has decided that.
     """
     undefined = {*find_undefined(findings), *unlooked}
     return {
@@ -439,9 +446,10 @@ def mark_undefined(
 def mark_undefined_in_view(
     view: ScheduleView | None, findings: Sequence[Finding], unlooked: Mapping[str, str]
 ) -> ScheduleView | None:
-    """Returns the view with the verdicts of `mark_undefined`, and the reason in place of a sentence.
+    """Returns the view with the verdicts that `mark_undefined` computes; the sentence about a changed output gives the
+    reason.
 
-    unlooked: output name to the reason why it is undecided.
+    unlooked: output name to the reason why the output is undecided.
     """
     undefined = {name: f"could not be decided: {reason}" for name, reason in unlooked.items()}
     undefined |= {name: f"is not defined: {finding.message}" for name, finding in find_undefined(findings).items()}
