@@ -121,7 +121,9 @@ bisect = make_command(
 
 
 def compute_exit_code(bisections: Sequence[Bisection]) -> ExitCode:
-    """Returns the exit code of a whole run: 130 or 143, else 3, else 0."""
+    """Returns the exit code of a run of `bisect`: 130 or 143 if a signal ended it, else 3 if something could not be
+    analysed, else 0.
+    """
     ended = next((one.ended_by for one in bisections if one.interrupted), None)
     if ended is not None:
         return find_ending_code(ended)

@@ -87,7 +87,7 @@ def run_compare(line: CompareLine) -> None:
 def run_toolchain_comparison(
     options: "CheckOptions", toolchains: tuple[str, ...], outputs: "Outputs", *, verbose: bool
 ) -> None:
-    """Checks under two toolchains, and exits with the code of the comparison."""
+    """Checks the cases under two toolchains, writes the comparison, and exits with its code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

@@ -104,8 +104,7 @@ def _find_way(finding: Finding) -> str:
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
-    """Moves findings about a hidden write into the group of reads that miss this write, or else of reads that see it.
-    """
+    """Moves findings about a hidden write into the group of reads that miss this write, or else of reads that see it."""
     for key in [key for key in groups if key[0] == _ROOT]:
         for way in (_MISSED, _SEEN):
             other = (way, *key[1:])
@@ -258,8 +257,7 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns one group for each cause of each case, in the order of the cases; causes of different cases stay apart.
-    """
+    """Returns one group for each cause of each case, in the order of the cases; causes of different cases stay apart."""
     return tuple(
         group
         for case in cases

@@ -91,7 +91,7 @@ class ComparedSide:
     """One of the two compiles that `diff` compares."""
 
     label: str
-    """Text that tells this compile from the other one: a target, a toolchain or a path."""
+    """Text that distinguishes this compile from the other one: a target, a toolchain or a path."""
     report: CaseReport
 
 

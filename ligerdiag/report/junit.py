@@ -64,8 +64,7 @@ def render_junit(
 
 
 def _render_tree(tree: JUnitXml) -> str:
-    """Returns the XML as text, without the attribute `skipped` of the root, which pytest's JUnit schema does not allow.
-    """
+    """Returns the XML as text, without the attribute `skipped` of the root, which pytest's JUnit schema does not allow."""
     root = ElementTree.fromstring(cast(bytes, tree.tostring()))
     root.attrib.pop("skipped", None)
     ElementTree.indent(root)

@@ -191,8 +191,7 @@ def _list_memory_cells(case: CaseReport, memory: MemoryUse) -> tuple[str, ...]:
 
 
 def _render_excused(report: CheckReport) -> list[str]:
-    """Returns a line on how many findings do not count, because they are allowed or expected; empty if there are none.
-    """
+    """Returns a line on how many findings do not count, because they are allowed or expected; empty if there are none."""
 
     def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
         return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)

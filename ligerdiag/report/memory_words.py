@@ -47,8 +47,7 @@ def is_small(memory: MemoryUse) -> bool:
 
 
 def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
-    """Returns the cases whose memory is known: those that waste the most bytes first, then those with the highest peak.
-    """
+    """Returns the cases whose memory is known: those that waste the most bytes first, then those with the highest peak."""
 
     def weigh(case: CaseReport) -> tuple[int, int]:
         memory = case.memory
@@ -237,8 +236,7 @@ class MemoryFigure:
 
     @property
     def change(self) -> int | None:
-        """Returns how many bytes the second compile has more than the first; None if the memory of either is unknown.
-        """
+        """Returns how many bytes the second compile has more than the first; None if the memory of either is unknown."""
         return None if self.first is None or self.second is None else self.second - self.first
 
 

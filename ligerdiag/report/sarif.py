@@ -38,7 +38,7 @@ ROOT = "%SRCROOT%"
 
 
 def render_bases(repository: Repository) -> JsonObject:
-    """Returns `originalUriBaseIds` of SARIF, which says which folder of this machine `ROOT` stands for."""
+    """Returns `originalUriBaseIds` of SARIF: the folder of this machine that `ROOT` names."""
     return {ROOT: {"uri": _render_file_uri(repository.root.rstrip("/") + "/")}}
 
 
@@ -109,8 +109,7 @@ RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRES
 
 
 def render_rules() -> list[JsonObject]:
-    """Returns `tool.driver.rules` of SARIF: a description of each rule and kind of trouble, in the order of `RULE_IDS`.
-    """
+    """Returns `tool.driver.rules` of SARIF: a description of each rule and kind of trouble, in the order of `RULE_IDS`."""
     return [
         *(_render_rule(rule) for rule in RULES),
         *(_render_trouble_kind(kind) for kind in _FIRST),

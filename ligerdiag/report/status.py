@@ -144,7 +144,7 @@ _FRESH = frozenset({Verdict.FRESH})
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
     """Returns an expectation in parsed form: None, `fresh`, `hazard`, or output name to the verdicts that the output
-    may have; the name `*` stands for all other outputs.
+    may have; the name `*` means all other outputs.
 
     Raises InputError for anything else.
     """

@@ -158,7 +158,7 @@ class AllowComment:
     rules: tuple[str, ...]
     """Ids of the rules that the comment allows."""
     unknown: tuple[str, ...]
-    """Words of the comment that stand in the place of a rule and name none."""
+    """Words that name no rule, though the comment should name a rule there."""
     reason: str
     """The reason that the comment gives; a comment without one allows nothing."""
 

@@ -70,7 +70,7 @@ class ReportedSide:
     """One of the two reports of a comparison."""
 
     label: str
-    """Text that tells this report from the other one: a file name or a toolchain."""
+    """Text that distinguishes this report from the other one: a file name or a toolchain."""
     cases: tuple[ReportedCase, ...]
     toolchain: str = ""
     """The toolchain that compiled the cases; empty for modules that were compiled elsewhere."""

@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The sign that stands for a column's accesses, on the band or on a line below it, with its label."""
+    """The sign that represents a column's accesses, on the band or on a line below it, with its label."""
 
     column: Column
     x: float

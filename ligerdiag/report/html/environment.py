@@ -28,7 +28,7 @@ from ligerdiag.text import compute_printable
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A symbol that stands for one kind of access to a buffer, with its entry in the legend."""
+    """A symbol that represents one kind of access to a buffer, with its entry in the legend."""
 
     name: str
     """Id of the SVG symbol, which is also the name of its style."""
@@ -146,7 +146,7 @@ def _environment() -> Environment:
 
 def _finalize(value: object) -> object:
     """Prepares a value for the page: a text becomes one printable line, because it may come from an untrusted file; a
-    float is rounded to six digits; our own markup stays as it is.
+    float is rounded to six digits; our own markup is unchanged.
     """
     if isinstance(value, float):
         return f"{value:.6g}"

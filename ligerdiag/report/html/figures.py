@@ -30,7 +30,7 @@ class TimelineCell:
 
     lane: Lane
     state: str
-    """What the cell shows: `dot` (a step), `start`, `through` or `end` of a bar, or empty."""
+    """`dot` for a step; `start`, `through` or `end` for a part of a bar; empty for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,8 +108,7 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _name_reader(view: ScheduleView, subject: Subject) -> str:
-    """Returns the name of the instruction that the text of `compute_plain` is about; empty if the text is about none.
-    """
+    """Returns the name of the instruction that the text of `compute_plain` is about; empty if the text is about none."""
     access = _find_stale(view, subject)
     return next((step.name for step in view.steps if access is not None and step.id == access.step), "")
 

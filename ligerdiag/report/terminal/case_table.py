@@ -190,8 +190,7 @@ def _status_cell(row: Row) -> Line:
 
 
 def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
-    """Returns how numbers compare with verdicts: one text if it is the same on all targets, else one for each target.
-    """
+    """Returns how numbers compare with verdicts: one text if it is the same on all targets, else one for each target."""
     words = {target: render(case) for target, case in row.items()}
     if len(set(words.values())) <= 1:
         return next(iter(words.values()), ())

@@ -90,8 +90,8 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the names of the outputs that are right in the schedule for the described GPU and wrong in the schedule
-    for this machine's device.
+    """Returns the names of the outputs that are wrong in the schedule for this machine's device and not wrong in the
+    schedule for the described GPU.
     """
     if case.device is None:
         return ()

@@ -19,12 +19,12 @@ MAX_NUMBERS = 3
 _READS = ("read", "before", "after", "copy")
 """The labels that evidence about reads can have."""
 MAX_READS = 5
-"""A finding shows at most this many lines of evidence with one label about reads; "N more such lines" stands for the
+"""A finding shows at most this many lines of evidence with one label about reads; "N more such lines" replaces the
 others.
 """
 MAX_STORES = 3
 MAX_PLACES = 6
-"""A finding lists at most this many ids of cases; "and N more" stands for the others. `--verbose` and JSON list all."""
+"""A finding lists at most this many ids of cases; "and N more" replaces the others. `--verbose` and JSON list all."""
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:

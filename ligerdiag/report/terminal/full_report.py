@@ -125,8 +125,8 @@ def _render_lines(lines: list[Line], *, colour: bool) -> str:
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether to write colours to the stream: on a terminal that has them, unless NO_COLOR is set, and anywhere
-    if FORCE_COLOR is.
+    """Returns whether to write colours to the stream: never if NO_COLOR is set, else always if FORCE_COLOR is set, else
+    if the stream is a terminal that has colours.
     """
     if environ.get("NO_COLOR"):
         return False

@@ -1,4 +1,4 @@
-"""LD001 stale-read: a reader that should see the kernel's result reads the same memory before the kernel runs."""
+"""LD001 stale-read: a reader that should see the kernel's result reads the same bytes before the kernel runs."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from ligerdiag.rules.wording import begin_sentence, find_producer, find_read_ope
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each reader that reads the kernel's operand too early."""
+    """Yields a finding for each reader that reads the bytes of the kernel's operand too early."""
     for read in context.verdicts.stale:
         operand = find_read_operand(read)
         if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
