@@ -156,7 +156,7 @@ def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
     """Returns the exit code of a run of `compare`."""
     if comparison.ended_by is not None:
         return find_ending_code(comparison.ended_by)
-    from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which no help needs
+    from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which `--help` does not need
 
     grades = {case.grade for case in comparison.cases}
     if Grade.WORSE in grades:
@@ -181,7 +181,7 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.report.status import (  # imports the rules, which no help needs
+    from ligerdiag.report.status import (  # imports the rules, which `--help` does not need
         compute_allowed_outputs,
         list_counted,
     )

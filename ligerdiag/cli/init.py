@@ -30,7 +30,7 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """What `init` does to one file."""
+    """The change that `init` makes to one file, or the file that it leaves alone, with the line that it prints."""
 
     path: Path
     """Path of the file, relative to the user's folder."""

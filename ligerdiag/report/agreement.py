@@ -1,4 +1,6 @@
-"""Compares the verdict on each output with the numbers of a replay and of a device.
+"""Decides whether the verdict on an output agrees with the numbers that a replay and a device computed.
+
+The rows of the table are verdicts; the cells are the attributions with which the numbers agree, say nothing or disagree.
 
 | verdict | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
@@ -11,7 +13,7 @@ order neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwri
 stale term where that term is larger than the roundings. Numbers that equal program order and are lossy only against the
 case's reference come from a right schedule.
 
-Right numbers contradict no wrong verdict
+Right numbers do not contradict a wrong verdict
 
 - if the intended and the stale numbers are equal up to rounding;
 - if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small
@@ -23,12 +25,14 @@ Right numbers contradict no wrong verdict
 - if the replay cut loops short: a later iteration may be the wrong one;
 - if XLA keeps two values in the same bytes: the one that is left may be the right one.
 
-A device is compared with the verdict on its own artifact and with the replay of that artifact. It contradicts nothing
-about outputs that race or that no program defines, and nothing at all if a launcher tries a kernel on bytes that nobody
-restores. Where nothing was replayed, the device is compared with the case's reference alone; wrong numbers then do not
-contradict "fresh", because the program may differ from its reference in program order already, or on its second draw,
-after it has overwritten a constant. `explain_unknown_order` says so. An output that is fresh has the same numbers in
-each legal order of its schedule.
+The numbers of a device are compared with the verdict on the artifact that the device ran, and with the replay of that
+artifact. They contradict no verdict on an output that races or that no program defines, and no verdict at all if a
+launcher tries a kernel on bytes that nobody restores. Where nothing was replayed, the numbers of the device are compared
+with the case's reference alone. Wrong numbers then do not contradict "fresh", because the program may differ from its
+reference in program order already, or on its second draw, after it has overwritten a constant; the line that
+`explain_unknown_order` returns says so.
+
+A fresh output has the same numbers in each legal order of its schedule.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

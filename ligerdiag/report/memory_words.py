@@ -168,7 +168,7 @@ def describe_size(copy: Copy) -> str:
 
 
 def describe_way(copy: Copy) -> str:
-    """Returns the source and the destination of a copy, such as `argument `cache` → temporary memory, transposed`."""
+    """Returns the source and the destination of a copy, such as ``argument `cache` → temporary memory, transposed``."""
     extra = [
         *(["transposed"] if copy.is_transposed else []),
         *(["and back unchanged"] if copy.is_round_trip else []),
@@ -209,7 +209,7 @@ def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
 
 
 def describe_live(value: LiveValue) -> str:
-    """Returns the kind, name and shape of a value, such as `argument `cache` f32[2048,2048]`, or `temporary %fusion.7
+    """Returns the kind, name and shape of a value, such as ``argument `cache` f32[2048,2048]``, or `temporary %fusion.7
     f32[65536]` if only its instruction has a name.
     """
     name = "" if "`" in value.about else name_instruction(value.instruction)

@@ -166,7 +166,7 @@ def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
 
 
 def _describe_budgets(example: Example) -> str:
-    """Returns the command-line options that set the budgets of an example, such as `With `--copy-budget 64K``; empty
+    """Returns the command-line options that set the budgets of an example, such as ``With `--copy-budget 64K` ``; empty
     without a budget.
     """
     budgets = {"--memory-budget": example.budgets.memory, "--copy-budget": example.budgets.copies}

@@ -99,7 +99,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
     broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     for launch in numbers.launches if numbers is not None else ():
         if launch.instruction in broken or launch.kernel == ALLOCATES:
-            continue  # an alias that XLA broke (LD022), or memory that LD025 reports
+            continue  # LD022 reports an alias that XLA broke, LD025 memory that nobody writes
         for output, (unwritten, elements) in launch.unwritten.items():
             if unwritten:
                 worst = counted.get((launch.instruction, output))

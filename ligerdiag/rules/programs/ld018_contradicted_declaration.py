@@ -46,7 +46,7 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
                 f" {'and another alias names the same buffer' if alias.is_shared else 'which it does not'}",
                 source=find_user_line(module, call),
                 kernel=kernel,
-                operand=alias.operand if alias.operand >= 0 else None,  # a dump may say anything
+                operand=alias.operand if alias.operand >= 0 else None,  # a dump may hold any number
                 instructions=(call.name,),
                 evidence=(("declared", alias.reason),),
                 help=_ONE_BUFFER if alias.is_shared else _REFUSED,

@@ -28,7 +28,9 @@ def check(context: Context) -> Iterator[Finding]:
             if use.old_read is None or leaf in aliased:
                 continue
             reach = find_dependents(context, context.program, call, [leaf])
-            if not reach.is_used and not use.old_read.is_atomic:  # the kernel may use it for its other outputs
+            if (
+                not reach.is_used and not use.old_read.is_atomic
+            ):  # the kernel may use what it reads for its other outputs
                 reach = find_dependents(context, context.program, call, iterate_leaves(call.shape))
             if not reach.is_used:
                 continue
@@ -101,7 +103,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
     seen: dict[tuple[str, int], tuple[LaunchNumbers, UnwrittenRead]] = {
         (launch.instruction, read.output): (launch, read)
         for launch in (numbers.launches if numbers is not None else ())
-        if launch.instruction not in broken  # an alias that XLA broke: LD022
+        if launch.instruction not in broken  # LD022 reports an alias that XLA broke
         for read in launch.old_reads
     }
     for finding in measured.findings_of(RULE.id):

@@ -16,7 +16,7 @@ def check(context: Context) -> Iterator[Finding]:
         if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
             continue
         if read.write.output is not None:
-            continue  # LD022
+            continue  # LD022 reports a declared write that is in other bytes
         value = find_producer(operand).name
         who = begin_sentence(read.outputs, "is", "are")
         message = f"{who} computed from `%{value}` before `{read.write.kernel}` overwrites it"

@@ -26,7 +26,7 @@ def check(context: Context) -> Iterator[Finding]:
             yield _report(context, read)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
-        if names and write.output is None:  # else LD022
+        if names and write.output is None:  # LD022 reports a declared write
             message = f"{begin_sentence(names, 'does', 'do')} not depend on what `{write.kernel}` writes"
             yield report_write(
                 context, RULE, write, message, outputs=names, instructions=context.verdicts.list_mixing(names)

@@ -14,7 +14,7 @@ def check(context: Context) -> Iterator[Finding]:
     """Yields a finding for each kernel call of the program that the schedule does not run."""
     for call in context.vanished:
         if call.write in context.matching.merged_into:
-            continue  # it runs, merged with its twin: LD008
+            continue  # it runs, merged with an equal call: LD008 reports that
         if call.write in context.matching.idle:
             reason = "the schedule calls it only in a branch or a loop that never runs"
         elif call.is_repeated:
