@@ -209,35 +209,35 @@ def check(
     target: str | tuple[str, ...] | list[str] = "h100",
     **words: Unpack[CheckKeywords],
 ) -> CaseReport | tuple[CaseReport, ...]:
-    """Checks whether the schedule that XLA makes of this function is right.
+    """Checks whether the schedule that XLA makes of a function is right, and returns the report.
 
     Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
-    on numbers on the CPU. Keeps the results: the same question is answered from the cache the next time.
+    on numbers on the CPU. Keeps the results in a cache, from which a second call with the same arguments is answered.
 
-    fn: any function of arrays, also one of `jax.jit`, whose donated and static arguments are taken as they are; not
-        called in this process. A function that a worker can import is sent by name, any other (of `__main__`, a lambda,
-        a closure) with cloudpickle.
-    specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
-        pytree of them. An array gives its shape, dtype and sharding, and is replayed with its values: all of integers
-        and booleans, of floats as long as they are small together; for large ones numbers are drawn in the same range.
+    fn: any function of arrays, also one made by `jax.jit`, whose donated and static arguments are kept; this process
+        does not call it. A function that a worker can import is sent by name, any other (of `__main__`, a lambda, a
+        closure) with cloudpickle.
+    specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
+        number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
+        integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
     target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.
-    mesh: axis name to size, or sizes of axes that are called x, y, z; by default that of the arguments' shardings.
-    name: its name in the report, by default the function's name.
+    mesh: axis name to size, or the sizes of axes called x, y, z; by default the mesh of the arguments' shardings.
+    name: name of the case in the report, by default the function's name.
     expected, expected_rules, effects, reference: as in `Case`.
     toolchain: the versions to compile with, see `ligerdiag toolchains`.
-    replay: replay it on numbers, too. full: also replay what takes long or much memory. device: run it on the GPUs of
-        this machine, too.
-    cache_directory: by default LIGERDIAG_CACHE_DIR, else the user's cache.
+    replay: whether to replay program and schedule on numbers. full: whether to do so even if that takes long or much
+        memory. device: whether to run the function on the GPUs of this machine as well.
+    cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
     refresh: compile and replay again even if the cache has the results.
-    timeout: seconds to compile, and again to replay.
-    jobs: processes at most, by default one a core.
+    timeout: most seconds for the compile, and again for the replay.
+    jobs: largest number of processes, by default one for each core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do and how much memory
         a program may need; none by default.
 
-    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and
-    LigerdiagError where there is nothing to compile with. A function that raises or does not compile is in the report:
-    its status is `could not analyse`.
+    Raises InputError if the function or an argument cannot be sent to a worker, or if the arguments do not fit, and
+    LigerdiagError if there is nothing to compile with. A function that raises or does not compile raises nothing here:
+    the report has the status `could not analyse`.
     """
     for name in words:
         if name not in CheckKeywords.__annotations__:

@@ -1,4 +1,4 @@
-"""`ligerdiag bisect`: what makes a case right or wrong?"""
+"""`ligerdiag bisect`: finds what makes a case right or wrong, by varying one property of its compile."""
 
 import sys
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class BisectLine(ReplayBounds, BisectOptions):
-    """The command line of `bisect`: how to search, and where the answer goes."""
+    """The options of `bisect`: how to search, and where the answer goes."""
 
     targets: BisectTargets = ()
     format: AnswerForm = AnswerFormat.TERMINAL

@@ -1,4 +1,4 @@
-"""`ligerdiag check`: are these schedules right?"""
+"""`ligerdiag check`: says whether the schedules that XLA makes of the user's cases are right."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -107,7 +107,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
-    """The command line of `check`: how to check, and where the report goes."""
+    """The options of `check`: what to check and how, and where the report goes."""
 
     targets: Targets = ()
     toolchain: Annotated[

@@ -1,4 +1,4 @@
-"""`ligerdiag compare`: what became better or worse between two reports? Also `check --toolchain A,B`."""
+"""`ligerdiag compare`, and `check --toolchain A,B`: says what became better or worse between two reports."""
 
 import sys
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareLine(CompareOptions):
-    """The command line of `compare`: what to compare, and where the answer goes."""
+    """The options of `compare`: what to compare, and where the answer goes."""
 
     format: Annotated[ComparisonFormat, Option("--format", help="Format of the comparison on standard output.")] = (
         ComparisonFormat.TERMINAL

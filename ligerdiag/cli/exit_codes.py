@@ -153,7 +153,9 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 
 def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
-    """Returns the exit code of a run of `compare`."""
+    """Returns the exit code of a run of `compare`: FINDINGS if a case is worse, NOT_ANALYSED if no case could be
+    compared.
+    """
     if comparison.ended_by is not None:
         return find_ending_code(comparison.ended_by)
     from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which `--help` does not need

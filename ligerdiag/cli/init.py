@@ -1,4 +1,4 @@
-"""`ligerdiag init`: a first case, a test and the configuration, in the user's repository."""
+"""`ligerdiag init`: writes a first case, a test and the configuration into the user's repository."""
 
 import sys
 import tomllib

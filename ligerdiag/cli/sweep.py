@@ -88,7 +88,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLine:
-    """The command line of `sweep`."""
+    """The options of `sweep`."""
 
     grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
     out: Annotated[Path, Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")

@@ -1,4 +1,6 @@
-"""Implements the fixture `schedule` and the marker for cases, which fail a test unless its schedule is right."""
+"""Implements the fixture `schedule` and the marker `ligerdiag_cases`; a test that uses either fails unless the schedule
+is right.
+"""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -171,12 +173,13 @@ class Schedule:
         self._marked = marked
 
     def check(self, fn: Callable[..., Any], *specs: Any, **words: Unpack[MarkerKeywords]) -> CaseReport:
-        """Returns the report of the function. Raises WrongScheduleError, with table and findings, unless its schedule
-        is right.
+        """Returns the report of the function. Raises WrongScheduleError, with the table and the findings, unless its
+        schedule is right.
 
-        fn, specs and keywords are those of `ligerdiag.check`. A schedule is right if it is as `expected`, or without an
-        expectation if no output is stale, clobbered or latent and no finding is at or above `fail_on`; with `strict`,
-        nothing may be undecided. It must be right on each target; the report is that of the first.
+        fn, specs and keywords mean the same as in `ligerdiag.check`. The schedule is right if it is as `expected`.
+        Without an expectation it is right if no output is stale, clobbered or latent and no finding is at or above
+        `fail_on`. With `strict`, nothing may be undecided. The schedule must be right on each target; the report is
+        that of the first target.
         """
         __tracebackhide__ = True
         require_known(words, tuple(MarkerKeywords.__annotations__), "`schedule.check`")

@@ -1,16 +1,16 @@
-"""Joins findings that have one cause: those of one kernel call, at one source line, that go wrong in one way.
+"""Joins findings that have one cause: those about one kernel call, at one source line, that go wrong in one way.
 
-A rule reports one read in one call of one layer, while the author made one mistake at one line. So all findings with
-the same kernel, operand and line of the call that go wrong in the same way are one cause, with the readers below it.
-The ways: a read misses the kernel's write, or gets it by luck; a read sees the write and needs the original value; a
-read only tests for special values (a warning of the rules about reads); and one way for each other rule.
-The finding of the hidden write itself is a note of the first of these ways, and a cause of its own if the call goes
-wrong in none.
+A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with
+the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
+The ways are: a read misses the kernel's write, or gets it only by luck; a read sees the write but needs the original
+value; a read only tests for special values, NaN or infinity (then the rules about reads give a warning); and one way
+for each other rule. The finding about the hidden write itself becomes a note of a cause about the same write, or a
+cause of its own if there is none.
 
-A cause has the id and severity of its worst rule, the first by number; its other rules are notes. Findings of other
-rules that say the same about the same line, except for the names of instructions and outputs, are one cause as well. An
-allowed finding and one that is not allowed are never one cause. Each finding belongs to one cause as one of its
-`parts`; a cause of one part is that finding.
+A cause is a `Finding` that has the id and the severity of its worst rule, of equally bad ones the first by number; its
+other rules become notes. Findings of one other rule that say the same about one line, except for the names of
+instructions and outputs, are one cause as well. A finding that is allowed and one that is not are never in one cause.
+Each finding belongs to exactly one cause as one of its `parts`; a cause of one part is that finding itself.
 """
 
 import re

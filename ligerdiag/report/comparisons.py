@@ -25,11 +25,11 @@ class Axis(StrEnum):
     PASSES = "passes"
     """XLA's passes, to find the one that makes an output wrong."""
     FLAGS = "flags"
-    """XLA's flags."""
+    """The flags of XLA."""
     TARGETS = "targets"
-    """The GPU that XLA compiles for."""
+    """The target: the GPU that XLA compiles for."""
     TOOLCHAINS = "toolchains"
-    """The versions of JAX and Triton."""
+    """The toolchain: the versions of JAX and Triton."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class BisectionRow:
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column title to text, for the columns between the label and the outputs."""
     word: str = ""
-    """`right`, `latent`, `wrong` or `unknown`; see `Outcome.word`."""
+    """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""
     """One line on why the trial could not be analysed; empty if it was."""
     replay: str = ""
@@ -73,7 +73,7 @@ class Bisection:
     notes: tuple[str, ...] = ()
     """Limits of the search, and notes on how to read the result."""
     trials: int = 0
-    """Number of trials."""
+    """Number of trials, each of which compiles the case in one way."""
     compiled: int = 0
     """Number of trials that had to be compiled because no cache had them."""
     seconds: float = 0.0

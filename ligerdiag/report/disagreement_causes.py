@@ -1,17 +1,23 @@
-"""Lists what may be the cause where the verdict, the replay and a device contradict each other about an output.
+"""Lists the possible causes where the verdict, the replay and a device contradict each other about an output.
 
-The verdict trusts four parties: JAX, that XLA got the program that was traced; XLA, that it keeps live values apart;
-the kernel, that it does to its operands what its IR and its declaration say, whatever the order of its programs and the
-old contents of memory; and ligerdiag itself. Rules look for mistakes of the first three (`Rule.party`), and their
-findings decide:
+The verdict trusts four parties:
+
+- JAX, to pass to XLA the program that was traced;
+- XLA, to keep values apart that are alive at the same time;
+- the kernel, to do to its operands what its IR and its declaration say, whatever the order of its programs and the old
+  contents of memory;
+- ligerdiag itself.
+
+Rules look for mistakes of the first three (`Rule.party`), and their findings decide:
 
 - A party is *shown* to be the cause if an error of one of its rules reaches the output and nobody allows that error.
-  The finding then explains the difference, the case is judged by it, and there is no contradiction.
-- A party is a *possible* cause if one of its rules has another finding about the output, has one that names no output,
-  or failed.
+  The finding then explains the difference, the case is judged by the finding, and there is no contradiction.
+- A party is a *possible* cause if one of its rules has another finding about the output, has a finding that names no
+  output, or failed.
 - A party is *ruled out* if all of its rules ran and found nothing about the output.
 
-A bug of ligerdiag is possible as long as nothing is shown; if every other party is ruled out, only that bug is left.
+A bug of ligerdiag is possible as long as no other cause is shown; if every other party is ruled out, only that bug is
+left.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,12 +1,12 @@
 """Renders the report for GitHub: as Markdown for the page of a job or a comment, and as workflow commands.
 
 In Markdown the cases that need attention come first, and everything else is folded. All text of the report is in code
-spans or code blocks, so that no name in it is markup. Where the page would be longer than a limit, it shows fewer rows
-and findings and says how many it leaves out.
+spans or code blocks, so that nothing in a name acts as markup. Where the page would be longer than a limit, it shows
+fewer rows and findings and says how many it leaves out.
 
-Workflow commands make annotations on source lines. Expected and allowed results are counted and not annotated. Each
-finding is one annotation, with all cases and targets that have it. GitHub shows ten of each severity for a step, so the
-most severe come first.
+Workflow commands make annotations, messages that GitHub shows beside source lines. Expected and allowed results are
+counted and not annotated. Each finding is one annotation, with all cases and targets that have it. GitHub shows ten
+annotations of each severity for a step, so the most severe ones come first.
 """
 
 import re

@@ -1,13 +1,15 @@
-"""Renders the report as SARIF 2.1.0, with one result for each cause and trouble of each case on each target.
+"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read, with one result for each cause and trouble of
+each case on each target.
 
-A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All
-others say that they have none: SARIF wants that of all results of a run or of none. Each result has a fingerprint
-`ligerdiag/v1`, made of the parts that stay the same when the code around it moves or XLA renumbers its instructions:
-rule, kernel, operand, case, target, source file and function. Of equal fingerprints in a case the second ends with
-`:2`, and so on. Every result has a place, because code hosts reject a file in which one has none.
+A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All other
+results have an empty list of suppressions: SARIF wants the list in all results of a run or in none. Each result has a
+fingerprint `ligerdiag/v1`, made of what stays the same when the code around the result moves or XLA renumbers its
+instructions: rule, kernel, operand, case, target, source file and function. It ends with `:1`; of results of a case
+that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts
+reject a file in which one has none.
 
-No name can make a link: SARIF turns `[words](target)` into one in any message, also in viewers that ignore its escapes.
-So a space is put between brackets and parentheses that would make one.
+No name in a message can make a link. SARIF turns `[words](target)` into a link in any message, also in viewers that
+ignore its escapes; so a space is put between brackets and parentheses that would make one.
 """
 
 import json

@@ -1,23 +1,24 @@
 """Concludes a case: joins its verdicts, findings and numbers into one `CaseReport` with one status.
 
-A case may expect something of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and of the
-rules that have findings. Expectations are strict both ways: an unexpectedly right program is unexpected, and so is one
-rule more or less. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided
-outputs are still compared, and a contradiction there wins. Where the analysis does not cover a part of the program, a
-case that would be as expected is inconclusive; a hazard that was expected and found stays found. Rules that need a
-replay or a device are not compared where there was none.
+A case may say what it expects of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and which
+rules it expects to have findings. Expectations are strict both ways: a program that is right although a hazard was
+expected is unexpected, and so is one rule more or less. An unknown output leaves the case inconclusive unless the
+mapping allows `unknown`; the decided outputs are still compared, and if one of them contradicts the expectation, the
+case is unexpected. Where the analysis does not cover a part of the program, a case that would be as expected is
+inconclusive; a hazard that was expected and found still counts as found. Rules that need a replay or a device are not
+compared where there was none.
 
-Without an expectation an error or a wrong output outweighs an unknown one or incomplete coverage, and these outweigh
-the rest.
+In a case without an expectation, an error or a wrong output outweighs an unknown output or incomplete coverage, and
+these outweigh everything else.
 
-An allowed finding stays in the report and has no weight. It also takes the weight from the verdict of an output, if at
-least one finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing
-allows an unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. A
-device's own artifact has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed
-on the described GPU.
+An allowed finding stays in the report and has no weight. The verdict of an output has no weight either if at least one
+finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing allows an
+unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. The artifact that
+a device ran has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed on the
+described GPU.
 
-An output that no program defines (`Rule.leaves_undefined`) becomes unknown if it counts as right, and stays wrong
-otherwise. Its finding is the reason, so that such an output alone does not make a case inconclusive. Without a replay,
+An output whose value no program defines (`Rule.leaves_undefined`) becomes unknown if it would count as right, and stays
+wrong otherwise. Its finding is the reason, so such an output alone does not make a case inconclusive. Without a replay,
 an output that may hold bytes that nobody has written becomes unknown as well, and leaves the case inconclusive.
 """
 
@@ -66,7 +67,9 @@ def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[F
 
 
 def hides_unknown(findings: Sequence[Finding]) -> bool:
-    """Returns whether an allowed finding explains an unknown verdict."""
+    """Returns whether one of the findings is allowed and explains an unknown verdict, so that the allowance hides that
+    something is unknown.
+    """
     return any(_EXPLAINS.get(finding.rule) is Verdict.UNKNOWN for finding in list_allowed(findings))
 
 
@@ -87,7 +90,7 @@ class RuleContradictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRules:
-    """The rules that a case expects to have findings, by id."""
+    """The ids of the rules that a case expects to have findings."""
 
     wanted: frozenset[str]
     """Ids of the rules that must have a finding."""

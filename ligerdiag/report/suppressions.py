@@ -1,24 +1,25 @@
-"""Finds which findings of a run are allowed, by which comment or entry, and which of these allowed nothing.
+"""Finds which findings of a run are allowed, by which comment or configuration entry, and which of these suppressions
+allowed nothing.
 
 A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
 alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can
-continue in the next comment. Rules are given by id or name, with commas between them; the rest up to the next ` # ` is
-the reason. A comment counts at the line of the kernel call and at that of the reader. Python's own tokenizer finds
-comments, so that a string allows nothing.
+continue in the next comment. A comment names rules by id or name, with commas between them; the rest, up to the next `#`
+with blanks around it, is the reason. A comment allows a finding if it is at the line of the kernel call or at that of
+the reader. Python's own tokenizer finds comments, so text in a string allows nothing.
 
-An entry `[[tool.ligerdiag.suppress]]` allows the findings that match all of its filters. In the globs only `*` and `?`
-are special, because ids are full of brackets. A comment takes precedence over an entry; each that matches a finding
-counts as used.
+An entry `[[tool.ligerdiag.suppress]]` of the configuration allows the findings that match all of its filters. In its
+globs only `*` and `?` are special, because ids are full of brackets. If a comment and an entry match one finding, the
+finding shows the comment, and both count as used.
 
-A suppression is called unused only where the run would have seen its use: all cases that it can be about were in the
-run, each was analysed to the end, and the rule had the numbers that it needs. A run without
-selectors sees all cases of the project; one with a file, a folder or a name in a module sees all cases of that; an id
-or a glob chooses some. A run that was interrupted, or that leaves out a target which the project is checked for by
-default, sees nothing in full.
+A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run,
+each was analysed to the end, and the rule had the numbers that it needs. A run without selectors sees all cases of the
+project; a run of a file, a folder or a name in a module sees all cases of that; a run of an id or a glob sees only
+some. A run that was interrupted, or that leaves out a target which the project is checked for by default, has seen
+nothing in full.
 
-Comments are looked for in the files that findings name, below the folders of the user's sources, and in the files of
-the cases; other files that a case imports are not searched. `read_source` decides which files may be read. A file that
-came with the inspected dump allows nothing, so that a dump cannot allow its own findings.
+Comments are searched in the files that findings name, below the folders of the user's sources, and in the files of the
+cases; other files that a case imports are not searched. `read_source` decides which files may be read. A comment in a
+file that came with the inspected dump allows nothing, so that a dump cannot allow its own findings.
 """
 
 import io
@@ -58,7 +59,7 @@ class ConfigEntry:
     """File of the configuration and number of the entry, for messages."""
 
     def concerns(self, case_id: str) -> bool:
-        """Returns whether the entry can match a finding of this case."""
+        """Returns whether the entry can match a finding of the case with this id."""
         return not self.case or _matches(self.case, case_id)
 
     def matches(self, case_id: str, finding: Finding) -> bool:
@@ -105,7 +106,7 @@ class SeenScope:
     everything: bool = False
     """Whether the run had all cases of the project."""
     ids: frozenset[str] = frozenset()
-    """Ids of the cases in the run."""
+    """Ids of the cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
     """File to the reports of its cases, for each file all of whose cases were in the run."""
 
@@ -333,7 +334,7 @@ class Suppressions:
 
 
 def _are_analysed(cases: Sequence[CaseReport], rule: str) -> bool:
-    """Returns whether each of these cases was analysed far enough for the rule to find something."""
+    """Returns whether each of these cases was analysed completely, so that a finding of the rule would have been seen."""
     return not any(
         case.status is Status.ERROR
         or case.coverage.not_covered

@@ -18,8 +18,8 @@ COLLECTED = (
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields groups of copies whose cause is one of `causes`: copies about one value, or at one source line, are one
-    group. Leaves out groups all of whose copies the program needs.
+    """Yields groups of copies whose cause is one of `causes`: copies with one subject, such as a value or a loop, or at
+    one source line are one group. Leaves out groups all of whose copies the program needs.
     """
     if context.memory is None:
         return

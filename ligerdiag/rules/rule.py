@@ -82,7 +82,7 @@ class DecidedBy(Enum):
 
 
 class Party(StrEnum):
-    """A party that a verdict trusts, so that the verdict is wrong if the party makes a mistake."""
+    """A party whose mistakes a verdict cannot see, because it trusts the party; a rule may look for them."""
 
     NOBODY = "nobody"
     JAX = "JAX"

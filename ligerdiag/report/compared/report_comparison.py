@@ -1,10 +1,12 @@
 """Compares two reports of `check` or `inspect`, case by case: verdicts, memory, copies, collectives and findings.
 
-Cases are matched by id and target; if their targets differ, by id alone where each report has one case of that id; and
-modules of dumps by their names without XLA's number, or because each side has one. The tolerance of a figure is that of
-`ligerdiag.model.memory_limits`. A case is worse if anything in it is: its status, a verdict, a figure, or an additional
-finding of a warning or an error. Less of something does not make up for more of something else. A copy that appears is
-shown, and counts by its bytes alone.
+Two cases match if id and target are equal; if only the targets differ, they match where each report has one case of
+that id. Modules of dumps also match by their names without XLA's number, or because each report has only one module.
+Figures that differ by less than the tolerance of `ligerdiag.model.memory_limits` count as equal.
+
+A case is worse if anything in it is worse: its status, a verdict, a figure, or an additional finding that is a warning
+or an error. Less of one thing does not make up for more of another. A copy that appears is shown, and counts only
+through the figure of copied bytes.
 """
 
 import re

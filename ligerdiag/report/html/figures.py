@@ -148,7 +148,9 @@ def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleS
 
 
 LEAST, MOST = -9, 2
-"""Decades of the axis; it is longer to the right for larger errors."""
+"""Smallest and largest power of ten on the axis of the errors; the axis extends further right if there are larger
+errors.
+"""
 MAX_DECADE = 12
 WIDTH = 420
 PADDING = 18

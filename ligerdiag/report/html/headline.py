@@ -1,8 +1,10 @@
-"""Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction.
+"""Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction that
+is the cause.
 
-Outputs that the schedule makes wrong come first, then outputs with wrong numbers, then unknown ones. If every output is
-fresh or latent, an error takes precedence over that, and a warning is added to it: a headline is green only if the page
-shows no finding and no wrong number. All three lines are about the subject of the page.
+Outputs that the schedule makes wrong take precedence, then outputs with wrong numbers, then unknown ones. If every
+output is fresh or latent, an error among the findings takes precedence over the verdicts, and a warning is added to
+them: a headline is green only if the page shows no finding and no wrong number. All three lines are about the subject
+of the page, which is one kernel call.
 """
 
 import re

@@ -33,7 +33,9 @@ from ligerdiag.text import count_of, render_bytes
 
 HEIGHT, NARROW_HEIGHT = 270, 230
 LEFT, RIGHT, TOP, BOTTOM = 76, 10, 48, 34
-"""Margins of the plot within the picture: labels of the axis, a rim, the peak's label, copies and caption."""
+"""Margins of the plot within the picture: left for the labels of the axis, right for a rim, top for the peak's label,
+bottom for copies and the caption.
+"""
 _RIM = 4.0
 """Smallest distance between a label and the edge of the picture."""
 _TICKS = 4
