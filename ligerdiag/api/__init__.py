@@ -1,4 +1,4 @@
-"""The commands as functions of data: nothing here prints or knows a terminal."""
+"""The commands of ligerdiag as functions that take and return data: nothing here prints or knows a terminal."""
 
 from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_cases, list_rules, list_toolchains
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record

@@ -40,53 +40,56 @@ SHOWN_VERSIONS = ("jax", "jax-triton", "triton")
 
 
 class StepState(StrEnum):
-    """The result of a step, or of a toolchain as a whole."""
+    """Whether a step of a diagnosis works; also the state of a toolchain as a whole."""
 
     WORKS = "works"
     MISSING = "missing"
-    """Not made yet, which is no fault."""
+    """The thing has not been made yet, which is no fault."""
     BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainStep:
-    """One thing that a toolchain needs, and its state."""
+    """One step of the diagnosis of a toolchain, and its result."""
 
     name: str
-    """`environment`, `packages`, `compile` or `kernel`."""
+    """`environment`, `packages`, `compile` or `kernel`; the module explains the four steps."""
     state: StepState
     detail: str
-    """One line: a place or versions; or the fault and a remedy."""
+    """One line: a place or versions if the step works, else the fault and a remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainStatus:
-    """One toolchain with the state of the steps that were tried."""
+    """One toolchain with the results of the steps that were tried."""
 
     name: str
     about: str
     python: str
     versions: dict[str, str]
-    """The pinned versions; for the default toolchain, the installed ones."""
+    """Package name to the pinned version; for the default toolchain, to the installed version."""
     directory: str
-    """The place of its environment, which need not exist; "" for the default toolchain."""
+    """Folder of the toolchain's environment, which need not exist; "" for the default toolchain."""
     steps: tuple[ToolchainStep, ...]
 
     @property
     def state(self) -> StepState:
-        """The state of the first step that does not work, or WORKS."""
+        """Returns the state of the first step that does not work; WORKS if all do."""
         return next((step.state for step in self.steps if step.state is not StepState.WORKS), StepState.WORKS)
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns every toolchain, the default one first, and the releases of JAX with an environment. Looks only at the
-    disk."""
+    """Returns the status of each toolchain, the default one first, and of each release of JAX that has an environment.
+    Only looks at the disk, and compiles nothing.
+    """
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
 
 
 def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
-    """Compiles a small program with the toolchain. Raises InputError for an unknown name."""
+    """Returns the status of the toolchain after compiling a small program with it, if its environment is complete.
+    Raises InputError for an unknown name.
+    """
     status, toolchain = _look(name, cache)
     if toolchain is None:
         return status
@@ -94,7 +97,9 @@ def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
 
 
 def _look(name: str, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
-    """Returns the status on disk, and the toolchain if its environment and packages are complete."""
+    """Returns the status of the toolchain as seen on the disk, and the toolchain itself; None for the latter if its
+    environment or packages are not complete.
+    """
     return _look_at_own() if name == DEFAULT else _look_at_environment(find_spec(name), cache)
 
 
@@ -185,20 +190,23 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
 
 
 def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
-    """Returns the toolchains, the default one first. Looks only at the disk."""
+    """Returns the status of each toolchain, the default one first. Only looks at the disk, and compiles nothing."""
     return list_statuses(Cache(cache_directory))
 
 
 def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
-    """Makes the toolchain's environment unless it exists; reports each step to `log`. Raises as `check` does."""
+    """Makes the environment of the toolchain unless it exists, and returns the status of the toolchain. Passes a line
+    about each step to `log`. Raises as `check` does.
+    """
     cache = Cache(cache_directory)
     provide_toolchain(name, cache, log)
     return next(status for status in list_statuses(cache) if status.name == name)
 
 
 def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | None = None) -> ToolchainStatus:
-    """Tries the toolchain, if it has an environment, on a small program for that GPU. Raises InputError for an unknown
-    name."""
+    """Returns the status of the toolchain after compiling a small program for the target, if it has an environment.
+    Raises InputError for an unknown name.
+    """
     return diagnose(name, Cache(cache_directory), load_target(target))
 
 
@@ -209,9 +217,9 @@ def list_cases(
     cache_directory: Path | None = None,
     jobs: int | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """Returns the cases of the selectors, resolved from `directory`. Raises as `check` does.
+    """Returns the cases that the selectors choose; paths in them start from `directory`. Raises as `check` does.
 
-    Of several processes that do this at the same time, one works and the others then find the answer in the cache.
+    If several processes do this at the same time, one does the work, and the others find the answer in the cache.
     """
     cache = Cache(cache_directory)
     with hold_key(cache.artifacts, "cases"), Pool(cache=cache, jobs=jobs) as pool:
@@ -219,5 +227,5 @@ def list_cases(
 
 
 def list_rules() -> tuple[Rule, ...]:
-    """Returns all rules, by id."""
+    """Returns all rules, in the order of their ids."""
     return RULES

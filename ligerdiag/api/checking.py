@@ -1,4 +1,6 @@
-"""`check`: compiles, judges, replays and runs every selected case, and compares it with a baseline or records one."""
+"""`check`: compiles, judges, replays and runs every selected case, and compares the result with a baseline or records
+one.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,7 +50,7 @@ _SHOWN = 3
 
 
 def require_distinct(cases: Sequence[CaseSpec]) -> None:
-    """Raises InputError if two cases have the same id, by which a baseline finds them."""
+    """Raises InputError if two cases have the same id, because a baseline identifies a case by its id."""
     places: dict[str, str] = {}
     for case in cases:
         place = str(case.source)
@@ -59,20 +61,24 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
 
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
-    """Returns the part of the report that a baseline records."""
+    """Returns the part of a case's report that a baseline records."""
     memory = None if report.memory is None else compute_figures(report.memory)
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods, memory=memory)
 
 
 def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
-    """Returns the baseline's entry for this compile; None without a baseline or an entry."""
+    """Returns the baseline's entry for a compile; None without a baseline or an entry. identity: the case and the
+    target of the compile.
+    """
     return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
 
 
 def list_baseline_notes(
     baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
 ) -> Iterator[str]:
-    """Yields notes that compare the whole run with the baseline, one line each."""
+    """Yields one-line notes on how the whole run compares with the baseline. path: of the baseline. versions: of this
+    run's packages.
+    """
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
     drifted = [case for case in compared if any(finding.rule in list_ids(RuleKind.DRIFT) for finding in case.findings)]
@@ -101,9 +107,10 @@ def _lacks_memory(baseline: Baseline, key: EntryKey) -> bool:
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """Returns the text of a baseline with this run's compiles and the other compiles of the baseline at `path`.
+    """Returns the text of a new baseline: the compiles of this run, and all other compiles of the baseline at `path`,
+    if that exists.
 
-    Raises InputError if the file at `path` is not a baseline.
+    Raises InputError if the file at `path` is no baseline.
     """
     newer = Baseline(
         ligerdiag=compute_version(),
@@ -114,7 +121,7 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
-    """Returns the compiles that were analysed: a baseline can hold no others."""
+    """Returns the cases that could be analysed: a baseline can hold no others."""
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 
@@ -128,12 +135,12 @@ def _list(keys: Sequence[EntryKey]) -> str:
 
 
 def check(options: CheckOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Compiles, judges and replays every selected case on every target.
+    """Compiles, judges and replays every selected case on every target, and returns the report.
 
     A failure of one case is in that case's report. Raises InputError or CaseError if the whole request fails: for a
-    selector that matches nothing, an unknown target, or a single case file that cannot be imported (one of several such
-    files gets a report instead). After Ctrl-C, SIGTERM or the time limit (see `ending`) the report holds the results so
-    far, and says for every case which steps were not done.
+    selector that matches nothing, an unknown target, or a case file that cannot be imported if it is the only one (one
+    of several such files gets a report instead). After Ctrl-C, SIGTERM or the time limit (see `ending`) the report
+    holds the results so far, and says for every case which steps were not done.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -228,7 +235,7 @@ def _compile(
     templates: Templates,
     report_progress: OnProgress,
 ) -> None:
-    """Compiles and judges every case, and adds it to the run."""
+    """Compiles and judges every case on every target, and adds the results to `run`."""
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
         open_readers(toolchain, cache, templates) as readers,
@@ -276,7 +283,7 @@ def _compile(
 
 
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
-    """Returns the folders from which the report of a case may read sources.
+    """Returns the folders below which the report of a case may read source files.
 
     These are `usual`, the folder that the source's imports start from, and the user's folders on Python's import path.
     """
@@ -288,7 +295,7 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report that holds the error of a whole request, for programs that read reports."""
+    """Returns a report that holds only an error, for programs that read reports: the whole request failed."""
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)

@@ -1,4 +1,6 @@
-"""`bisect` and `diff`: what makes a case right or wrong, and what differs between two compiles of it."""
+"""`bisect` and `diff`: find the cause of a case being right or wrong, and the differences between two compiles of a
+case.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +30,8 @@ DEFAULT_TARGETS = ("h100",)
 
 
 def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tuple[Bisection, ...]:
-    """Bisects every selected case, on every target where the axis is not the targets themselves.
+    """Bisects every selected case on every target, or once if the axis (the property of the compile that is varied) is
+    the target itself; returns the results.
 
     Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
     apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far; raises
@@ -64,7 +67,7 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
 
 
 def _refuse_idle_options(options: BisectOptions) -> None:
-    """Raises InputError for options that the axis would ignore: the user meant something else."""
+    """Raises InputError for options that have no effect with this axis: the user meant something else."""
     if options.device and options.axis is not Axis.MITIGATION:
         raise InputError(f"a device is timed over `mitigation`, not over `{options.axis.value}`")
     if (options.toolchains or options.create) and options.axis is not Axis.TOOLCHAINS:
@@ -81,7 +84,7 @@ def _choose_cases(runner: TrialRunner, options: BisectOptions) -> tuple[CaseSpec
 
 
 def _find_axis(axis: Axis) -> BisectAxis:
-    """Returns the function for the axis. The other axes are not imported."""
+    """Returns the function that bisects along the axis. Imports the module of this axis only."""
     match axis:
         case Axis.MITIGATION:
             from ligerdiag.bisect.mitigation import bisect_mitigation as run
@@ -105,10 +108,10 @@ _SHOWN = 5
 
 
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
-    """Compares two compiles of each case, or the modules at two paths.
+    """Compares two compiles of each case, or the modules at two paths, and returns the differences.
 
-    A failure of one compile is in its report. Raises InputError if the request fails: for a path that does not exist or
-    does not hold exactly one module with custom calls, or for a case that does not exist.
+    A failure of one compile is in the report of that compile. Raises InputError if the request fails: for a case or a
+    path that does not exist, or a path that does not hold exactly one module with custom calls.
     """
     started = perf_counter()
     _require_comparable(options)
@@ -179,7 +182,9 @@ def _compare_cases(
 
 
 def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterator[Difference]:
-    """Yields a difference for each case that both sides have."""
+    """Yields the difference for each case that both compiles have; the first report's first target is compared with the
+    second report's last one.
+    """
     sides: list[dict[str, CaseReport]] = []
     for report, name in zip(reports, (reports[0].targets[0], reports[1].targets[-1]), strict=True):
         sides.append({case.id: case for case in report.cases if case.target == name})
@@ -193,7 +198,7 @@ def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterat
 
 
 def _make_labels(targets: Sequence[str], toolchains: Sequence[str]) -> tuple[str, str]:
-    """Returns the labels of the two sides: the targets and toolchains that differ, as the user named them."""
+    """Returns a label for each of the two compiles: target and toolchain, as far as these differ."""
 
     def label(number: int) -> str:
         words = [targets[number]] if targets[0] != targets[1] else []

@@ -1,4 +1,6 @@
-"""`ligerdiag.check`: hands a live function to a worker, as a source like a case file, and returns its report."""
+"""`ligerdiag.check`: sends a live function (one of the running program) to a worker, which treats it like a case file,
+and returns the report.
+"""
 
 import os
 import sys
@@ -41,12 +43,12 @@ _SETTINGS = (
     "jax_numpy_rank_promotion",
     "jax_softmax_custom_jvp",
 )
-"""Settings of JAX that a program can depend on."""
+"""Names of the settings of JAX that can change what a program computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function of this process, its arguments, and the expectation."""
+    """A function of the running program, with its arguments and what is expected of its outputs."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -59,8 +61,10 @@ class LiveFunction:
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
-    """Pickles the function below the cache; returns its source. Raises InputError if it or an argument cannot be
-    pickled."""
+    """Pickles a live function into a file below the cache, and returns the file as a source of cases.
+
+    Raises InputError if the function or an argument cannot be pickled.
+    """
     name = live.name or name_function(live.function)
     if not callable(cast("object", live.function)):
         raise InputError(f"expected a function but got {live.function!r:.60} (type={type(live.function).__name__})")
@@ -93,7 +97,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Returns the name of the function; for a `partial`, that of the function inside."""
+    """Returns the name of the function; for a `functools.partial`, that of the function inside it."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     name = str(getattr(function, "__name__", type(function).__name__))
@@ -101,7 +105,7 @@ def name_function(function: Callable[..., Any]) -> str:
 
 
 def _offer_cloudpickle(cache: Cache) -> str:
-    """Returns a folder that holds cloudpickle alone, for a toolchain that lacks it."""
+    """Returns a folder with the package cloudpickle alone, for workers of a toolchain that lacks it."""
     spec = find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None
@@ -139,7 +143,7 @@ def _read_settings() -> dict[str, object]:
 
 
 class CaseKeywords(TypedDict, total=False):
-    """The fields that a case file would set for the function."""
+    """Keywords of `ligerdiag.check` that mean what the fields of `Case` with the same names mean."""
 
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
@@ -150,7 +154,9 @@ class CaseKeywords(TypedDict, total=False):
 
 
 class RunKeywords(TypedDict, total=False):
-    """Fields of CheckOptions, and `full` of its bounds; their defaults stand there."""
+    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults, and `full`, which is a
+    field of its bounds.
+    """
 
     toolchain: str
     replay: bool
@@ -161,7 +167,7 @@ class RunKeywords(TypedDict, total=False):
 
 
 class CheckKeywords(CaseKeywords, RunKeywords, total=False):
-    """Options of `check` beside the target."""
+    """All keywords of `ligerdiag.check` other than `target`."""
 
     cache_directory: Path | str | None
     jobs: int | None
@@ -170,12 +176,14 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """words: those of CaseKeywords are used, others are ignored."""
+    """Returns the live function with those of the `words` that are CaseKeywords; all others are ignored."""
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns options from words. words: those of RunKeywords are used, others are ignored. others: further fields."""
+    """Returns options made of those `words` that are RunKeywords (all others are ignored), and of `others`, which are
+    fields of CheckOptions.
+    """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))
     return CheckOptions(bounds=bounds, **given, **others)
@@ -201,35 +209,35 @@ def check(
     target: str | tuple[str, ...] | list[str] = "h100",
     **words: Unpack[CheckKeywords],
 ) -> CaseReport | tuple[CaseReport, ...]:
-    """Checks whether the schedule that XLA makes of this function is right.
+    """Checks whether the schedule that XLA makes of a function is right, and returns the report.
 
     Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
-    on numbers on the CPU. Keeps the results: the same question is answered from the cache the next time.
+    on numbers on the CPU. Keeps the results in a cache, from which a second call with the same arguments is answered.
 
-    fn: any function of arrays, also one of `jax.jit`, whose donated and static arguments are taken as they are; not
-        called in this process. A function that a worker can import is sent by name, any other (of `__main__`, a lambda,
-        a closure) with cloudpickle.
-    specs: its arguments by position: an array of JAX's or NumPy's, a `jax.ShapeDtypeStruct`, an `Arg`, a number, or any
-        pytree of them. An array gives its shape, dtype and sharding, and is replayed with its values: all of integers
-        and booleans, of floats as long as they are small together; for large ones numbers are drawn in the same range.
+    fn: any function of arrays, also one made by `jax.jit`, whose donated and static arguments are kept; this process
+        does not call it. A function that a worker can import is sent by name, any other (of `__main__`, a lambda, a
+        closure) with cloudpickle.
+    specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
+        number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
+        integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
     target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.
-    mesh: axis name to size, or sizes of axes that are called x, y, z; by default that of the arguments' shardings.
-    name: its name in the report, by default the function's name.
+    mesh: axis name to size, or the sizes of axes called x, y, z; by default the mesh of the arguments' shardings.
+    name: name of the case in the report, by default the function's name.
     expected, expected_rules, effects, reference: as in `Case`.
     toolchain: the versions to compile with, see `ligerdiag toolchains`.
-    replay: replay it on numbers, too. full: also replay what takes long or much memory. device: run it on the GPUs of
-        this machine, too.
-    cache_directory: by default LIGERDIAG_CACHE_DIR, else the user's cache.
+    replay: whether to replay program and schedule on numbers. full: whether to do so even if that takes long or much
+        memory. device: whether to run the function on the GPUs of this machine as well.
+    cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
     refresh: compile and replay again even if the cache has the results.
-    timeout: seconds to compile, and again to replay.
-    jobs: processes at most, by default one a core.
+    timeout: most seconds for the compile, and again for the replay.
+    jobs: largest number of processes, by default one for each core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do and how much memory
         a program may need; none by default.
 
-    Raises InputError where the function or an argument cannot be handed to a worker, or does not fit, and
-    LigerdiagError where there is nothing to compile with. A function that raises or does not compile is in the report:
-    its status is `could not analyse`.
+    Raises InputError if the function or an argument cannot be sent to a worker, or if the arguments do not fit, and
+    LigerdiagError if there is nothing to compile with. A function that raises or does not compile raises nothing here:
+    the report has the status `could not analyse`.
     """
     for name in words:
         if name not in CheckKeywords.__annotations__:
@@ -255,11 +263,11 @@ def check(
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of one function, with a case for each target. The selectors of `options` are ignored.
+    """Returns the report of one live function, with a case for each target. The selectors of `options` are ignored.
 
-    root: the folder that a worker's imports start from.
+    root: the folder that imports of the worker start from.
 
-    Raises as `check`; KeyboardInterrupt after Ctrl-C, when all workers are gone.
+    Raises what `check` raises, and KeyboardInterrupt after Ctrl-C, once all workers are gone.
     """
     parse_expectation(live.expected)
     parse_expected_rules(live.expected_rules, beside=live.expected)
@@ -270,7 +278,7 @@ def check_live(
 def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of a case, or of the cases of a source. Raises as `check_live` does."""
+    """Returns the report of one case, or of all cases of a source. Raises what `check_live` raises."""
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt

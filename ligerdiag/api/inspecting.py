@@ -1,4 +1,4 @@
-"""`inspect`: selects modules that somebody else compiled, and judges one after the other."""
+"""`inspect`: finds modules that somebody else compiled, and judges one after the other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -39,21 +39,22 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSelection:
-    """The modules and artifacts to inspect."""
+    """The modules of dumps and the artifacts that a run is to inspect."""
 
     modules: tuple[ModuleFiles, ...]
     artifacts: tuple[Path, ...]
     notes: tuple[str, ...]
-    """A line for each reason why some modules are not inspected."""
+    """One line for each reason why some modules are left out."""
 
 
 def select_modules(
     paths: Sequence[Path], pattern: str = "", count: Callable[[Path], int | None] = count_here
 ) -> DumpSelection:
-    """Returns the modules under the paths whose id, or a part of it, matches the glob; without a glob, all of them.
+    """Returns the modules and artifacts below the paths. With a `pattern`, only modules whose id, or a part of it,
+    matches that glob.
 
-    count: returns the number of modules in a text that may hold several. Raises InputError for a path that does not
-    exist or holds no module, and for a pattern that matches none.
+    count: function that returns the number of modules in a text file, which may hold several. Raises InputError for a
+    path that does not exist or holds no module, and for a pattern that matches none.
     """
     counter = ModuleCounter(count)
     dumps = [find_modules(path, counter) for path in dict.fromkeys(paths)]
@@ -79,13 +80,17 @@ def select_modules(
 
 
 def _matches(module: str, pattern: str) -> bool:
-    """Returns whether the glob matches the id, its last part, or the name that XLA gave."""
+    """Returns whether the glob matches a module's id, the last part of the id, or the name that XLA gave; an empty glob
+    always does. module: the id.
+    """
     last = module.rpartition("/")[2]
     return not pattern or any(fnmatchcase(text, pattern) for text in (module, last, last.partition(".")[2]))
 
 
 def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
-    """Returns all modules; modules of several paths with the same id get the path as prefix."""
+    """Returns the modules of all dumps; a module whose id also occurs elsewhere gets the path of its dump as prefix of
+    its id.
+    """
     ids = Counter(module.id for _, dump in dumps for module in dump.modules)
     return tuple(
         replace(module, id=f"{path}/{module.id}" if path.is_dir() else str(path)) if ids[module.id] > 1 else module
@@ -130,45 +135,48 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
 
 
 class Inspector(Protocol):
-    """Judges one module or artifact, in this process (`ModuleInspector`) or in a sandboxed one (`sandbox`)."""
+    """Interface of whatever judges one module or artifact: `ModuleInspector` does so in this process, `sandbox` in a
+    sandboxed one.
+    """
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump."""
+        """Judges one module of a dump."""
         ...
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact."""
+        """Judges one artifact. directory: of the artifact."""
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Does the replay that the last outcome, which was of this module, requests."""
+        """Does the replay that the last outcome asked for. subject: the module or artifact of that outcome. seconds:
+        the time limit.
+        """
         ...
 
 
 @dataclass(slots=True)
 class InspectedModules:
-    """The outcomes of the selected modules so far. They are filled in step by step, so that Ctrl-C leaves a partial
-    result."""
+    """The outcomes of the selected modules so far. They are added one by one, so that Ctrl-C leaves a partial result."""
 
     selection: DumpSelection
     judged: list[Judged] = field(default_factory=list[Judged])
     replays: list[Replay | None] = field(default_factory=list[Replay | None])
-    """One for each entry of `judged`."""
+    """The replay of each entry of `judged`; None if there is none."""
     notes: list[str] = field(default_factory=list[str])
     idle: int = 0
-    """Modules without custom calls."""
+    """Number of modules without custom calls, which have nothing to check."""
     unassigned: int = 0
-    """Those of them without a buffer assignment that could be read."""
+    """Number of modules without custom calls whose buffer assignment is missing or cannot be read."""
     done: int = 0
-    """Artifacts and modules that were inspected completely."""
+    """Number of artifacts and modules that have been inspected completely."""
 
     @property
     def total(self) -> int:
-        """Number of artifacts and modules."""
+        """Returns the number of selected artifacts and modules."""
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
-        """Yields the number and name of each artifact and module before it is inspected."""
+        """Inspects the artifacts, then the modules; yields the number and the name of each before it is inspected."""
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
             self._add(inspector.inspect_artifact(directory), directory, inspector)
@@ -177,7 +185,7 @@ class InspectedModules:
             self._add(inspector.inspect_module(files), files, inspector)
 
     def mark_undone(self, ending: Ending) -> None:
-        """Adds a record for each artifact and module that was not inspected completely when the run was ended."""
+        """Adds a record for each artifact and module that had not been inspected completely when the run was ended."""
         names = [str(directory) for directory in self.selection.artifacts]
         targets = dict.fromkeys(names, UNKNOWN_TARGET)
         for files in self.selection.modules:
@@ -190,7 +198,7 @@ class InspectedModules:
         self.replays += [None] * (len(self.judged) - len(self.replays))
 
     def list_notes(self) -> tuple[str, ...]:
-        """Returns notes on modules that are in no report, and on how many modules have nothing to check."""
+        """Returns notes on modules that no report contains, and on how many modules have nothing to check."""
         if any(isinstance(one.result, Refusal) or _has_something(one.result) for one in self.judged):
             nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
         else:
@@ -218,13 +226,13 @@ class InspectedModules:
 
 
 def _has_something(inspection: Inspection) -> bool:
-    """Returns whether the module has a hidden write, a finding or an unknown output."""
+    """Returns whether the module has a hidden write, a finding or an output whose verdict is unknown."""
     is_decided = Verdict.UNKNOWN not in inspection.outputs.values()
     return bool(inspection.coverage.hidden_writes or inspection.findings) or not is_decided
 
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)
-"""The replay of a module that is being replayed."""
+"""Takes the place of a replay that has begun and is not done."""
 
 
 def _count(number: int) -> str:
@@ -232,10 +240,10 @@ def _count(number: int) -> str:
 
 
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Judges the modules with custom calls under the paths, compiled elsewhere.
+    """Judges the modules with custom calls below the paths, which somebody else compiled, and returns the report.
 
-    A failure of one module is in its report. Raises InputError if a path holds no module or none matches. After Ctrl-C,
-    SIGTERM or the time limit the remaining modules are in the report as not checked.
+    A failure of one module is in the report of that module. Raises InputError if a path holds no module or none
+    matches. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not checked.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -281,9 +289,9 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
 
 
 def _list_foreign(paths: Sequence[Path], roots: Sequence[str]) -> tuple[str, ...]:
-    """Returns the folders whose suppression comments do not count, as their files came with the dump.
+    """Returns the folders that came with the inspected dump: suppression comments in their files do not count.
 
-    The folder of a single file does not belong to them if one of the roots lies in it.
+    The folder of a single file is left out if one of the user's source `roots` lies in it.
     """
     folders = list_foreign_folders(path for path in paths if path.is_dir())
     beside = list_foreign_folders(path for path in paths if not path.is_dir())

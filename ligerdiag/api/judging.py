@@ -1,5 +1,6 @@
-"""Judges compiled cases for `check`, and keeps the results of one run: verdicts, replays, and runs on this machine's
-GPUs."""
+"""Judges compiled cases for `check`, and holds the results of one run: verdicts, replays, and runs on this machine's
+GPUs.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from ligerdiag.workers.pool import Pool
 
 
 def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
-    """Returns a note for each declaration, as verdicts may depend on it."""
+    """Returns one note for each kernel whose effects the user declares, because verdicts may depend on the declaration."""
     trusted = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
     return tuple(f"the effects of `{name}` are declared, and {believed}" for name, believed in trusted.items())
 
@@ -43,12 +44,14 @@ _BY_ALIAS = "trusted for calls of a library without side effects: they overwrite
 
 
 def ignore_progress(progress: Progress) -> None:
-    """Ignores the progress."""
+    """Does nothing with an event of a run: the `on_progress` of a caller who gives none."""
     del progress
 
 
 def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the names, each once, from a sequence or a text with commas. Raises InputError for none."""
+    """Returns the names of the targets, each once, from a sequence or from text with commas. Raises InputError if there
+    are none.
+    """
     names = [target] if isinstance(target, str) else target
     parts = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
     if not parts:
@@ -57,14 +60,14 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with the expectation for this toolchain."""
+    """Returns the case with what it expects of a compile by this toolchain."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
 def find_file(source: Source) -> str:
-    """Returns the file that defines the source's cases; "" for a module outside the project's folder."""
+    """Returns the file that defines the cases of a source; "" for a module outside of the project's folder."""
     if source.file or not source.module:
         return source.file
     path = Path(source.root, *source.module.partition(":")[0].split("."))
@@ -73,7 +76,7 @@ def find_file(source: Source) -> str:
 
 
 def name_source(source: Source) -> str:
-    """Returns the name of the source in a report: a file below the current folder relative to it."""
+    """Returns the name of a source for the report; a file below the current folder is named relative to it."""
     path = Path(source.file)
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
@@ -81,7 +84,7 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns the record of a file whose cases cannot be read."""
+    """Returns a record that holds the error for a file whose cases cannot be read."""
     file = "" if source is None else find_file(source)
     return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
 
@@ -96,8 +99,9 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> Judged:
-    """Returns the verdicts on a compiled case, or the reason why there are none. neighbourhoods, view: as in
-    `inspect_artifact`."""
+    """Returns the verdicts on a compiled case, or the reason why there are none. neighbourhoods, view: parameters of
+    `inspect_artifact`.
+    """
     started, cached = perf_counter(), result.cached
     identity = _describe(result.case, result.target, toolchain)
     if result.artifact is None:
@@ -133,12 +137,12 @@ def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
 
 
 type RunKey = tuple[Source, str, str]
-"""Source, case id and target."""
+"""Source, case id and target: identifies one compile of a run."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """The results of a run so far. They are filled in step by step, so that an interrupted run keeps them."""
+    """The results of a run so far. They are added one by one, so that a run that is interrupted keeps them."""
 
     order: tuple[RunKey, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
@@ -148,8 +152,9 @@ class Run:
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
-        """Adds a result to every case for each step that the end of the run prevented. replay, device: whether
-        requested."""
+        """Adds to every case a result for each step that was not done when the run was ended. replay, device: whether
+        the user asked for this step.
+        """
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
             if key not in self.judged:
@@ -163,13 +168,13 @@ class Run:
 
 
 DRAWS = 3
-"""Draws of the arguments that a device runs; only one if their replay takes long."""
+"""Number of draws of the arguments that a device runs with; a case whose replay takes long runs with one."""
 FULL_TIMEOUT = 1800.0
-"""Seconds that a case may take on the device, and its comparison, if `--full` lifts the bounds."""
+"""Seconds that a case, and the comparison of its results, may take on the device if `--full` lifts the bounds."""
 
 
 def make_replay_options(options: CheckOptions) -> ReplayOptions:
-    """Returns the options of the replay."""
+    """Returns those options of `check` that the replay needs."""
     return ReplayOptions(
         bounds=options.bounds,
         timeout=options.timeout,
@@ -183,7 +188,9 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
 def run_on_devices(
     run: Run, options: CheckOptions, cache: Cache, report_progress: OnProgress
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
-    """Runs each case once on this machine's GPUs; yields the run for each target that the case was compiled for."""
+    """Runs each judged case once on the GPUs of this machine; yields the result for each target that the case was
+    compiled for.
+    """
     cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
     large = {key[:2] for key, one in run.replays.items() if one.cut or one.estimated_seconds > ALONE_SECONDS}
     runs = run_judged_cases(

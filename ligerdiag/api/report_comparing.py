@@ -1,4 +1,4 @@
-"""`compare`: two reports side by side, read from files or made here from dumps or under two toolchains."""
+"""`compare`: compares two reports, which are read from files, or made here from dumps or under two toolchains."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,9 +23,10 @@ _REMEDY = "; a module is one if it has a kernel or XLA's buffer assignment, whic
 
 
 def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> ReportComparison:
-    """Compares the reports at two paths: JSON of `check` or `inspect`, or anything that `inspect` takes.
+    """Returns the comparison of the reports at two paths, each the JSON of `check` or `inspect`, or anything that
+    `inspect` can read.
 
-    Raises InputError for a path that is neither, and if no case is in both reports.
+    Raises InputError if a path is neither, or if no case is in both reports.
     """
     for path in (options.old, options.new):
         if not path.exists():
@@ -58,9 +59,9 @@ def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> R
 def compare_toolchains(
     options: CheckOptions, toolchains: Sequence[str], on_progress: OnProgress | None = None
 ) -> ReportComparison:
-    """Checks the cases under two toolchains, and compares the reports.
+    """Checks the cases under two toolchains, and returns the comparison of the two reports.
 
-    Raises InputError as `check` does, and unless there are two toolchains.
+    Raises InputError as `check` does, and if `toolchains` are not two.
     """
     if len(toolchains) != 2:
         raise InputError(
@@ -78,7 +79,7 @@ def compare_toolchains(
 
 
 def is_report(path: Path) -> bool:
-    """Returns whether the file is JSON; anything else is for `inspect`."""
+    """Returns whether the file is JSON, and so a report; any other file is for `inspect`."""
     if not path.is_file():
         return False
     if path.suffix == ".json":
@@ -91,7 +92,7 @@ def is_report(path: Path) -> bool:
 
 
 def _make_labels(old: Path, new: Path) -> tuple[str, str]:
-    """Returns the names of the two, with their folders if the names are the same."""
+    """Returns a label for each of the two files: its name, with its folder if the names are the same."""
     return (old.name, new.name) if old.name != new.name else (str(old), str(new))
 
 

@@ -1,1 +1,3 @@
-"""The command line: options in, one call of `ligerdiag.api`, one renderer, an exit code."""
+"""The command line: each command parses its options, calls one function of `ligerdiag.api`, renders the result and
+exits with a code.
+"""

@@ -1,4 +1,4 @@
-"""`ligerdiag bisect`: what makes a case right or wrong?"""
+"""`ligerdiag bisect`: finds what makes a case right or wrong, by varying one property of its compile."""
 
 import sys
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class BisectLine(ReplayBounds, BisectOptions):
-    """The command line of `bisect`: how to search, and where the answer goes."""
+    """The options of `bisect`: how to search, and where the answer goes."""
 
     targets: BisectTargets = ()
     format: AnswerForm = AnswerFormat.TERMINAL
@@ -121,7 +121,9 @@ bisect = make_command(
 
 
 def compute_exit_code(bisections: Sequence[Bisection]) -> ExitCode:
-    """Returns the exit code of a whole run: 130 or 143, else 3, else 0."""
+    """Returns the exit code of a run of `bisect`: 130 or 143 if a signal ended it, else 3 if something could not be
+    analysed, else 0.
+    """
     ended = next((one.ended_by for one in bisections if one.interrupted), None)
     if ended is not None:
         return find_ending_code(ended)

@@ -1,4 +1,4 @@
-"""`ligerdiag check`: are these schedules right?"""
+"""`ligerdiag check`: says whether the schedules that XLA makes of the user's cases are right."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -107,7 +107,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
-    """The command line of `check`: how to check, and where the report goes."""
+    """The options of `check`: what to check and how, and where the report goes."""
 
     targets: Targets = ()
     toolchain: Annotated[
@@ -199,7 +199,9 @@ def _make_options(line: CheckLine, settings: CommandSettings) -> CheckOptions:
 
 
 def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
-    """Compares two toolchains. Raises InputError for options that only one report has a use for."""
+    """Checks the cases under two toolchains and compares the reports. Raises InputError for options that make sense for
+    one report only.
+    """
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
     for option, value in (alone | {"--scheduler": line.scheduler}).items():
         if value is not None:
@@ -224,7 +226,7 @@ def _check(options: CheckOptions, scheduler: str | None) -> "CheckReport":
 
 
 def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Outputs, *, verbose: bool) -> None:
-    """Writes a report that holds the error, for programs that read reports; a person reads the line on stderr."""
+    """Writes a report that holds only the error, for programs that read reports; a person reads the line on stderr."""
     from ligerdiag import api
 
     readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}

@@ -1,4 +1,4 @@
-"""`ligerdiag compare`: what became better or worse between two reports? Also `check --toolchain A,B`."""
+"""`ligerdiag compare`, and `check --toolchain A,B`: says what became better or worse between two reports."""
 
 import sys
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareLine(CompareOptions):
-    """The command line of `compare`: what to compare, and where the answer goes."""
+    """The options of `compare`: what to compare, and where the answer goes."""
 
     format: Annotated[ComparisonFormat, Option("--format", help="Format of the comparison on standard output.")] = (
         ComparisonFormat.TERMINAL
@@ -87,7 +87,7 @@ def run_compare(line: CompareLine) -> None:
 def run_toolchain_comparison(
     options: "CheckOptions", toolchains: tuple[str, ...], outputs: "Outputs", *, verbose: bool
 ) -> None:
-    """Checks under two toolchains, and exits with the code of the comparison."""
+    """Checks the cases under two toolchains, writes the comparison, and exits with its code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

@@ -1,4 +1,6 @@
-"""`ligerdiag diff`: what did an upgrade, another GPU, another flag change around the in-place kernels?"""
+"""`ligerdiag diff`: says what an upgrade, another GPU or another flag changes around the kernels that overwrite their
+operands.
+"""
 
 import sys
 from dataclasses import dataclass
@@ -56,7 +58,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffLine(DiffOptions):
-    """The command line of `diff`: what to compare, and where the answer goes."""
+    """The options of `diff`: what to compare, and where the answer goes."""
 
     format: AnswerForm = AnswerFormat.TERMINAL
     output: AnswerOutput = None

@@ -1,4 +1,4 @@
-"""The exit codes of the commands: what each means, and which one a run gets."""
+"""The exit codes of the commands: the meaning of each, and which one a run gets."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every command; they are a contract."""
+    """The exit codes of all commands; programs may rely on them."""
 
     AS_EXPECTED = 0
     FINDINGS = 1
@@ -58,7 +58,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel, or asks for anything in place",
 }
-"""The meanings for `inspect` and `report`."""
+"""The meaning of each exit code of `inspect` and `report`, which know no expectations."""
 
 MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
@@ -68,7 +68,7 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
-"""The meanings for `diff`."""
+"""The meaning of each exit code of `diff`."""
 
 MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no case is worse",
@@ -80,7 +80,7 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
     ExitCode.NOT_ANALYSED: "not a single case was analysed in the old report",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
-"""The meanings for `compare`, and for `check` with two toolchains."""
+"""The meaning of each exit code of `compare`, and of `check` with two toolchains."""
 
 PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
 
@@ -92,7 +92,7 @@ _OF_ENDINGS: Mapping[Ending, ExitCode] = {
 
 
 class FailOn(StrEnum):
-    """The least severity of a finding that fails a run; `never` looks at expectations only."""
+    """The lowest severity of a finding that makes a run fail; with `never`, only expectations can."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -104,12 +104,12 @@ _BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
 
 
 def _is_undecided(case: CaseReport) -> bool:
-    """Returns whether a case has an expectation and every output is unknown."""
+    """Returns whether the case has an expectation and all of its outputs are unknown."""
     return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
 
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a whole run, by the precedence of `PRECEDENCE`."""
+    """Returns the exit code of a run of `check` or `inspect`; if several apply, the first one in `PRECEDENCE`."""
     if report.interrupted and report.ended_by is not Ending.TIME_LIMIT:
         return find_ending_code(report.ended_by)
     cases = report.cases
@@ -132,14 +132,14 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 def find_ending_code(ending: Ending) -> ExitCode:
     """Returns the exit code of a run that was ended early.
 
-    A time limit gives 3, as a case that takes too long does: the user set it, so it is no signal, and 4 means that a
-    case was analysed and could not be decided.
+    A time limit gives 3, as a single case that takes too long does. The user set the limit, so it is no signal; and 4
+    would mean that a case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 
 
 def compute_difference_code(report: "DifferenceReport") -> ExitCode:
-    """Returns the exit code of a run of `diff`, by the same precedence."""
+    """Returns the exit code of a run of `diff`; if several apply, the first one in `PRECEDENCE`."""
     if report.interrupted:
         return ExitCode.INTERRUPTED
     sides = [side.report for one in report.differences for side in one.sides]
@@ -153,10 +153,12 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 
 def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
-    """Returns the exit code of a run of `compare`."""
+    """Returns the exit code of a run of `compare`: FINDINGS if a case is worse, NOT_ANALYSED if no case could be
+    compared.
+    """
     if comparison.ended_by is not None:
         return find_ending_code(comparison.ended_by)
-    from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which no help needs
+    from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which `--help` does not need
 
     grades = {case.grade for case in comparison.cases}
     if Grade.WORSE in grades:
@@ -165,12 +167,12 @@ def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
 
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether the case alone makes a run exit with 1."""
+    """Returns whether this case is a reason for the run to exit with 1."""
     return _fails(case, fail_on) or _drifts_or_exceeds(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:
-    """Returns whether requested numbers are missing because of a fault, and not because of a bound or known limit."""
+    """Returns whether numbers that the user asked for are missing because of a fault; a bound or a known limit is none."""
     if case.device is not None and case.device.died:
         return True
     return case.replay is not None and case.replay.state is ReplayState.FAILED
@@ -181,7 +183,7 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         return True
     if case.expected is not None or fail_on is FailOn.NEVER:
         return False
-    from ligerdiag.report.status import (  # imports the rules, which no help needs
+    from ligerdiag.report.status import (  # imports the rules, which `--help` does not need
         compute_allowed_outputs,
         list_counted,
     )
@@ -197,8 +199,9 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether a drift or an exceeded budget fails the run, whatever the case expects: a user who gives a baseline
-    or a budget wants to know."""
+    """Returns whether a drift from the baseline or an exceeded budget makes the run fail. The expectation of the case
+    does not matter: a user who gives a baseline or a budget wants to know.
+    """
     if fail_on is FailOn.NEVER or not case.findings:
         return False
     from ligerdiag.report.status import BEYOND_EXPECTATION, list_counted
@@ -209,8 +212,9 @@ def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _weight(verdict: Verdict) -> int:
-    """Returns the severity rank of a verdict that no finding explains: that of an error, of a warning if latent, else
-    -1."""
+    """Returns how much a verdict counts that no finding explains: as an error if it is wrong, as a warning if it is
+    latent, -1 (not at all) otherwise.
+    """
     match verdict:
         case Verdict.STALE | Verdict.CLOBBERED:
             return _BY_SEVERITY.index(Severity.ERROR)
@@ -223,7 +227,7 @@ def _weight(verdict: Verdict) -> int:
 
 
 def render_table(meanings: Mapping[ExitCode, str] = MEANINGS) -> str:
-    """Returns the table of exit codes for a help text."""
+    """Returns the table of exit codes and their meanings as text, for a help page."""
     lines: list[str] = []
     for code, meaning in meanings.items():
         head, *rest = _broken(meaning)

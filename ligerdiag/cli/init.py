@@ -1,4 +1,4 @@
-"""`ligerdiag init`: a first case, a test and the configuration, in the user's repository."""
+"""`ligerdiag init`: writes a first case, a test and the configuration into the user's repository."""
 
 import sys
 import tomllib
@@ -30,14 +30,14 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """The change that `init` makes to one file."""
+    """The change that `init` makes to one file, or the file that it leaves alone, with the line that it prints."""
 
     path: Path
-    """Relative to the user's folder."""
+    """Path of the file, relative to the user's folder."""
     text: str
-    """Its new contents; empty if it is not changed."""
+    """The new contents of the file; empty if `init` does not change it."""
     said: str
-    """The line that is printed."""
+    """The line that `init` prints about the file."""
 
 
 def init(
@@ -62,7 +62,9 @@ def init(
 
 
 def plan_steps(directory: Path) -> tuple[InitStep, ...]:
-    """Returns the steps of `init` in the folder, in order. Raises InputError for a pyproject.toml that cannot be read."""
+    """Returns what `init` does to the files in the folder, in order. Raises InputError for a pyproject.toml that cannot
+    be read.
+    """
     return (
         _plan_file(directory, CASE, _read("case.py.txt")),
         _plan_file(directory, TEST, _read("test_schedule.py.txt")),

@@ -1,4 +1,4 @@
-"""`ligerdiag inspect` and `ligerdiag report`: are schedules right that somebody else compiled?"""
+"""`ligerdiag inspect` and `ligerdiag report`: say whether schedules that somebody else compiled are right."""
 
 import sys
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class ModuleLine(ReplayBounds, BudgetOptions, InspectOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class InspectLine(ModuleLine):
-    """The command line of `inspect`."""
+    """The options of `inspect`."""
 
     format: ReportFormat = Format.TERMINAL
     output: ReportOutputs = ()
@@ -162,7 +162,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportLine(ModuleLine):
-    """The command line of `report`."""
+    """The options of `report`."""
 
     html: Annotated[
         Path, Option("--html", metavar="DIR", help="Where the pages go: a new or empty folder, or an older report.")

@@ -1,4 +1,6 @@
-"""`ligerdiag explain`, `list`, `targets`, `toolchains`: the rules, cases, GPUs and versions that there are."""
+"""`ligerdiag explain`, `list`, `targets`, `toolchains`: list the rules, cases, GPUs and versions that a user can choose
+from.
+"""
 
 import json
 import sys
@@ -77,7 +79,7 @@ def list_cases(
 
 
 def render_expected(expected: str | Mapping[str, str] | None) -> str:
-    """Returns a text such as `fresh`, `hazard` or `weight stale|latent, * fresh`; `-` without an expectation."""
+    """Returns an expectation as text, such as `fresh`, `hazard` or `weight stale|latent, * fresh`; `-` for None."""
     match expected:
         case None:
             return "-"
@@ -88,7 +90,7 @@ def render_expected(expected: str | Mapping[str, str] | None) -> str:
 
 
 def render_mesh(mesh: Mapping[str, int]) -> str:
-    """Returns a text such as `data=4 model=2`; `-` for one device."""
+    """Returns a device mesh as text, such as `data=4 model=2`; `-` for a single device."""
     return " ".join(f"{axis}={size}" for axis, size in mesh.items()) or "-"
 
 
@@ -124,7 +126,7 @@ def targets(
 
 
 def render_capability(capability: int) -> str:
-    """Returns `9.0` for 90."""
+    """Returns a compute capability as text, such as `9.0` for 90."""
     return f"{capability // 10}.{capability % 10}"
 
 
@@ -158,7 +160,7 @@ Exit codes:
 
 
 class Action(StrEnum):
-    """The actions of `ligerdiag toolchains`."""
+    """The actions that `ligerdiag toolchains` knows."""
 
     LIST = "list"
     CREATE = "create"
@@ -227,7 +229,7 @@ def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 
 def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """Returns a table of each toolchain's steps, up to the first that does not work."""
+    """Returns a table with the diagnosis of each toolchain: its steps, up to the first that does not work."""
     from ligerdiag.report.terminal.spans import render_columns
     from ligerdiag.text import compute_printable
 
@@ -240,7 +242,7 @@ def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 
 def render_json(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """Returns `{"toolchains": [...]}`, each with its state, versions and steps."""
+    """Returns the JSON object `{"toolchains": [...]}`: each toolchain with its state, versions and steps."""
     records = [
         {
             "name": status.name,

@@ -1,4 +1,4 @@
-"""`ligerdiag`: the list of commands, and what happens to their errors."""
+"""`ligerdiag`: lists the commands, and turns their errors into messages and exit codes."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ Every command has its own --help.
 """
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Errors of writing to a full stream."""
+"""Numbers of the errors that writing to a full disk or a broken device raises."""
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def run_application(application: typer.Typer, name: str) -> None:
-    """Runs a command line, and prints a LigerdiagError as one line on stderr before it exits with the error's code."""
+    """Runs a command line; a LigerdiagError becomes one line on stderr and the exit code of the error."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -152,7 +152,9 @@ def _require_folder() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Opens a closed standard stream on /dev/null, so that a file opened later does not get its descriptor."""
+    """Opens /dev/null for each standard stream that is closed, so that no file opened later gets the number of that
+    stream.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -163,7 +165,7 @@ def _open_closed_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Discards the output that could not be written, so that the interpreter does not try again at its end."""
+    """Discards output that could not be written, so that the interpreter does not try again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with suppress(OSError):
         sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""How a command gets its options: a record with one field an option is turned into a function that typer understands.
+"""Makes a command from a record with one field for each option: a function that typer understands.
 
-Also the options that several commands have beside those of `ligerdiag.run_options`, and the defaults that
-[tool.ligerdiag] gives.
+The module also holds the options that several commands have in addition to those of `ligerdiag.run_options`, and reads
+the defaults that [tool.ligerdiag] gives.
 """
 
 import inspect
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 
 def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
-    """Returns a function for typer that takes the fields of the record `line` as options, and runs `run` with a record.
+    """Returns a function for typer: it takes the fields of the record `line` as options, makes a record of them, and
+    calls `run` with it.
 
-    line: a dataclass; its fields without a Option are no options and keep their defaults.
-    order: names of the fields with a Option, in the order of `--help`.
+    line: a dataclass; a field without an `Option` in its annotation is no option and keeps its default.
+
+    order: names of the fields that are options, in the order of `--help`.
     """
     hints = get_type_hints(line, include_extras=True)
     shown = {one.name: one for one in fields(cast("Any", line)) if _find_option(hints[one.name])}
@@ -49,7 +51,9 @@ def _find_option(hint: Any) -> Option | None:
 
 
 def _make_parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
-    """Returns the parameter of a field. A tuple becomes a list, which typer lets the user repeat."""
+    """Returns the parameter for a field of the record. A field that is a tuple becomes a list, which typer lets the
+    user repeat.
+    """
     option, kind, default = _find_option(hint), get_args(hint)[0], one.default
     assert option is not None
     for part in (kind, *get_args(kind)):
@@ -71,20 +75,26 @@ def _make_parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
 
 
 def _unpack(one: "Field[Any]", value: object) -> object:
-    """Returns the value of a field: a tuple for a list, and the default where the user gave none."""
+    """Returns the value for a field of the record: a tuple for typer's list, and the field's default if the user gave
+    no value.
+    """
     if isinstance(value, list):
         return tuple(cast("list[object]", value))
     return one.default if value is None and one.default is not MISSING else value
 
 
 def fill_options[Options](options: type[Options], line: object, **changes: object) -> Options:
-    """Returns the options of the API that a command line gives. changes: fields that need more than the command line."""
+    """Returns options of the API, with the fields that the record `line` has by the same names. changes: fields that
+    need more than the command line.
+    """
     names = [one.name for one in fields(cast("Any", options))]
     return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
 
 
 def parse_size(text: str) -> int:
-    """Parses a size to bytes as `parse_bytes` does. Raises typer.BadParameter, also for 0."""
+    """Returns the bytes that a size such as `500M` means, as `parse_bytes` does. Raises typer.BadParameter for other
+    text, and for 0.
+    """
     size = _parse_size(text)
     if not size:
         raise typer.BadParameter(f"expected a size such as 500M or 4G but got `{text}`")
@@ -99,7 +109,7 @@ def _parse_size(text: str) -> int:
 
 
 def parse_targets(names: Sequence[str]) -> tuple[str, ...]:
-    """Splits names at commas; returns each name once, in the order given."""
+    """Returns the names of the targets, split at commas, each once, in the order given."""
     parts = [part.strip() for name in names for part in name.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -139,7 +149,7 @@ AnswerOutput = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayBounds:
-    """The options of commands that replay: how much a replay may cost."""
+    """The options of all commands that replay: how much time and memory a replay may cost."""
 
     replay_seconds: Annotated[
         float,
@@ -153,7 +163,7 @@ class ReplayBounds:
     ] = False
 
     def make_bounds(self) -> "Bounds":
-        """Returns the bounds. Raises typer.BadParameter for a size that cannot be parsed."""
+        """Returns the bounds that the options set. Raises typer.BadParameter for a size that cannot be parsed."""
         from ligerdiag.replay.replay_worker import Bounds
 
         return Bounds(seconds=self.replay_seconds, memory=parse_size(self.replay_memory), full=self.full)
@@ -161,7 +171,9 @@ class ReplayBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetOptions:
-    """The options of commands that judge the memory of programs: how much they may need and copy (LD033)."""
+    """The options of all commands that judge memory: how much memory a program may need, and how much it may copy
+    (LD033).
+    """
 
     memory_budget: Annotated[
         str | None,
@@ -180,8 +192,9 @@ class BudgetOptions:
     ] = None
 
     def make_budgets(self, config: "LoadedConfig") -> MemoryBudgets:
-        """Returns the budgets of the options, else those of the configuration. Raises typer.BadParameter for a size that
-        cannot be parsed."""
+        """Returns the budgets that the options set, else those of the configuration. Raises typer.BadParameter for a
+        size that cannot be parsed.
+        """
         return MemoryBudgets(
             memory=config.budgets.memory if self.memory_budget is None else parse_size(self.memory_budget),
             copies=config.budgets.copies if self.copy_budget is None else _parse_size(self.copy_budget),
@@ -190,21 +203,22 @@ class BudgetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The configuration, and the options for which it has defaults."""
+    """The configuration of a run, and the options whose defaults it sets."""
 
     config: "LoadedConfig"
     fail_on: FailOn
     strict: bool
     notes: tuple[str, ...] = ()
-    """A note on an ignored pyproject.toml."""
+    """Notes for the report, such as one on a pyproject.toml that is ignored."""
 
 
 def read_settings(
     path: Path | None, *, fail_on: FailOn | None, strict: bool | None, inspected: Sequence[Path] = ()
 ) -> CommandSettings:
-    """Reads `path`, or the nearest pyproject.toml; options that are given win. Raises InputError as `load_config` does.
+    """Returns the settings from the configuration file at `path`, or from the nearest pyproject.toml; options that are
+    given take precedence. Raises InputError as `load_config` does.
 
-    inspected: paths that may come from elsewhere; a pyproject.toml that came with them is ignored.
+    inspected: paths that may come from somebody else; a pyproject.toml that came with them is ignored.
     """
     from ligerdiag.config import find_foreign_config, load_config
 

@@ -1,4 +1,6 @@
-"""Where a command's output goes: the terminal, files in several formats, pages for a browser, and a baseline."""
+"""Writes the output of a command: to the terminal, to files in several formats, as pages for a browser, and as a
+baseline.
+"""
 
 import os
 import re
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def require_writable(path: Path, option: str = "--output") -> None:
-    """Raises InputError, before any work, if a file cannot be written at `path`."""
+    """Raises InputError, before any work is done, if no file can be written at `path`. option: the option that gave the
+    path, for the message.
+    """
     if path.is_dir():
         raise InputError(f"expected a file for {option} but `{path}` is a directory")
     if not path.parent.is_dir():
@@ -32,10 +36,10 @@ def require_writable(path: Path, option: str = "--output") -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes the content, text as UTF-8, beside `path` and moves it there; writes directly to a special file such as a
-    pipe.
+    """Writes a file so that a reader sees the old or the new contents and never a part: writes beside `path`, then
+    renames. Text is written as UTF-8. A special file such as a pipe is written directly.
 
-    Raises InputError if it cannot be written.
+    Raises InputError if the file cannot be written.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
@@ -58,7 +62,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def require_recordable(path: Path) -> None:
-    """Raises InputError, before any work, if a baseline cannot be written to `path` or joined with the one there."""
+    """Raises InputError, before any work is done, if no baseline can be written to `path`, or the baseline there cannot
+    be extended.
+    """
     from ligerdiag import api
 
     require_writable(path, option="--record")
@@ -67,7 +73,9 @@ def require_recordable(path: Path) -> None:
 
 
 def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> None:
-    """Writes the baseline unless there is nothing to record, and says so on stderr. Raises as `render_record` does."""
+    """Writes the baseline to `path`, and says so on stderr; writes nothing if no case can be recorded. Raises as
+    `render_record` does.
+    """
     from ligerdiag import api
 
     recorded = len(api.list_recordable(report))
@@ -88,7 +96,7 @@ class AnswerFormat(StrEnum):
 
 
 class ComparisonFormat(StrEnum):
-    """The formats of `compare`, which are some of those of a report."""
+    """The formats of the output of `compare`: some of those of a report."""
 
     TERMINAL = "terminal"
     JSON = "json"
@@ -96,7 +104,9 @@ class ComparisonFormat(StrEnum):
 
 
 def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
-    """Parses each `--output` of a comparison, as `parse_outputs` does. Raises InputError also for another format."""
+    """Returns the outputs that the options `--output` of a comparison ask for, as `parse_outputs` does. Raises
+    InputError also for a format that comparisons lack.
+    """
     outputs = parse_outputs(words, form)
     known = [one.value for one in ComparisonFormat]
     for one in (outputs.shown, *outputs.files.values()):
@@ -108,7 +118,9 @@ def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
 def write_report_comparison(
     comparison: "ReportComparison", outputs: "Outputs", *, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes every file, and then standard output. Raises InputError for a file that could not be written."""
+    """Writes the comparison to every file, and then to standard output. Raises InputError if a file could not be
+    written.
+    """
     from ligerdiag.report.comparison_json import render_comparison_json
     from ligerdiag.report.comparison_markdown import render_comparison_markdown
     from ligerdiag.report.terminal.full_report import (
@@ -136,7 +148,9 @@ def write_report_comparison(
 def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the answers to standard output; given a file, writes them there and the table to standard output."""
+    """Writes bisections to standard output in the format `form`; with `output`, writes them to that file, and a table
+    to standard output.
+    """
     from ligerdiag.report.json import render_bisections_json
     from ligerdiag.report.terminal.full_report import render_bisections
 
@@ -149,7 +163,9 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes a comparison in the same way."""
+    """Writes the result of `diff` to standard output in the format `form`; with `output`, writes it to that file, and a
+    table to standard output.
+    """
     from ligerdiag.report.json import render_differences_json
     from ligerdiag.report.terminal.full_report import render_difference_report
 
@@ -165,7 +181,9 @@ def _write(
     render_text: Callable[[int | None, bool], str],
     render_data: Callable[[], str],
 ) -> None:
-    """render_text: a function of the terminal's columns (None for a file) and of whether to use colours."""
+    """Writes an answer as data or as text, to standard output or to a file. render_text: takes the terminal's columns
+    (None for a file) and whether to use colours. render_data: returns the JSON.
+    """
     from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width
 
     if output is not None:
@@ -177,13 +195,14 @@ def _write(
 
 
 _HEAD = 4096
-"""Bytes at the start of a page in which it names its generator."""
+"""Number of bytes at the start of a page that are searched for the name of its generator."""
 
 
 def require_html_directory(path: Path) -> None:
-    """Raises InputError, before any work, if no pages can be written to the directory `path`.
+    """Raises InputError, before any work is done, if no pages can be written to the directory `path`.
 
-    A directory that holds anything but an earlier report is refused, because old pages are removed.
+    A directory that holds anything but an earlier report is refused, because the pages of an earlier report are
+    removed.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a directory for --html but `{path}` is a file")
@@ -197,10 +216,10 @@ def require_html_directory(path: Path) -> None:
 
 
 def write_html(report: CheckReport, directory: Path) -> None:
-    """Writes a page for each case and then the index, removes pages of an earlier report, and prints the place on
-    stderr.
+    """Writes a page for each case and then the index, removes the other pages of an earlier report, and prints the
+    place on stderr.
 
-    A page is written completely or not at all. Raises InputError if one cannot be written.
+    Each page is written completely or not at all. Raises InputError if a page cannot be written.
     """
     from ligerdiag.report.html import INDEX, compute_file_names, render_case_html, render_index_html
 
@@ -220,7 +239,7 @@ def write_html(report: CheckReport, directory: Path) -> None:
 
 
 def _require_ours(directory: Path) -> None:
-    """Raises InputError unless every file is a page of an earlier report, of which the index may be missing."""
+    """Raises InputError unless every file in the directory is a page of an earlier report; the index may be missing."""
     try:
         entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
     except OSError as error:
@@ -235,7 +254,7 @@ def _require_ours(directory: Path) -> None:
 
 
 def _list_pages(directory: Path) -> list[Path]:
-    """Returns the files of the directory that name ligerdiag as their generator; symbolic links do not count."""
+    """Returns the files of the directory that name ligerdiag as their generator; symbolic links are left out."""
     return [
         path for path in sorted(directory.glob("*.html")) if path.is_file() and not path.is_symlink() and _is_ours(path)
     ]
@@ -253,9 +272,9 @@ def _is_ours(path: Path) -> bool:
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
-"""Environment variable with the file whose Markdown GitHub shows on the page of a job."""
+"""Environment variable that names the file whose Markdown GitHub shows on the page of a job."""
 SUMMARY_BYTES = 1_000_000
-"""GitHub takes 1 MiB a step, and drops a longer summary."""
+"""Greatest size of the summary in bytes: GitHub drops a summary of more than 1 MiB."""
 
 _COULD_LOOK = frozenset(
     {ExitCode.AS_EXPECTED, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE, ExitCode.NOTHING_CHECKED},
@@ -274,18 +293,19 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """The outputs of a report and their formats."""
+    """Where a report is written, and in which formats."""
 
     shown: Format
-    """On standard output."""
+    """The format on standard output."""
     files: Mapping[Path, Format]
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """Parses each `--output`: `FORMAT=FILE`, or `FILE` for the format of `--format` with the table on standard output.
+    """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`; or `FILE`, which then has the
+    format of `--format`, with the table on standard output.
 
-    Raises InputError, before any work, for an unknown format, two reports in one file, and a file that cannot be
-    written.
+    Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
+    be written.
     """
     files: dict[Path, Format] = {}
     shown = form
@@ -303,10 +323,10 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
 def write_report(
     report: CheckReport, outputs: Outputs, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool
 ) -> None:
-    """Writes every file, even if one cannot be written, and then standard output.
+    """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
-    With the format `github`, also appends to the job's summary page if there is one. Raises InputError for the first
-    file that could not be written.
+    With the format `github`, also appends to the summary page of the job if there is one. Raises InputError about the
+    first file that could not be written.
     """
 
     def render(form: Format) -> str:
@@ -346,7 +366,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
-    """Returns the report for a file or a program: without colours, and with lines of any length."""
+    """Returns the report in a format for a file or a program: without colours, and with lines of any length."""
     from ligerdiag.report.case_places import find_repository
 
     match form:

@@ -1,4 +1,4 @@
-"""`ligerdiag sweep`: many cases, targets, toolchains and flags, on all cores or on a cluster."""
+"""`ligerdiag sweep`: checks many cases with many targets, toolchains and flags, on all cores or on a cluster."""
 
 import re
 import sys
@@ -88,7 +88,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLine:
-    """The command line of `sweep`."""
+    """The options of `sweep`."""
 
     grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
     out: Annotated[Path, Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
@@ -134,7 +134,7 @@ sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler job
 
 
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
-    """Writes the page of that name unless it exists; returns whether it exists now."""
+    """Writes the page of that name for a result, unless it exists already; returns whether it exists now."""
     from ligerdiag.sweep.sweep_table import PAGES, render_case_page
 
     path = out / PAGES / name
@@ -145,8 +145,9 @@ def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> boo
 
 
 def write_files(report: "SweepReport", out: Path) -> None:
-    """Writes the tables, reports and index; removes reports and pages of earlier results. Raises InputError if a file
-    cannot be written."""
+    """Writes the tables, reports and index of a sweep to `out`; removes reports and pages of earlier results there.
+    Raises InputError if a file cannot be written.
+    """
     from ligerdiag.sweep.sweep_table import PAGES, render_csv, render_page, render_parquet, render_reports
 
     names = {"index.html"}
@@ -166,7 +167,9 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns 130, 143 or 3 for a sweep that was ended, else the code of its cells that comes first for `check`."""
+    """Returns the exit code of a sweep: 130, 143 or 3 if it was ended early, else the code of its cells that `check`
+    gives precedence.
+    """
     from ligerdiag.sweep.sweep_table import choose_exit_code
 
     if report.ended_by is not None:
@@ -176,7 +179,7 @@ def compute_exit_code(report: "SweepReport") -> ExitCode:
 
 
 def render_sweep(report: "SweepReport", out: Path) -> str:
-    """Returns the counts of tasks and of cells by status, the failures, and the places of the files."""
+    """Returns the summary of a sweep: tasks and cells by status, the failures, and the places of its files."""
     from ligerdiag.text import compute_printable
 
     done = len(report.failed) + report.ran
@@ -198,12 +201,12 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
 
 
 def is_sweep_diff(subjects: Sequence[str]) -> bool:
-    """Returns whether `diff` gets the tables of two sweeps."""
+    """Returns whether the arguments of `diff` are the tables of two sweeps."""
     return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
 
 
 def diff_sweeps(first: Path, second: Path) -> ExitCode:
-    """Prints the cells that differ between two sweeps; returns the exit code of `diff`."""
+    """Prints the cells that differ between the tables of two sweeps; returns the exit code of `diff`."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
@@ -219,7 +222,9 @@ def diff_sweeps(first: Path, second: Path) -> ExitCode:
 
 
 def render_sweep_difference(difference: "SweepDifference") -> str:
-    """Returns a line for each changed cell with its outputs, and the number of compared cells."""
+    """Returns a line for each cell that differs between two sweeps, with its outputs, and the number of cells that were
+    compared.
+    """
     from ligerdiag.text import compute_printable
 
     lines: list[str] = []

@@ -27,13 +27,15 @@ _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORE
 
 
 def keep_record(record: logging.LogRecord) -> bool:
-    """Returns whether the record says more than that JAX finds no CUDA library."""
+    """Returns whether a log record is worth showing: JAX's error that it finds no CUDA library is not."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))
 
 
 def hide_harmless_logs() -> None:
-    """Removes such records from the logs of this process, on machines without an NVIDIA GPU."""
+    """Removes JAX's errors about missing CUDA libraries from the logs of this process, unless the machine has an NVIDIA
+    GPU.
+    """
     if not os.environ.get("LIGERDIAG_DEBUG") and not any(device.exists() for device in _DEVICES):
         logging.getLogger(LOGGER).addFilter(keep_record)
 
@@ -48,7 +50,7 @@ _MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options of the command line, and the same in the configuration file."""
+    """Adds ligerdiag's options to pytest's command line and configuration file."""
     group = parser.getgroup("ligerdiag", "schedules of JAX programs (ligerdiag)")
     cache = "where artifacts are kept; by default LIGERDIAG_CACHE_DIR, else the user's cache"
     target = (
@@ -75,14 +77,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the markers and hides harmless logs of JAX."""
+    """Registers ligerdiag's markers, and hides harmless logs of JAX."""
     hide_harmless_logs()
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """Makes one test for each case of the marker `ligerdiag_cases`."""
+    """Makes one test for each case that the marker `ligerdiag_cases` selects."""
     markers = list(metafunc.definition.iter_markers("ligerdiag_cases"))
     if markers:
         from ligerdiag.pytest_plugin.settings import parametrize_cases

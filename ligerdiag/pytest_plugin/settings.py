@@ -1,4 +1,6 @@
-"""Implements the fixture `schedule` and the marker for cases, which fail a test unless its schedule is right."""
+"""Implements the fixture `schedule` and the marker `ligerdiag_cases`; a test that uses either fails unless the schedule
+is right.
+"""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -30,26 +32,28 @@ DEFAULT_TARGET = "h100"
 
 
 class CaseCheckKeywords(RunKeywords, total=False):
-    """How `schedule.check_case` checks a case; the fields of RunKeywords are those of `ligerdiag.check`."""
+    """Keywords of `schedule.check_case`; those of RunKeywords mean the same as in `ligerdiag.check`."""
 
     target: str | tuple[str, ...] | list[str]
-    """The GPU to compile for; several, with commas or as a tuple, must all be right."""
+    """The GPU to compile for, or several, with commas or as a tuple; the schedule must be right on each."""
     strict: bool
-    """Whether an undecided check fails the test."""
+    """Whether the test fails if something could not be decided."""
     fail_on: str
-    """Least severity of a finding that fails the test: error, warning, note or never."""
+    """The lowest severity of a finding that fails the test: error, warning, note or never."""
 
 
 class MarkerKeywords(CaseKeywords, CaseCheckKeywords, total=False):
-    """How `schedule.check` checks a function; the fields of CaseKeywords are those of `ligerdiag.check`."""
+    """Keywords of `schedule.check`, and of the marker `schedule`; those of CaseKeywords mean the same as in
+    `ligerdiag.check`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Settings of a whole run of pytest."""
+    """Settings that hold for a whole run of pytest."""
 
     root: Path
-    """pytest's root directory, base of selectors and of a worker's imports."""
+    """pytest's root directory: selectors and the imports of workers start from there."""
     cache_directory: Path | None
     target: str
     fail_on: FailOn
@@ -62,15 +66,16 @@ _KEY = pytest.StashKey[RunSettings]()
 
 
 def get_settings(config: pytest.Config) -> RunSettings:
-    """Returns the settings, read once a run. Raises InputError for malformed ones."""
+    """Returns the settings of this run of pytest, which are read once. Raises InputError for malformed ones."""
     if _KEY not in config.stash:
         config.stash[_KEY] = _read_settings(config)
     return config.stash[_KEY]
 
 
 def read_marked(node: Any) -> MarkerKeywords:
-    """Returns the options of a test's `schedule` markers; the nearest takes precedence. Raises InputError for an
-    unknown one."""
+    """Returns the options that `schedule` markers give to a test; the marker nearest to the test takes precedence.
+    Raises InputError for an unknown option.
+    """
     words: dict[str, Any] = {}
     for marker in node.iter_markers("schedule"):
         if marker.args:
@@ -83,7 +88,7 @@ def read_marked(node: Any) -> MarkerKeywords:
 
 
 def parse_fail_on(word: str) -> FailOn:
-    """Parses a severity; raises InputError for any other word."""
+    """Returns the severity that the word names. Raises InputError for any other word."""
     try:
         return FailOn(word)
     except ValueError:
@@ -118,7 +123,7 @@ _CASES_KEY = pytest.StashKey[dict[tuple[str, ...], tuple[CaseSpec, ...]]]()
 
 
 def parametrize_cases(metafunc: Any, selectors: tuple[str, ...]) -> None:
-    """Parametrizes the argument `case` of the test with the cases of the selectors."""
+    """Runs the test once for each case that the selectors choose, with the case as its argument `case`."""
     if ARGUMENT not in metafunc.fixturenames:
         raise pytest.Collector.CollectError(
             f"expected the argument `{ARGUMENT}` of a test with the marker `ligerdiag_cases`:"
@@ -142,13 +147,13 @@ def _find_cases(config: pytest.Config, selectors: tuple[str, ...]) -> tuple[Case
 
 
 PASSING = frozenset({ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED})
-"""A function whose kernels overwrite nothing without XLA's knowledge passes."""
+"""Exit codes with which a test passes; a function whose kernels hide no write passes, too."""
 _MARGIN = 4
-"""Columns that pytest puts before each line of an error."""
+"""Number of columns that pytest puts before each line of an error."""
 
 
 class WrongScheduleError(AssertionError):
-    """The schedule is not right, or that is unknown; `report` has the details."""
+    """Raised if the schedule is not right, or if it is unknown whether it is; `report` has the details."""
 
     __module__ = "builtins"  # shortens the name in pytest's summary, which then has room for the message
 
@@ -158,20 +163,23 @@ class WrongScheduleError(AssertionError):
 
 
 class Schedule:
-    """Checks functions and cases for one test. All tests and processes share one cache of artifacts."""
+    """The value of the fixture `schedule`: checks functions and cases for one test. All tests and processes share one
+    cache of artifacts.
+    """
 
     def __init__(self, settings: RunSettings, marked: MarkerKeywords) -> None:
-        """marked: options for calls that do not set them."""
+        """marked: options from the test's markers, for calls that do not set them."""
         self._settings = settings
         self._marked = marked
 
     def check(self, fn: Callable[..., Any], *specs: Any, **words: Unpack[MarkerKeywords]) -> CaseReport:
-        """Returns the report of the function. Raises WrongScheduleError, with table and findings, unless its schedule
-        is right.
+        """Returns the report of the function. Raises WrongScheduleError, with the table and the findings, unless its
+        schedule is right.
 
-        fn, specs and keywords are those of `ligerdiag.check`. A schedule is right if it is as `expected`, or without an
-        expectation if no output is stale, clobbered or latent and no finding is at or above `fail_on`; with `strict`,
-        nothing may be undecided. It must be right on each target; the report is that of the first.
+        fn, specs and keywords mean the same as in `ligerdiag.check`. The schedule is right if it is as `expected`.
+        Without an expectation it is right if no output is stale, clobbered or latent and no finding is at or above
+        `fail_on`. With `strict`, nothing may be undecided. The schedule must be right on each target; the report is
+        that of the first target.
         """
         __tracebackhide__ = True
         require_known(words, tuple(MarkerKeywords.__annotations__), "`schedule.check`")
@@ -184,7 +192,9 @@ class Schedule:
         return self._require_right(report, every)
 
     def check_case(self, case: CaseSpec, **words: Unpack[CaseCheckKeywords]) -> CaseReport:
-        """Returns the report of a case of the marker `ligerdiag_cases`, compared with its own expectation."""
+        """Returns the report of a case of the marker `ligerdiag_cases`. Raises WrongScheduleError unless the case is as
+        it expects itself to be.
+        """
         __tracebackhide__ = True
         require_known(words, tuple(CaseCheckKeywords.__annotations__), "`schedule.check_case`")
         every = cast("MarkerKeywords", {**self._marked, **words})
@@ -209,7 +219,9 @@ class Schedule:
         )
 
     def _require_right(self, report: CheckReport, words: MarkerKeywords) -> CaseReport:
-        """Returns the report of the first target. Raises WrongScheduleError with that of the first one that fails."""
+        """Returns the report of the first target. Raises WrongScheduleError with the report of the first target that
+        fails, if one does.
+        """
         __tracebackhide__ = True
         strict = words.get("strict", self._settings.strict)
         fail_on = parse_fail_on(words["fail_on"]) if "fail_on" in words else self._settings.fail_on
@@ -224,7 +236,7 @@ class Schedule:
 
 
 def _describe(report: CheckReport, cases: Sequence[CaseReport]) -> str:
-    """Returns a line with the cases that are not right, and the report of all."""
+    """Returns the text of a WrongScheduleError: a line with the cases that are not right, and the report of all cases."""
     width = max(MIN_WIDTH, shutil.get_terminal_size().columns - _MARGIN)
     hint = ": that fails unless `strict=False`" if any(case.status is Status.INCONCLUSIVE for case in cases) else ""
     heads = [f"`{cases[0].id}` on {case.target}: {case.status.value}" for case in cases]

@@ -1,4 +1,6 @@
-"""Compares the verdict on each output with the numbers of a replay and of a device.
+"""Decides whether the verdict on an output agrees with the numbers that a replay and a device computed.
+
+The rows of the table are verdicts; the cells are the attributions with which the numbers agree, say nothing or disagree.
 
 | verdict | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
@@ -11,7 +13,7 @@ order neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwri
 stale term where that term is larger than the roundings. Numbers that equal program order and are lossy only against the
 case's reference come from a right schedule.
 
-Right numbers contradict no wrong verdict
+Right numbers do not contradict a wrong verdict
 
 - if the intended and the stale numbers are equal up to rounding;
 - if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small
@@ -23,12 +25,14 @@ Right numbers contradict no wrong verdict
 - if the replay cut loops short: a later iteration may be the wrong one;
 - if XLA keeps two values in the same bytes: the one that is left may be the right one.
 
-A device is compared with the verdict on its own artifact and with the replay of that artifact. It contradicts nothing
-about outputs that race or that no program defines, and nothing at all if a launcher tries a kernel on bytes that nobody
-restores. Where nothing was replayed, the device is compared with the case's reference alone; wrong numbers then do not
-contradict "fresh", because the program may differ from its reference in program order already, or on its second draw,
-after it has overwritten a constant. `explain_unknown_order` says so. An output that is fresh has the same numbers in
-each legal order of its schedule.
+The numbers of a device are compared with the verdict on the artifact that the device ran, and with the replay of that
+artifact. They contradict no verdict on an output that races or that no program defines, and no verdict at all if a
+launcher tries a kernel on bytes that nobody restores. Where nothing was replayed, the numbers of the device are compared
+with the case's reference alone. Wrong numbers then do not contradict "fresh", because the program may differ from its
+reference in program order already, or on its second draw, after it has overwritten a constant; the line that
+`explain_unknown_order` returns says so.
+
+A fresh output has the same numbers in each legal order of its schedule.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,11 +70,11 @@ _WRONG_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_R
 
 
 _ROUNDING = 0.25
-"""Share of a tolerance below which roundings stay that do not all go one way."""
+"""Share of a tolerance: an error from rounding stays below this share, unless all roundings go in one direction."""
 
 
 class Agreement(StrEnum):
-    """How numbers compare with a verdict."""
+    """How the numbers of an output, from a replay or a device, compare with the verdict on the output."""
 
     AGREES = "agrees"
     SILENT = "says nothing"
@@ -80,11 +84,11 @@ class Agreement(StrEnum):
 def compute_agreement(
     verdict: Verdict, attribution: Attribution, *, can_tell: bool = True, in_program_order: bool = True
 ) -> Agreement:
-    """Returns the agreement by the table of this module.
+    """Returns how an attribution compares with a verdict, by the table at the top of this module.
 
-    can_tell: whether the intended and the stale numbers differ by more than rounding, and the arguments reach the read
-    that makes them differ. in_program_order: whether the numbers equal those of program order; lossy ones then differ
-    from the reference alone.
+    can_tell: whether right numbers would show that the output is right: the intended and the stale numbers differ by
+    more than rounding, and the arguments reach the read that makes them differ. in_program_order: whether the numbers
+    equal those of program order; an output that is lossy all the same differs from the case's reference alone.
     """
     match verdict:
         case Verdict.UNKNOWN:
@@ -106,9 +110,10 @@ def compute_agreement(
 def compute_replay_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns output name to how its replay compares with its verdict; empty without a replay.
+    """Returns, for each output name, how the replayed numbers compare with the verdict; empty without a finished
+    replay.
 
-    The replay says nothing where a finding explains why the two differ.
+    Where the two differ and a finding explains the difference, the agreement is SILENT.
     """
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
@@ -140,10 +145,12 @@ def _compare_with_replay(
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
-    """Returns the names of the outputs that may have right numbers although they are wrong.
+    """Returns the names of the outputs whose replayed numbers may be right although the schedule makes the outputs
+    wrong.
 
-    These are the outputs all of whose findings name an instruction that the arguments do not reach or whose value no
-    number shows, those that decisions alone make wrong, and those that depend on bytes in which XLA keeps two values.
+    There are three kinds: outputs all of whose findings name an instruction that the drawn arguments do not reach, or
+    whose value shows in no number; outputs that only a wrong decision, such as a predicate, makes wrong; and outputs
+    that depend on bytes in which XLA keeps two values.
     """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
@@ -158,8 +165,11 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
 
 
 def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
-    """Returns the findings; a warning about a read that only decides something is an error where numbers show a wrong
-    decision."""
+    """Returns the findings, in which warnings that the replay confirms have become errors.
+
+    A finding about a wrong read is a warning where the value that is read only decides something, such as a predicate.
+    It becomes an error if an output that depends on the decision has wrong numbers in the replay.
+    """
     if replay is None or replay.state is not ReplayState.DONE:
         return tuple(findings)
     wrong = {name for name, numbers in replay.outputs.items() if numbers.attribution.is_wrong}
@@ -184,7 +194,8 @@ def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
     """Returns the names of the outputs for which a device may compute more than one value.
 
-    They race, no program defines them, or a launcher tries a kernel of the program in place.
+    Such an output races, or no program defines its value, or a launcher tries a kernel of the program on bytes that it
+    does not restore; in this last case all outputs are unsteady.
     """
     if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
         return frozenset(device.outputs)
@@ -193,9 +204,9 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs whose value no program defines, with the first finding that says so.
+    """Returns the name of each output whose value no program defines, with the first finding that says so.
 
-    An allowed finding does not count: its author takes the value as it comes.
+    An allowed finding does not count, because its author accepts any value.
     """
     found: dict[str, Finding] = {}
     for finding in findings:
@@ -206,7 +217,9 @@ def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that are wrong about some of the hidden writes and not about all."""
+    """Returns the names of the outputs that findings call wrong about some of the hidden writes of the program, but not
+    about all.
+    """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
     for finding in findings:
@@ -219,10 +232,10 @@ def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
 def compute_device_agreements(
     device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
-    """Returns output name to how the device's numbers compare with the verdict on its own artifact; empty without a
-    run.
+    """Returns, for each output name, how the device's numbers compare with the verdict on the artifact that the device
+    ran; empty without a device run.
 
-    unsteady: outputs of `find_unsteady`. unreached: outputs of `find_unreached`.
+    unsteady: outputs that `find_unsteady` returns. unreached: outputs that `find_unreached` returns.
     """
     if device is None:
         return {}
@@ -247,8 +260,9 @@ def compute_device_agreements(
 
 
 def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
-    """Returns the outputs that are right by the schedule and differ from the reference on the device, where program
-    order was not replayed."""
+    """Returns the names of the outputs that are right by the verdict and wrong on the device compared with the case's
+    reference; empty where the device was compared with a replay of program order.
+    """
     if device.intended_from == PROGRAM_ORDER:
         return frozenset()
     return frozenset(
@@ -259,7 +273,9 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
-    """Returns one line about the outputs whose verdict and device numbers only a replay can compare; empty without any."""
+    """Returns one line about the outputs whose device numbers differ from the reference for a reason that only a replay
+    can tell; empty if there are none.
+    """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
         return ()
@@ -277,8 +293,7 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns each contradiction between any two of the verdict, the replay and the device run, unless a finding
-    explains it.
+    """Returns each contradiction between two of verdict, replay and device run that no finding explains.
 
     failed: ids of the rules that raised an exception.
     """
@@ -294,7 +309,9 @@ def compute_disagreements(
 def list_explained(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
-    """Returns every contradiction between two of them that findings explain, and the ids of these rules."""
+    """Returns each contradiction between two of verdict, replay and device run that findings explain, with the ids of
+    the rules of these findings.
+    """
     every = _list_differences(outputs, findings, replay, device, ())
     return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
 
@@ -332,7 +349,9 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns the fresh outputs that another legal order of the schedule changes, with the change."""
+    """Returns the names of the fresh outputs whose values change if the schedule runs in another legal order, with the
+    change.
+    """
     orders = replay.orders if replay is not None else None
     if orders is None:
         return {}
@@ -355,9 +374,10 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
 
 
 def contradicts_replay(output: DeviceOutput) -> bool:
-    """Returns whether the replay of the device's own artifact differs from the device's results.
+    """Returns whether the device computed other values for the output than a replay of the same artifact.
 
-    Returns False if two runs of the device differ, or if precision was lost: the replay rounds differently there.
+    Returns False if two runs of the device differ from each other, or if the output is lossy or undecided: the replay
+    rounds differently there.
     """
     if output.replay_error is None or not isfinite(output.replay_error) or output.unsteady > output.tolerance:
         return False
@@ -403,5 +423,7 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
-    """Returns the evidence of the first finding that reaches the output."""
+    """Returns the message and the evidence of the first finding that reaches the output, as (label, sentence) pairs;
+    empty without one.
+    """
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -45,12 +45,12 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class EntryKey:
-    """Identifies the compile that an entry belongs to."""
+    """Case, target and toolchain: the key of an entry of a baseline."""
 
     case: str
     target: str
     toolchain: str
-    """The name that the user gives, such as `default`: an upgrade keeps the name."""
+    """Name of the toolchain as the user gives it, such as `default`; an upgrade of its packages keeps the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +58,13 @@ class Baseline:
     """The contents of a baseline file."""
 
     ligerdiag: str
-    """Version of ligerdiag that recorded it."""
+    """Version of ligerdiag that recorded the file."""
     toolchains: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Name of the toolchain to the versions of its packages at that time."""
+    """Name of each toolchain to the versions of its packages when the baseline was recorded."""
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """Returns the newer baseline with the entries that only this one has."""
+        """Returns the newer baseline with the entries of this one that the newer lacks."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},
@@ -73,7 +73,7 @@ class Baseline:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Reads a file. Raises InputError if it is missing, too large or no baseline."""
+    """Returns the baseline of a file. Raises InputError if the file is missing, too large or no baseline."""
     if path.exists() and not path.is_file():
         raise InputError(f"expected a file with a baseline but `{path}` is none: record one with --record")
     try:
@@ -92,7 +92,7 @@ def load_baseline(path: Path) -> Baseline:
 
 
 def parse_baseline(text: str) -> Baseline:
-    """Parses the text of a file. Raises FieldError for any other text."""
+    """Returns the baseline that a JSON text holds. Raises FieldError if the text is no baseline."""
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
         raise FieldError(f"expected format {FORMAT} but got {read_int(top, 'format')}, of another ligerdiag")
@@ -114,7 +114,7 @@ def parse_baseline(text: str) -> Baseline:
 
 
 def render_baseline(baseline: Baseline) -> str:
-    """Returns the text of the file: ASCII, with a final newline, equal for equal content."""
+    """Returns the text of a baseline file: ASCII, with a final newline; equal baselines give equal texts."""
     top = {
         "format": FORMAT,
         "ligerdiag": baseline.ligerdiag,

@@ -13,22 +13,23 @@ from ligerdiag.model.report import CaseReport
 from ligerdiag.source_text import load_source_lines
 
 WORKSPACE = "GITHUB_WORKSPACE"
-"""Environment variable with the directory of the checkout in a workflow."""
+"""Environment variable in which a GitHub workflow gives the directory of its checkout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A checkout, and the working directory of the run."""
+    """The directories that paths in a report are relative to: the checkout and the working directory of the run."""
 
     root: str
     """Absolute path of the checkout."""
     current: str
-    """Absolute path of the working directory, base of relative paths."""
+    """Absolute path of the working directory; relative paths start there."""
 
     def find(self, file: str) -> str:
-        """Returns the path of `file` below the root, with `/`; empty if it is outside or no path.
+        """Returns the path of `file` relative to the checkout, with `/` between folders; empty if the file is outside,
+        or the text is no path, such as `<string>`.
 
-        Links are followed only if the path as written is outside.
+        Follows symbolic links only if the path as written is outside.
         """
         path = self.compute_absolute(file)
         if not path:
@@ -42,21 +43,23 @@ class Repository:
             return ""
 
     def compute_absolute(self, file: str) -> str:
-        """Returns the absolute path; empty if `file` is no path, such as `<string>`."""
+        """Returns the absolute path of `file`; empty if the text is no path, such as `<string>`."""
         if not file or file.startswith("<") or "\0" in file:
             return ""
         return os.path.normpath(os.path.join(self.current, file))
 
 
 def find_repository(environ: Mapping[str, str] = os.environ) -> Repository:
-    """Returns the checkout of a workflow if there is one, else the working directory."""
+    """Returns the repository of this run: its root is the checkout of the GitHub workflow if there is one, else the
+    working directory.
+    """
     current = str(Path.cwd())
     workspace = environ.get(WORKSPACE, "")
     return Repository(root=os.path.abspath(workspace) if os.path.isdir(workspace) else current, current=current)
 
 
 def _compute_below(path: str, root: str) -> str:
-    """Returns `path` relative to `root`; empty if it is not below."""
+    """Returns `path` relative to the folder `root`; empty if the path is not below that folder."""
     start = root.rstrip(os.sep) + os.sep
     return path.removeprefix(start).replace(os.sep, "/") if path.startswith(start) else ""
 
@@ -65,16 +68,15 @@ _NAMES = ("CASE", "CASES")
 
 
 def find_case_place(case: CaseReport) -> SourceLine | None:
-    """Returns the line that defines the case; None if no file is known."""
+    """Returns the source line that defines the case; None if the case has no known file."""
     return SourceLine(file=case.source, line=find_case_line(case.source, case.id)) if case.source else None
 
 
 def find_case_line(file: str, case_id: str) -> int:
-    """Returns the 1-based line of the call `Case(name=...)` with the name of the case, else that of `CASE =` or `CASES
-    =`.
+    """Returns the 1-based line of the call `Case(name=...)` that names the case, else the line of the assignment to
+    `CASE` or `CASES`; 0 without either.
 
-    Returns 0 if neither is found. Nothing is imported, so a computed name is not found. file: the case file of the
-    user.
+    The file is parsed and not imported, so a name that is computed is not found. file: path of the user's case file.
     """
     calls, assignment = _index_file(file)
     return calls.get(case_id.partition("[")[0], assignment)
@@ -82,7 +84,9 @@ def find_case_line(file: str, case_id: str) -> int:
 
 @lru_cache(maxsize=64)
 def _index_file(file: str) -> tuple[dict[str, int], int]:
-    """Returns case name to the line of its first call, and the line of the assignment; 0 without one."""
+    """Returns the line of the first `Case(...)` call of each case name, and the line of the assignment to `CASE` or
+    `CASES`, 0 without one.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,16 +1,16 @@
-"""Joins findings that have one cause: those of one kernel call, at one source line, that go wrong in one way.
+"""Joins findings that have one cause: those about one kernel call, at one source line, that go wrong in one way.
 
-A rule reports one read in one call of one layer, while the author made one mistake at one line. So all findings with
-the same kernel, operand and line of the call that go wrong in the same way are one cause, with the readers below it.
-The ways: a read misses the kernel's write, or gets it by luck; a read sees the write and needs the original value; a
-read only tests for special values (a warning of the rules about reads); and one way for each other rule.
-The finding of the hidden write itself is a note of the first of these ways, and a cause of its own if the call goes
-wrong in none.
+A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with
+the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
+The ways are: a read misses the kernel's write, or gets it only by luck; a read sees the write but needs the original
+value; a read only tests for special values, NaN or infinity (then the rules about reads give a warning); and one way
+for each other rule. The finding about the hidden write itself becomes a note of a cause about the same write, or a
+cause of its own if there is none.
 
-A cause has the id and severity of its worst rule, the first by number; its other rules are notes. Findings of other
-rules that say the same about the same line, except for the names of instructions and outputs, are one cause as well. An
-allowed finding and one that is not allowed are never one cause. Each finding belongs to one cause as one of its
-`parts`; a cause of one part is that finding.
+A cause is a `Finding` that has the id and the severity of its worst rule, of equally bad ones the first by number; its
+other rules become notes. Findings of one other rule that say the same about one line, except for the names of
+instructions and outputs, are one cause as well. A finding that is allowed and one that is not are never in one cause.
+Each finding belongs to exactly one cause as one of its `parts`; a cause of one part is that finding itself.
 """
 
 import re
@@ -47,10 +47,10 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns the causes in the order of their first findings.
+    """Returns the causes behind the findings (see this module), in the order of each cause's first finding.
 
-    outputs: the names of all outputs of the program, in order. source_roots: folders below which the source of a call
-    is read, so that the remedy can quote it.
+    outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
+    kernel call may be read, so that the remedy can quote the call.
     """
     groups: dict[_Key, list[Finding]] = {}
     for finding in findings:
@@ -60,18 +60,20 @@ def compute_causes(
 
 
 def list_rules(cause: Finding) -> tuple[str, ...]:
-    """Returns the ids of all rules of the cause, its own first."""
+    """Returns the ids of all rules with a finding in the cause, the cause's own rule first."""
     return tuple(dict.fromkeys((cause.rule, *(part.rule for part in cause.parts))))
 
 
 def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
-    """Returns the kernel calls of the cause, each once."""
+    """Returns the kernel calls that the cause is about, each once."""
     calls = [part.call for part in (cause.parts or (cause,)) if part.call is not None]
     return tuple({call.number: call for call in calls}.values())
 
 
 def list_reads(cause: Finding) -> Mapping[tuple[SourceLine | None, bool], tuple[Finding, ...]]:
-    """Returns (line, whether in its backward pass) to the findings about a read there."""
+    """Returns the findings of the cause by the place of their read: (source line, whether the line's backward pass
+    reads).
+    """
     found: dict[tuple[SourceLine | None, bool], tuple[Finding, ...]] = {}
     for part in cause.parts or (cause,):
         if part.reader is not None:
@@ -102,7 +104,7 @@ def _find_way(finding: Finding) -> str:
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
-    """Adds findings about a hidden write to those about reads that miss it, or else to those about reads that see it."""
+    """Moves findings about a hidden write into the group of reads that miss this write, or else of reads that see it."""
     for key in [key for key in groups if key[0] == _ROOT]:
         for way in (_MISSED, _SEEN):
             other = (way, *key[1:])
@@ -132,19 +134,19 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Seq
 
 
 def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
-    """Returns the call as it has to be written, for rules whose remedy is to declare the write; else empty."""
+    """Returns the kernel call's line, rewritten so that it declares the write; empty for a rule with another remedy."""
     if head.call is None or head.operand is None or (head.rule not in _WAYS and head.rule != _ROOT):
         return ""
     return render_patch(head.call, operand=head.operand, source_roots=source_roots)
 
 
 _TESTED = re.compile(r".* only tests? (.+) for an? .*")
-"""A message of `special_values.describe_special`, with the tested value."""
+"""Matches a message of `special_values.describe_special`; its group is the value that is tested."""
 
 
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
-    """Returns the message of a merged finding: its own if there is only one, with a long list of outputs as a count, or
-    else one message for all.
+    """Returns the message of a cause. A single leading finding keeps its message, with the number of its outputs in
+    place of a long list; several get one message about all their outputs.
     """
     named = describe_names(names, outputs)
     way = _WAYS.get(head.rule)
@@ -167,8 +169,9 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
 def _collect_evidence(
     cause: Finding, leading: Sequence[Finding], outputs: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Returns outputs, calls, the first write, each line that reads, the remaining evidence, and notes of the other
-    rules."""
+    """Returns the evidence of a cause as (label, sentence) pairs: outputs, calls, the first write, each line that
+    reads, the remaining evidence, and a note for each other rule.
+    """
     calls = list_calls(cause)
     kept = [pair for pair in cause.evidence if pair[0] == "outputs"]
     if len(calls) > 1:
@@ -191,7 +194,9 @@ def _collect_evidence(
 
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
-    """Returns such as `17, in 8 layers, from train.py:41 (8), …`."""
+    """Returns the number of calls and the lines that they come from, such as `17, in 8 layers, from train.py:41 (8),
+    …`.
+    """
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:
         chains[call.callers] = chains.get(call.callers, 0) + 1
@@ -208,7 +213,9 @@ def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
 
 
 def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns one line for each other rule: the message of its only finding, or the number of its findings."""
+    """Returns a ("note", text) pair for each further rule of the cause: the message that its findings share, or else
+    their number.
+    """
     notes: list[tuple[str, str]] = []
     for rule in list_rules(cause)[1:]:
         parts = [part for part in cause.parts if part.rule == rule]
@@ -226,14 +233,16 @@ def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingGroup:
-    """A cause and the cases that have it; the evidence is that of the first case."""
+    """A cause together with all cases that have it; the evidence is that of the first of these cases."""
 
     finding: Finding
     cases: tuple[CaseReport, ...]
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes of all these cases, one group for each rule, message and source line."""
+    """Returns the causes of all cases, joining causes of different cases that share rule, message and source line;
+    sorted by severity, then rule.
+    """
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
     for case in cases:
@@ -248,7 +257,7 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns a group for every cause of every case, in the order of the cases."""
+    """Returns one group for each cause of each case, in the order of the cases; causes of different cases stay apart."""
     return tuple(
         group
         for case in cases
@@ -257,12 +266,14 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the causes of the findings that are not allowed."""
+    """Returns the causes behind those findings of the case that are not allowed."""
     return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 
 def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[str, ...]:
-    """Returns each case once, with its targets where the run has several: `id`, or `id (a100, h100)`."""
+    """Returns one text for each case id: the id, followed by its targets if the run has several, such as `id (a100,
+    h100)`.
+    """
     targets: dict[str, list[str]] = {}
     for case in cases:
         targets.setdefault(case.id, []).append(case.target)

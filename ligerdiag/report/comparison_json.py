@@ -16,7 +16,7 @@ from ligerdiag.report.json import make_top
 
 
 def render_comparison_json(comparison: ReportComparison, *, exit_code: int | None = None) -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
+    """Returns the comparison as one JSON object: ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
         **make_top(exit_code=exit_code),
         "old": _side(comparison.old),

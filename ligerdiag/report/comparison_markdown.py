@@ -18,12 +18,12 @@ from ligerdiag.report.markdown import HEADING, render_code, render_table
 
 MOST_ROWS = 100
 MOST_CHANGES = 8
-"""Lines of one row in the last column."""
+"""The last column of a row lists at most this many changes."""
 _MARKS = {Grade.WORSE: "❌", Grade.BETTER: "✅", Grade.UNKNOWN: "❔", Grade.SAME: ""}
 
 
 def render_comparison_markdown(comparison: ReportComparison) -> str:
-    """Returns the table under a heading, with a final newline."""
+    """Returns the comparison as a Markdown table under a heading, with a final newline."""
     changed = [case for case in comparison.cases if not case.is_same]
     shown = changed[:MOST_ROWS]
     parts = [f"{HEADING} compare", f"{describe_counts(comparison)}. {render_code(describe_sides(comparison))}"]

@@ -16,119 +16,123 @@ if TYPE_CHECKING:
 
 
 class Axis(StrEnum):
-    """The property of a compile that `bisect` varies."""
+    """The property of a compile that a bisection varies."""
 
     MITIGATION = "mitigation"
-    """The measures against a hidden write, with the cost of each."""
+    """The measures against a hidden write, such as declaring it, and the cost of each."""
     EDGES = "edges"
-    """The readers that a trivial operation has to tie to the kernel."""
+    """The readers that a trivial operation has to tie to the kernel so that they run after it."""
     PASSES = "passes"
-    """The pass of XLA that makes an output wrong."""
+    """XLA's passes, to find the one that makes an output wrong."""
     FLAGS = "flags"
-    """XLA's flags."""
+    """The flags of XLA."""
     TARGETS = "targets"
-    """The GPU that XLA compiles for."""
+    """The target: the GPU that XLA compiles for."""
     TOOLCHAINS = "toolchains"
-    """The versions of JAX and Triton."""
+    """The toolchain: the versions of JAX and Triton."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectionRow:
-    """One trial: one way to compile the case, and what became of its outputs."""
+    """One trial of a bisection: one way to compile the case, and the verdicts that followed."""
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Output name to verdict, in the program's order."""
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Column title to text, for the columns between label and outputs."""
+    """Column title to text, for the columns between the label and the outputs."""
     word: str = ""
-    """`right`, `latent`, `wrong` or `unknown`; see `Outcome.word`."""
+    """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""
-    """One line, if the trial could not be analysed."""
+    """One line on why the trial could not be analysed; empty if it was."""
     replay: str = ""
-    """How the numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are none."""
+    """How the replayed numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are no numbers."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs, shown below the table."""
+    """(label, sentence) pairs that are shown below the table."""
     artifact: str = ""
-    """Directory of the artifact."""
+    """Directory of the artifact that the trial compiled."""
     is_answer: bool = False
-    """The row is an answer, and not only evidence for one."""
+    """Whether the row is itself an answer, and not only evidence for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisection:
-    """One case, varied along one axis on one target."""
+    """The result of varying one case along one axis, on one target."""
 
     case_id: str
     target: str
-    """Empty where the axis varies it."""
+    """Name of the target; empty where the axis varies the target."""
     toolchain: str
-    """Empty where the axis varies it."""
+    """Name of the toolchain; empty where the axis varies the toolchain."""
     axis: Axis
     columns: tuple[str, ...] = ()
-    """Titles of the cells of the rows, in order."""
+    """Titles of the columns in `BisectionRow.cells`, in order."""
     rows: tuple[BisectionRow, ...] = ()
     answers: tuple[str, ...] = ()
-    """A sentence for each answer."""
+    """One sentence for each answer that the bisection found."""
     notes: tuple[str, ...] = ()
     """Limits of the search, and notes on how to read the result."""
     trials: int = 0
-    """Number of trials."""
+    """Number of trials, each of which compiles the case in one way."""
     compiled: int = 0
-    """Number of trials that were in no cache."""
+    """Number of trials that had to be compiled because no cache had them."""
     seconds: float = 0.0
     """Wall time, in seconds."""
     interrupted: bool = False
-    """The search was ended early; the rest is what was known by then."""
+    """Whether the search was ended early; the other fields then hold what was known by then."""
     ended_by: Ending = Ending.INTERRUPT
-    """The event that ended it, if it was interrupted."""
+    """The event that ended the search, if `interrupted`."""
     is_unsettled: bool = False
-    """Something that an answer needs could not be analysed: exit code 3."""
+    """Whether something that an answer needs could not be analysed, which gives exit code 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedSide:
-    """One of the two compiles."""
+    """One of the two compiles that `diff` compares."""
 
     label: str
-    """Text that distinguishes it from the other side: a target, a toolchain, a path."""
+    """Text that distinguishes this compile from the other one: a target, a toolchain or a path."""
     report: CaseReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One program, compiled twice."""
+    """One program that was compiled twice, and the differences between the two compiles."""
 
     name: str
     first: ComparedSide
     second: ComparedSide
     verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
-    """(output, verdict on each side): outputs of the first side in its order, then those of the second alone."""
+    """(output, first verdict, second verdict): the outputs of the first compile in its order, then those that only the
+    second has.
+    """
     writes: "tuple[NeighbourhoodPair, ...]" = ()
     changes: "tuple[Drift, ...]" = ()
-    """Changes of verdicts, then those of every write."""
+    """The changes of verdicts, followed by the changes around each hidden write."""
     memory: tuple[MemoryFigure, ...] = ()
-    """The memory of both sides, which does not count as a difference; empty if neither has any."""
+    """The memory of both compiles, which does not count as a difference; empty if neither has figures."""
 
     @property
     def differs(self) -> bool:
-        """Returns whether a change matters."""
+        """Returns whether the two compiles differ in a way that matters."""
         return any(not change.is_minor for change in self.changes)
 
     @property
     def differs_in_memory(self) -> bool:
-        """Returns whether the two sides have figures that differ, and one of them needs more than little memory."""
+        """Returns whether the memory figures of the two compiles differ and at least one compile needs a noteworthy
+        amount.
+        """
         known = [side.report.memory for side in self.sides if side.report.memory is not None]
         return any(figure.change for figure in self.memory) and not all(map(is_small, known))
 
     @property
     def error(self) -> str:
-        """Returns why there is nothing to compare; empty when there is."""
+        """Returns why the two compiles cannot be compared; empty if they can."""
         return "; ".join(f"{side.label}: {side.report.error}" for side in self.sides if side.report.error)
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Returns one line for each write whose place is unknown on a side."""
+        """Returns one line for each hidden write whose place is unknown in one of the compiles."""
         return tuple(
             f"{side.label}: the time at which {one.title} is written is unknown"
             for side in self.sides
@@ -138,24 +142,24 @@ class Difference:
 
     @property
     def sides(self) -> tuple[ComparedSide, ComparedSide]:
-        """Returns both sides."""
+        """Returns both compiles, the first one first."""
         return self.first, self.second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceReport:
-    """A whole run of `diff`."""
+    """The result of one run of `diff`."""
 
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     """Wall time, in seconds."""
     interrupted: bool = False
-    """Ctrl-C ended the run; `differences` holds those of which both sides were done."""
+    """Whether Ctrl-C ended the run; `differences` then holds those of which both compiles were done."""
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:
-    """Returns the differences between the two, in both directions."""
+    """Returns the differences between two compiles of the program `name`, in both directions."""
     from ligerdiag.analysis.explain.drift import compare_schedules  # imports the analysis, which `--help` does not need
 
     if first.report.error or second.report.error:

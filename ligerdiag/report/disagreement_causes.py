@@ -1,17 +1,23 @@
-"""Lists what may be the cause where the verdict, the replay and a device contradict each other about an output.
+"""Lists the possible causes where the verdict, the replay and a device contradict each other about an output.
 
-The verdict trusts four parties: JAX, that XLA got the program that was traced; XLA, that it keeps live values apart;
-the kernel, that it does to its operands what its IR and its declaration say, whatever the order of its programs and the
-old contents of memory; and ligerdiag itself. Rules look for mistakes of the first three (`Rule.party`), and their
-findings decide:
+The verdict trusts four parties:
+
+- JAX, to pass to XLA the program that was traced;
+- XLA, to keep values apart that are alive at the same time;
+- the kernel, to do to its operands what its IR and its declaration say, whatever the order of its programs and the old
+  contents of memory;
+- ligerdiag itself.
+
+Rules look for mistakes of the first three (`Rule.party`), and their findings decide:
 
 - A party is *shown* to be the cause if an error of one of its rules reaches the output and nobody allows that error.
-  The finding then explains the difference, the case is judged by it, and there is no contradiction.
-- A party is a *possible* cause if one of its rules has another finding about the output, has one that names no output,
-  or failed.
+  The finding then explains the difference, the case is judged by the finding, and there is no contradiction.
+- A party is a *possible* cause if one of its rules has another finding about the output, has a finding that names no
+  output, or failed.
 - A party is *ruled out* if all of its rules ran and found nothing about the output.
 
-A bug of ligerdiag is possible as long as nothing is shown; if every other party is ruled out, only that bug is left.
+A bug of ligerdiag is possible as long as no other cause is shown; if every other party is ruled out, only that bug is
+left.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +36,7 @@ SOMETHING_LEFT = "trust neither for this output: one of the remaining causes app
 
 
 class CauseStanding(StrEnum):
-    """Whether the findings show a possible cause or rule it out; see the module."""
+    """Whether the findings show a possible cause, leave it possible, or rule it out; the module explains the three."""
 
     SHOWN = "shown"
     POSSIBLE = "possible"
@@ -39,27 +45,29 @@ class CauseStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleCause:
-    """One party that may have caused the difference."""
+    """One party (JAX, XLA, the kernel or ligerdiag) that may have caused a disagreement, and how likely that is."""
 
     party: Party
     standing: CauseStanding
     evidence: str
-    """A phrase for or against it."""
+    """A phrase for or against this party as the cause."""
     rules: tuple[str, ...] = ()
-    """Ids of the rules that show it."""
+    """Ids of the rules whose findings show this party as the cause."""
 
     @property
     def line(self) -> tuple[str, str]:
-        """Returns (label, sentence) for the evidence."""
+        """Returns the party as a (label, sentence) pair for the evidence of a disagreement."""
         return self.party.value, f"{self.standing.value}: {self.evidence}"
 
 
 def list_possible_causes(
     output: str, findings: Sequence[Finding], failed: Iterable[str] = ()
 ) -> tuple[PossibleCause, ...]:
-    """Returns the parties in the order in which they handle the program, ligerdiag last.
+    """Returns all parties with their standing as causes, in the order in which they handle the program: JAX first,
+    ligerdiag last.
 
-    failed: ids of the rules that failed.
+    output: name of the output about which verdict and numbers differ. failed: ids of the rules that raised an
+    exception.
     """
     found = [_judge(party, output, findings, frozenset(failed)) for party in _ASKED]
     left = [one.party.value for one in found if one.standing is not CauseStanding.RULED_OUT]
@@ -95,7 +103,7 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
-    """Returns the disagreement with its causes as evidence, and with the help that fits them."""
+    """Returns the disagreement with its possible causes as evidence, and with the help that fits them."""
     left = [
         cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT
     ]
@@ -104,14 +112,16 @@ def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Di
 
 
 def find_shown(causes: Iterable[PossibleCause]) -> tuple[str, ...]:
-    """Returns the ids of the rules that show a cause; empty if none is shown."""
+    """Returns the ids of the rules whose findings show a cause; empty if no cause is shown."""
     return tuple(dict.fromkeys(rule for cause in causes for rule in cause.rules))
 
 
 def note_differences(
     findings: Sequence[Finding], explained: Sequence[tuple[Disagreement, tuple[str, ...]]]
 ) -> tuple[Finding, ...]:
-    """Returns the findings, with a note on each difference that they explain. explained: differences and ids of rules."""
+    """Returns the findings, each with a note on every disagreement that it explains. explained: each disagreement with
+    the ids of the rules that explain it.
+    """
     noted: list[Finding] = []
     for finding in findings:
         messages = [one.message for one, rules in explained if finding.rule in rules and one.output in finding.outputs]

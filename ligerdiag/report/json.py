@@ -17,7 +17,7 @@ from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, 
 
 
 def make_plain(record: object) -> Any:
-    """Returns the fields of the record as JSON, in their order; a number that is not finite is null."""
+    """Returns the fields of a record as JSON, in their order; a number that is not finite becomes null."""
     return _drop_infinities(encode_record(record))
 
 
@@ -35,17 +35,17 @@ def _drop_infinities(value: Any) -> Any:
 
 
 def label_evidence(evidence: Sequence[tuple[str, str]]) -> list[JsonObject]:
-    """Returns each sentence with its label."""
+    """Returns evidence, which is (label, sentence) pairs, as JSON objects."""
     return [{"label": label, "text": text} for label, text in evidence]
 
 
 def render_place(source: SourceLine | None) -> JsonObject | None:
-    """Returns the line as an object; an unknown line number is null."""
+    """Returns the source line as a JSON object, in which an unknown line number is null; None for None."""
     return None if source is None else {**make_plain(source), "line": source.line or None}
 
 
 def make_top(*, exit_code: int | None) -> JsonObject:
-    """Returns the first fields of each answer. exit_code: as in `render_json`."""
+    """Returns the fields with which each JSON answer begins. exit_code: as in `render_json`."""
     return {"schema": SCHEMA_VERSION, "version": compute_version(), "exit_code": exit_code}
 
 
@@ -67,7 +67,7 @@ FOR_RULES = frozenset(
         "is_later",
     }
 )
-"""Fields of a launch that JSON leaves out, because the findings say them in words."""
+"""Fields of a kernel launch that JSON leaves out: rules need them, and the findings say the same in words."""
 
 
 def _launch(launch: LaunchNumbers) -> JsonObject:
@@ -92,7 +92,7 @@ def _launch(launch: LaunchNumbers) -> JsonObject:
 def render_json(report: CheckReport, *, exit_code: int | None = None) -> str:
     """Returns the whole report as one JSON object, ASCII only, with a final newline.
 
-    exit_code: of the process, None outside of one.
+    exit_code: exit code of the process; None if no process ends with the report.
     """
     top: JsonObject = {
         "schema": SCHEMA_VERSION,
@@ -197,7 +197,7 @@ def _finding(finding: Finding) -> JsonObject:
 
 
 def render_bisections_json(bisections: Sequence[Bisection], *, exit_code: int | None = None) -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
+    """Returns bisections as one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
     top: JsonObject = {
         **make_top(exit_code=exit_code),
         "bisections": [_bisection(one) for one in bisections],
@@ -238,7 +238,9 @@ def _row(row: BisectionRow) -> JsonObject:
 
 
 def render_differences_json(report: DifferenceReport, *, exit_code: int | None = None) -> str:
-    """Returns one JSON object, ASCII only, with a final newline. exit_code: as in `render_json`."""
+    """Returns the result of `diff` as one JSON object, ASCII only, with a final newline. exit_code: as in
+    `render_json`.
+    """
     top: JsonObject = {
         **make_top(exit_code=exit_code),
         "seconds": round(report.seconds, 6),

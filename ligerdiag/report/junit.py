@@ -37,7 +37,9 @@ _ERRORS = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.DISAGREEMENT, Trouble
 def render_junit(
     report: CheckReport, *, repository: Repository, fails: Callable[[CaseReport], bool], strict: bool = False
 ) -> str:
-    """Returns the XML with its declaration. fails: whether findings, verdicts or expectation of a case fail the run."""
+    """Returns the report as JUnit XML. fails: tells whether findings, verdicts or the expectation of a case fail the
+    run. strict: whether an inconclusive case counts as a failure.
+    """
     tree = JUnitXml(SUITE)
     for target in dict.fromkeys((*report.targets, *(case.target for case in report.cases))):
         suite = TestSuite(compute_printable(f"{SUITE} {target}"))
@@ -62,7 +64,7 @@ def render_junit(
 
 
 def _render_tree(tree: JUnitXml) -> str:
-    """Returns the text; the root has no `skipped`, which the schema of pytest's own tests does not have."""
+    """Returns the XML as text, without the attribute `skipped` of the root, which pytest's JUnit schema does not allow."""
     root = ElementTree.fromstring(cast(bytes, tree.tostring()))
     root.attrib.pop("skipped", None)
     ElementTree.indent(root)
@@ -84,14 +86,16 @@ def _render_case(case: CaseReport, repository: Repository, *, is_failure: bool, 
 
 
 def _compute_class_name(case: CaseReport, repository: Repository) -> str:
-    """Returns the path of the case's file with dots, as pytest writes it; the case's name if no file is known."""
+    """Returns the class name of a case: the path of its file with dots for slashes, as pytest writes it, or the name of
+    the case if no file is known.
+    """
     file = repository.find(case.source)
     name = file.removesuffix(".py").replace("/", ".") if file else case.id.partition("[")[0]
     return compute_printable(name)
 
 
 def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> FinalResult | None:
-    """Returns the result; None for a test that passes."""
+    """Returns the result of a case for its JUnit test; None for a test that passes."""
     troubles = list_troubles(case)
     errors = [trouble for trouble in troubles if trouble.kind in _ERRORS]
     if errors:
@@ -111,7 +115,7 @@ def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> Fina
 
 
 def _list_reasons(case: CaseReport, troubles: Sequence[Trouble]) -> tuple[str, list[str]]:
-    """Returns the kind of failure, and a line for each reason."""
+    """Returns the kind of failure, and one line for each reason why the case fails."""
     contradictions = [trouble for trouble in troubles if trouble.kind is TroubleKind.UNEXPECTED]
     if contradictions:
         return TroubleKind.UNEXPECTED.value, [trouble.message for trouble in contradictions]
@@ -124,7 +128,7 @@ def _describe_undecided(trouble: Trouble) -> str:
 
 
 def _render_text(case: CaseReport) -> str:
-    """Renders each finding and each trouble as on the terminal, without colours."""
+    """Returns the findings and troubles of the case as the terminal shows them, without colours."""
     lines = [
         line
         for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots)

@@ -1,12 +1,12 @@
 """Renders the report for GitHub: as Markdown for the page of a job or a comment, and as workflow commands.
 
 In Markdown the cases that need attention come first, and everything else is folded. All text of the report is in code
-spans or code blocks, so that no name in it is markup. Where the page would be longer than a limit, it shows fewer rows
-and findings and says how many it leaves out.
+spans or code blocks, so that nothing in a name acts as markup. Where the page would be longer than a limit, it shows
+fewer rows and findings and says how many it leaves out.
 
-Workflow commands make annotations on source lines. Expected and allowed results are counted and not annotated. Each
-finding is one annotation, with all cases and targets that have it. GitHub shows ten of each severity for a step, so the
-most severe come first.
+Workflow commands make annotations, messages that GitHub shows beside source lines. Expected and allowed results are
+counted and not annotated. Each finding is one annotation, with all cases and targets that have it. GitHub shows ten
+annotations of each severity for a step, so the most severe ones come first.
 """
 
 import re
@@ -42,7 +42,9 @@ from ligerdiag.text import compute_printable, count_of, render_bytes
 
 
 def render_code(text: str, *, in_table: bool = False) -> str:
-    """Returns `text` as a code span on one line; empty for an empty text. in_table: a pipe in it does not end the cell."""
+    """Returns `text` as a Markdown code span on one line; empty for an empty text. in_table: escapes a pipe, which
+    would end the cell.
+    """
     bare = compute_printable(text)
     if not bare.strip():
         return ""
@@ -54,14 +56,14 @@ def render_code(text: str, *, in_table: bool = False) -> str:
 
 
 def render_block(lines: list[str]) -> str:
-    """Returns the lines as a fenced block, even if they hold fences themselves."""
+    """Returns the lines as a fenced code block, whose fence is longer than any in the lines."""
     bare = [compute_printable(line) for line in lines]
     fence = "`" * max(3, max((_longest_run(line) for line in bare), default=0) + 1)
     return "\n".join((f"{fence}text", *bare, fence))
 
 
 def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Returns a table; the cells are Markdown."""
+    """Returns a Markdown table; the cells are Markdown already."""
     lines = [heading, ("---",) * len(heading), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -72,12 +74,15 @@ def _longest_run(text: str) -> int:
 
 HEADING = "## ligerdiag"
 _CAPS = (None, 500, 100, 20, 3, 0)
-"""Limits on the number of rows and findings, in the order in which they are tried."""
+"""Numbers of rows and findings to show at most; the next one is tried if the page is still too long. None is no limit.
+"""
 _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
 
 
 def render_markdown(report: CheckReport, *, exit_code: int, meaning: str = "", limit: int | None = None) -> str:
-    """Returns the page with a final newline. meaning: of the exit code. limit: most bytes of UTF-8."""
+    """Returns the report as a Markdown page with a final newline. meaning: the exit code in words. limit: greatest size
+    of the page in bytes of UTF-8.
+    """
     page = ""
     for cap in _CAPS:
         page = _render_page(report, exit_code, meaning, cap)
@@ -109,7 +114,7 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
 
 
 def needs_attention(case: CaseReport) -> bool:
-    """Returns whether a reader has to look at the case."""
+    """Returns whether a reader of the page has to look at the case."""
     return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
 
 
@@ -133,14 +138,16 @@ def _describe_outputs(case: CaseReport) -> str:
 
 
 def _describe_reasons(case: CaseReport) -> str:
-    """Returns the troubles, and the rules whose findings count."""
+    """Returns why a case needs attention: its troubles, and the rules whose findings count."""
     reasons = [trouble.message for trouble in list_troubles(case)]
     rules = ", ".join(dict.fromkeys(finding.rule for finding in list_unexcused(case)))
     return render_code("; ".join((*reasons, *((rules,) if rules else ()))), in_table=True)
 
 
 def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: int | None) -> list[str]:
-    """Returns the findings that count, each once for all cases that have it, and the evidence of troubles."""
+    """Returns the section of the findings that count, each once for all cases that have it, and of the evidence of
+    troubles.
+    """
     several = len(report.targets) > 1
     groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
 
@@ -158,7 +165,9 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 
 def _render_memory(report: CheckReport, cap: int | None) -> list[str]:
-    """Returns the memory of the cases in which it is worth a line: a sentence and a folded table, the worst first."""
+    """Returns the section about memory: a sentence and a folded table, the worst case first, with the cases whose
+    memory is worth a line.
+    """
     cases = list_worst_first([case for case in report.cases if case.memory is not None and not is_small(case.memory)])
     if not cases:
         return []
@@ -182,7 +191,7 @@ def _list_memory_cells(case: CaseReport, memory: MemoryUse) -> tuple[str, ...]:
 
 
 def _render_excused(report: CheckReport) -> list[str]:
-    """Returns how many findings do not count."""
+    """Returns a line on how many findings do not count, because they are allowed or expected; empty if there are none."""
 
     def count(select: Callable[[CaseReport], Sequence[Finding]]) -> int:
         return sum(len(compute_causes(select(case), tuple(case.outputs))) for case in report.cases)
@@ -202,7 +211,7 @@ def _about(report: CheckReport) -> tuple[Line, ...]:
 
 
 def _capped[T](items: list[T], cap: int | None, render: Callable[[list[T]], str]) -> list[str]:
-    """Returns the first items, and the number of the others."""
+    """Returns the first `cap` items as Markdown, followed by a line with the number of the others."""
     shown = items if cap is None else items[:cap]
     missing = len(items) - len(shown)
     return [*([render(shown)] if shown else []), *([f"… and {missing} more, not shown here."] if missing else [])]
@@ -226,7 +235,7 @@ _NAMES = {rule.id: rule.name for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """An annotation that GitHub shows beside a line."""
+    """A message that GitHub shows beside a source line."""
 
     severity: Severity
     title: str
@@ -235,7 +244,9 @@ class Annotation:
 
 
 def render_github(report: CheckReport, *, repository: Repository) -> str:
-    """Returns a line for each annotation, then the totals, with a final newline."""
+    """Returns the report as workflow commands for GitHub: one line for each annotation, then the totals, with a final
+    newline.
+    """
     order = tuple(Severity)
     annotations = sorted(list_annotations(report), key=lambda annotation: order.index(annotation.severity))
     commands = [_render(annotation, repository) for annotation in annotations]
@@ -244,7 +255,9 @@ def render_github(report: CheckReport, *, repository: Repository) -> str:
 
 
 def list_annotations(report: CheckReport) -> Iterator[Annotation]:
-    """Yields the troubles in the order of the cases, the findings that count, and the unused suppressions."""
+    """Yields an annotation for each trouble in the order of the cases, then for each finding that counts, then for each
+    unused suppression.
+    """
     several = len(report.targets) > 1
     for case in report.cases:
         place = find_case_place(case)
@@ -287,8 +300,9 @@ def _render(annotation: Annotation, repository: Repository) -> str:
 
 
 def _escape(text: str) -> str:
-    """Returns data of a workflow command:
-    https://docs.github.com/actions/reference/workflow-commands-for-github-actions."""
+    """Returns a text escaped as data of a workflow command:
+    https://docs.github.com/actions/reference/workflow-commands-for-github-actions.
+    """
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

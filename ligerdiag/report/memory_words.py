@@ -1,6 +1,6 @@
-"""Words and figures about the memory of a case, which several formats share.
+"""Words and figures about the memory of a case, which several formats of the report share.
 
-Sizes are bytes on one device; as text they have a binary unit and one decimal.
+A size is a number of bytes on one device; as text it has a binary unit and one decimal.
 """
 
 from collections import Counter
@@ -24,30 +24,30 @@ _NOUNS: Mapping[RequestKind, tuple[str, str]] = {
 
 
 def render_change(first: int, second: int) -> str:
-    """Returns such as `+8.0 MiB` or `-96 bytes`; empty for equal sizes."""
+    """Returns how much more the second size is, such as `+8.0 MiB` or `-96 bytes`; empty for equal sizes."""
     sign = "+" if second > first else "-"
     return f"{sign}{render_bytes(abs(second - first))}" if first != second else ""
 
 
 def render_milliseconds(milliseconds: float) -> str:
-    """Returns such as `785 ms`, `1.2 ms` or `0.000039 ms`: two significant digits, and no exponent."""
+    """Returns a time such as `785 ms`, `1.2 ms` or `0.000039 ms`: two significant digits, and no exponent."""
     if milliseconds <= 0 or not isfinite(milliseconds):
         return f"{milliseconds:.0f} ms"
     return f"{milliseconds:.{max(0, 1 - floor(log10(milliseconds)))}f} ms"
 
 
 def name_instruction(name: str) -> str:
-    """Returns the name as HLO text has it; empty for an unknown one."""
+    """Returns the name of an instruction as HLO text writes it, with `%`; empty for an empty name."""
     return f"%{name.removeprefix('%')}" if name else ""
 
 
 def is_small(memory: MemoryUse) -> bool:
-    """Returns whether nothing in it is worth a line without `--verbose`."""
+    """Returns whether the memory of a case is so unremarkable that the report mentions it only with `--verbose`."""
     return memory.peak < SMALLEST_BYTES and not memory.copies and not list_void(memory)
 
 
 def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
-    """Returns the cases that have memory: those that waste the most bytes first, then those with the highest peak."""
+    """Returns the cases whose memory is known: those that waste the most bytes first, then those with the highest peak."""
 
     def weigh(case: CaseReport) -> tuple[int, int]:
         memory = case.memory
@@ -59,17 +59,19 @@ def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
 
 
 def list_void(memory: MemoryUse) -> tuple[Donation, ...]:
-    """Returns the donations whose bytes no output takes."""
+    """Returns the donated arguments whose bytes no output takes."""
     return tuple(one for one in memory.donations if one.fault is not None)
 
 
 def list_unmet(memory: MemoryUse) -> tuple[Request, ...]:
-    """Returns the requests for which something is copied."""
+    """Returns the requests to work in place that are not met, because something is copied for them."""
     return tuple(one for one in memory.requests if not one.is_in_place)
 
 
 def describe_memory(memory: MemoryUse) -> str:
-    """Returns the memory on one line: peak, copies, void donations, and the evidence if all is in place."""
+    """Returns the memory of a case on one line: peak, copies, void donations, and the evidence if everything works in
+    place.
+    """
     void = len(list_void(memory))
     parts = [
         describe_peak(memory),
@@ -81,7 +83,9 @@ def describe_memory(memory: MemoryUse) -> str:
 
 
 def summarise_memory(cases: Sequence[CaseReport]) -> str:
-    """Returns the memory of all cases on one line: of a single one as `describe_memory`; empty without any."""
+    """Returns the memory of all cases on one line, for a single case as `describe_memory` does; empty if no case has
+    any.
+    """
     known = [case.memory for case in cases if case.memory is not None]
     if len(known) < 2:
         return "".join(describe_memory(one) for one in known)
@@ -97,8 +101,9 @@ def summarise_memory(cases: Sequence[CaseReport]) -> str:
 
 
 def describe_peak(memory: MemoryUse) -> str:
-    """Returns such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5)`, without new outputs of next to
-    nothing: XLA reserves some bytes for each tuple."""
+    """Returns the peak with its parts, such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5)`.
+    Leaves out tiny new outputs: XLA reserves some bytes for each tuple.
+    """
     power = find_unit(memory.peak)
     own = memory.outputs - memory.aliased
     is_shown = own > 0 and (not power or render_in_unit(own, power) != "0.0")
@@ -108,13 +113,17 @@ def describe_peak(memory: MemoryUse) -> str:
 
 
 def _render_beside(size: int, power: int) -> str:
-    """Returns the size in that unit without its name; in its own unit if it would be zero there."""
+    """Returns a size in the unit 1024 to the `power`, without the unit's name; in its own unit, with the name, if it
+    would be zero in this one.
+    """
     text = render_in_unit(size, power)
     return "0" if not size else render_bytes(size) if text == "0.0" or find_unit(size) > power else text
 
 
 def describe_copies(memory: MemoryUse) -> str:
-    """Returns such as `copies 16.0 MiB a call, at least 0.011 ms`, or `no copy of 64 KiB or more`."""
+    """Returns the size and the time of the copies, such as `copies 16.0 MiB a call, at least 0.011 ms`, or `no copy of
+    64 KiB or more`.
+    """
     if not memory.copies:
         return f"no copy of {SMALLEST_BYTES // 1024} KiB or more"
     is_less = any(one.in_branch for one in memory.copies)
@@ -133,8 +142,9 @@ def describe_copies(memory: MemoryUse) -> str:
 
 
 def describe_requests(memory: MemoryUse) -> str:
-    """Returns the verdict about the requests with its evidence, such as `all in place: 3 requests: 2 donated arguments,
-    1 update`."""
+    """Returns whether all requests to work in place are met, such as `all in place: 3 requests: 2 donated arguments, 1
+    update`.
+    """
     if not memory.requests:
         return "nothing asks to work in place"
     unmet = len(list_unmet(memory))
@@ -150,13 +160,15 @@ def _count_kinds(requests: Sequence[Request]) -> str:
 
 
 def describe_size(copy: Copy) -> str:
-    """Returns such as `8.0 MiB`, `8.0 MiB × 12`, `8.0 MiB an iteration` or `8.0 MiB if taken`."""
+    """Returns the size of a copy, with how often it runs, such as `8.0 MiB`, `8.0 MiB × 12`, `8.0 MiB an iteration` or
+    `8.0 MiB if taken`.
+    """
     times = " an iteration" if copy.trips is None else f" × {copy.trips}" if copy.trips != 1 else ""
     return f"{render_bytes(copy.bytes)}{times}{' if taken' if copy.in_branch else ''}"
 
 
 def describe_way(copy: Copy) -> str:
-    """Returns such as `argument `cache` → temporary memory, transposed`."""
+    """Returns the source and the destination of a copy, such as ``argument `cache` → temporary memory, transposed``."""
     extra = [
         *(["transposed"] if copy.is_transposed else []),
         *(["and back unchanged"] if copy.is_round_trip else []),
@@ -165,26 +177,30 @@ def describe_way(copy: Copy) -> str:
 
 
 def describe_cause(copy: Copy) -> str:
-    """Returns such as `not donated, not needed`."""
+    """Returns the cause of a copy, and whether the program needs it, such as `not donated, not needed`."""
     cause = "cause unknown" if copy.cause is CopyCause.UNKNOWN else copy.cause.value
     return f"{cause}, {'needed' if copy.is_needed else 'not needed'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGroup:
-    """The values alive at the peak that one line of the user's program computes, or one value without a line."""
+    """The values alive at the peak that one line of the user's program computes; a value without a line is a group of
+    its own.
+    """
 
     line: SourceLine | None
     values: tuple[LiveValue, ...]
 
     @property
     def bytes(self) -> int:
-        """Returns the size of all of them."""
+        """Returns the sum of the sizes of the group's values."""
         return sum(one.bytes for one in self.values)
 
 
 def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
-    """Returns the values alive at the peak by line, the largest group first; without groups below a thousandth of it."""
+    """Returns the values alive at the peak, grouped by source line, the largest group first; leaves out groups below a
+    thousandth of the peak.
+    """
     groups: dict[object, list[LiveValue]] = {}
     for number, value in enumerate(memory.at_peak):
         groups.setdefault(number if value.line is None else value.line, []).append(value)
@@ -193,35 +209,39 @@ def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
 
 
 def describe_live(value: LiveValue) -> str:
-    """Returns such as `argument `cache` f32[2048,2048]`, or `temporary %fusion.7 f32[65536]` for one without a name."""
+    """Returns the kind, name and shape of a value, such as ``argument `cache` f32[2048,2048]``, or `temporary %fusion.7
+    f32[65536]` if only its instruction has a name.
+    """
     name = "" if "`" in value.about else name_instruction(value.instruction)
     return " ".join(filter(None, (value.about, name, value.shape)))
 
 
 def count_rest(memory: MemoryUse) -> int:
-    """Returns the bytes alive at the peak that are in no group; 0 below a thousandth of it."""
+    """Returns the bytes alive at the peak that `group_live` has in no group; 0 if they are less than a thousandth of
+    the peak.
+    """
     rest = memory.peak - sum(group.bytes for group in group_live(memory))
     return rest if 1000 * rest >= memory.peak else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFigure:
-    """One figure of two compiles, in bytes."""
+    """One figure about memory in two compiles, in bytes."""
 
     name: str
-    """`peak`, `temporaries` or `copied` (in one call)."""
+    """`peak`, `temporaries` or `copied` (bytes copied in one call)."""
     first: int | None
-    """None if that side has no figures."""
+    """Bytes in the first compile; None if its memory is unknown."""
     second: int | None
 
     @property
     def change(self) -> int | None:
-        """Returns the bytes that the second side has more; None if a side has no figures."""
+        """Returns how many bytes the second compile has more than the first; None if the memory of either is unknown."""
         return None if self.first is None or self.second is None else self.second - self.first
 
 
 def compare_memory(first: MemoryUse | None, second: MemoryUse | None) -> tuple[MemoryFigure, ...]:
-    """Returns the figures of both sides; empty if neither has any."""
+    """Returns the memory figures of two compiles side by side; empty if the memory of both is unknown."""
     if first is None and second is None:
         return ()
     return tuple(

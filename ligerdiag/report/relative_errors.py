@@ -1,4 +1,6 @@
-"""Renders relative errors: the difference between the numbers of an output and the intended ones, and its explanation."""
+"""Renders relative errors, which say how far the numbers of an output are from the intended ones, and their
+explanation.
+"""
 
 from collections.abc import Mapping
 from math import isfinite, isnan
@@ -8,19 +10,23 @@ from ligerdiag.text import count_of
 
 
 def render_figure(value: float) -> str:
-    """Returns a relative error in two digits, such as `0.25`, `1.2e+04` or `0`."""
+    """Returns a relative error with two digits, such as `0.25`, `1.2e+04` or `0`."""
     if isnan(value):
         return "not a number"
     return f"{value:.2g}" if isfinite(value) else "infinite"
 
 
 def render_numbers(numbers: OutputNumbers) -> str:
-    """Returns such as `stale: relative error 1.2e+04, equal to the stale prediction`."""
+    """Returns the attribution and the error of an output, such as `stale: relative error 1.2e+04, equal to the stale
+    prediction`.
+    """
     return f"{numbers.attribution.value}: {render_error(numbers)}"
 
 
 def render_error(numbers: OutputNumbers) -> str:
-    """Returns such as `relative error 1.2e+04, equal to the stale prediction`."""
+    """Returns the error of an output and how it compares with a stale one, such as `relative error 1.2e+04, equal to
+    the stale prediction`.
+    """
     error = f"relative error {render_figure(numbers.error)}"
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
     match numbers.attribution:
@@ -39,7 +45,9 @@ def render_error(numbers: OutputNumbers) -> str:
 
 
 def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
-    """Returns such as `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`, the most frequent first."""
+    """Returns the number of outputs by attribution, the most frequent first, such as `105 outputs stale, relative error
+    0.3 to 1.2e+04; 1 undecided`.
+    """
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
         cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
@@ -56,11 +64,13 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
 
 
 def render_device_numbers(output: DeviceOutput) -> str:
-    """Returns such as `stale: relative error 1.2e+04`, the worst over the draws."""
+    """Returns the attribution of an output on the device, with the worst error over all draws of arguments, such as
+    `stale: relative error 1.2e+04`.
+    """
     text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"
     return f"{text}, {render_figure(output.unsteady)} between two runs" if output.unsteady else text
 
 
 def compute_worst(errors: tuple[float, ...]) -> float:
-    """Returns the largest error, or NaN if one of them is; 0 without any."""
+    """Returns the largest of the errors; NaN if one of them is NaN, 0 if there are none."""
     return max(errors, key=lambda error: (isnan(error), error), default=0.0)

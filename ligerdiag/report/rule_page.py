@@ -1,7 +1,7 @@
-"""Renders the page of a rule: Markdown for docs/rules/, and the same text for `ligerdiag explain`.
+"""Renders the page of a rule: as Markdown for docs/rules/, and as plain text for `ligerdiag explain`.
 
-`python -m ligerdiag.report.rule_page docs/rules` writes the pages; with `--check` it names the stale ones and exits
-with 1.
+`python -m ligerdiag.report.rule_page docs/rules` writes the pages; with `--check` it names the pages that are out of
+date, and exits with 1 if there are any.
 """
 
 import sys
@@ -14,8 +14,11 @@ from ligerdiag.text import render_bytes
 
 
 def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
-    """Runs `DIRECTORY [--check]`: writes the pages, or names stale ones. Returns 0, 1 if one is stale, 2 for wrong
-    usage."""
+    """Runs a command with the arguments `DIRECTORY [--check]`: writes the pages, or with `--check` names those that are
+    out of date.
+
+    Returns the exit code: 0, 1 if a page is out of date, 2 for wrong usage. render: returns file name to text.
+    """
     names = [argument for argument in arguments if not argument.startswith("-")]
     if len(names) != 1 or not {a for a in arguments if a.startswith("-")} <= {"--check"}:
         sys.stderr.write(f"usage: {usage}\n")
@@ -31,13 +34,15 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
 
 
 def find_stale_pages(directory: Path, pages: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the names of Markdown files that are missing, differ, or have no source any more."""
+    """Returns the names of the Markdown files in the directory that are missing, differ from `pages`, or are not in
+    `pages`.
+    """
     existing = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
     return tuple(sorted(name for name in {*existing, *pages} if existing.get(name) != pages.get(name)))
 
 
 def write_pages(directory: Path, pages: Mapping[str, str]) -> None:
-    """Writes these pages, and removes all other Markdown files of the directory."""
+    """Writes the pages to the directory, and removes all other Markdown files there."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in find_stale_pages(directory, pages):
         if name in pages:
@@ -51,12 +56,12 @@ USAGE = "python -m ligerdiag.report.rule_page DIRECTORY [--check]"
 
 
 def compute_page_name(rule: Rule) -> str:
-    """Returns such as `ld001-stale-read.md`."""
+    """Returns the file name of a rule's page, such as `ld001-stale-read.md`."""
     return f"{rule.id.lower()}-{rule.name}.md"
 
 
 def render_rule_markdown(rule: Rule) -> str:
-    """Returns the page of a rule, its headings in the fixed order."""
+    """Returns the page of a rule as Markdown, with its headings in the order that all rules share."""
     parts = [
         f"# {rule.id} {rule.name}",
         f"**{rule.severity.value}**: {_flow(rule.summary)}",
@@ -77,8 +82,9 @@ def render_rule_markdown(rule: Rule) -> str:
 
 
 def render_rule_text(rule: Rule, width: int = 100) -> str:
-    """Returns the page for a terminal, without Markdown's marks; prose is filled to `width` columns, code and lists are
-    not."""
+    """Returns the page of a rule for a terminal, without the marks of Markdown. Fills prose to `width` columns; leaves
+    code and lists as they are.
+    """
     parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
     for heading, text in _sections(rule):
         parts.append(f"{heading}\n{_filled(text.strip() or 'None known.', width)}")
@@ -98,7 +104,7 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
 
 
 def render_index(rules: Sequence[Rule]) -> str:
-    """Returns docs/rules/README.md: every rule with its severity and its summary."""
+    """Returns the text of docs/rules/README.md: each rule with its severity and its summary."""
     rows = [f"| [{r.id} {r.name}]({compute_page_name(r)}) | {r.severity.value} | {_flow(r.summary)} |" for r in rules]
     head = [
         "# Rules",
@@ -112,7 +118,7 @@ def render_index(rules: Sequence[Rule]) -> str:
 
 
 def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
-    """Returns file name to text, for the index and the page of every rule."""
+    """Returns file name to text, for the index and for the page of each rule."""
     return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
 
 
@@ -126,7 +132,7 @@ def _sections(rule: Rule) -> tuple[tuple[str, str], ...]:
 
 
 def _render_allowing(rule: Rule) -> str:
-    """Renders how to allow the rule's findings, as Markdown."""
+    """Returns the section on how to allow the findings of a rule, as Markdown."""
     return f"`# ligerdiag: allow {rule.name} REASON` on the line that the finding names, or an entry in pyproject.toml"
 
 
@@ -151,21 +157,25 @@ def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
 
 
 def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
-    """Returns (title, code) of the example's file, preceded by the file that its baseline was recorded from."""
+    """Returns (title, code) of the example's file, after the file from which its baseline was recorded, if there is
+    one.
+    """
     if not example.recorded:
         return ((_describe_budgets(example), example.code),)
     return ("When the baseline was recorded", example.recorded), ("When it is checked", example.code)
 
 
 def _describe_budgets(example: Example) -> str:
-    """Returns such as `With `--copy-budget 64K``; empty without a budget."""
+    """Returns the command-line options that set the budgets of an example, such as ``With `--copy-budget 64K` ``; empty
+    without a budget.
+    """
     budgets = {"--memory-budget": example.budgets.memory, "--copy-budget": example.budgets.copies}
     given = [f"{option} {_render_option(size)}" for option, size in budgets.items() if size is not None]
     return f"With `{' '.join(given)}`" if given else ""
 
 
 def _render_option(size: int) -> str:
-    """Returns the size as the command line takes it: `2.5M`."""
+    """Returns a size in bytes as the command line takes it, such as `2.5M`."""
     return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("bytes")
 
 
@@ -192,7 +202,7 @@ def _indented(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes or checks the pages of every rule of the registry; returns the exit code."""
+    """Writes or checks the pages of all rules; returns the exit code. arguments: those of the command line."""
     from ligerdiag.rules.registry import RULES
 
     return run_page_command(arguments, USAGE, lambda: render_pages(RULES))

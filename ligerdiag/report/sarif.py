@@ -1,13 +1,15 @@
-"""Renders the report as SARIF 2.1.0, with one result for each cause and trouble of each case on each target.
+"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read, with one result for each cause and trouble of
+each case on each target.
 
-A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All
-others say that they have none: SARIF wants that of all results of a run or of none. Each result has a fingerprint
-`ligerdiag/v1`, made of the parts that stay the same when the code around it moves or XLA renumbers its instructions:
-rule, kernel, operand, case, target, source file and function. Of equal fingerprints in a case the second ends with
-`:2`, and so on. Every result has a place, because code hosts reject a file in which one has none.
+A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All other
+results have an empty list of suppressions: SARIF wants the list in all results of a run or in none. Each result has a
+fingerprint `ligerdiag/v1`, made of what stays the same when the code around the result moves or XLA renumbers its
+instructions: rule, kernel, operand, case, target, source file and function. It ends with `:1`; of results of a case
+that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts
+reject a file in which one has none.
 
-No name can make a link: SARIF turns `[words](target)` into one in any message, also in viewers that ignore its escapes.
-So a space is put between brackets and parentheses that would make one.
+No name in a message can make a link. SARIF turns `[words](target)` into a link in any message, also in viewers that
+ignore its escapes; so a space is put between brackets and parentheses that would make one.
 """
 
 import json
@@ -34,25 +36,27 @@ from ligerdiag.source_text import compute_near, compute_place, parse_place
 from ligerdiag.text import compute_printable
 
 ROOT = "%SRCROOT%"
-"""Name of the base that relative URIs start from, as code hosts know it."""
+"""Name of the base of relative URIs in SARIF, as code hosts know it: the root of the repository."""
 
 
 def render_bases(repository: Repository) -> JsonObject:
-    """Returns `originalUriBaseIds`: the folder of `ROOT` on this machine."""
+    """Returns `originalUriBaseIds` of SARIF: the folder of this machine that `ROOT` names."""
     return {ROOT: {"uri": _render_file_uri(repository.root.rstrip("/") + "/")}}
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """Returns the line to point at: the user's, else that of the case, else the analysed file; None without any of
-    these."""
+    """Returns the line that a result points at: `source`, else the line of the case, else the analysed file; None
+    without any of these.
+    """
     if source is not None and repository.compute_absolute(source.file):
         return source
     return find_case_place(case) or (SourceLine(file=case.artifact, line=0) if case.artifact else None)
 
 
 def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
-    """Returns `physicalLocation`: a URI relative to the root if the file is below it, and a region if the line is
-    known."""
+    """Returns `physicalLocation` of SARIF: a URI, relative to the root if the file is below it, and a region if the
+    line is known.
+    """
     below = "." if place.file == repository.root else repository.find(place.file)
     location: JsonObject = {
         "artifactLocation": {"uri": _quote(below), "uriBaseId": ROOT}
@@ -65,7 +69,7 @@ def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
 
 
 def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
-    """Returns `logicalLocations`: the kernel, and the instructions of the optimized module."""
+    """Returns `logicalLocations` of SARIF: the kernel, and the instructions of the optimized module."""
     within = f"{case.id}@{case.target}"
     kernel = [{"name": finding.kernel, "fullyQualifiedName": f"{within}/{finding.kernel}", "kind": "function"}]
     instructions = [
@@ -76,8 +80,9 @@ def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
 
 
 def compute_stable_name(file: str, repository: Repository) -> str:
-    """Returns a name of the file that is equal on every machine: its path below the root or `site-packages`, else its
-    name."""
+    """Returns a name of the file that is equal on all machines: its path below the root or below `site-packages`, else
+    the file name alone.
+    """
     below = repository.find(file)
     parts: Sequence[str] = PurePosixPath(below or file).parts
     if "site-packages" in parts:
@@ -102,11 +107,11 @@ _UNUSED_HELP = "remove or correct it: docs/suppressions.md"
 
 _FIRST = tuple(kind for kind in TroubleKind if kind is not TroubleKind.NOT_CHECKED)
 RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRESSION, TroubleKind.NOT_CHECKED)
-"""Ids of rules and troubles, newer ones last; the position of an id is the `ruleIndex` of its results."""
+"""Ids of rules and troubles, new ones last. `ruleIndex` of a result is the position of its id here."""
 
 
 def render_rules() -> list[JsonObject]:
-    """Returns `tool.driver.rules`, in the order of `RULE_IDS`."""
+    """Returns `tool.driver.rules` of SARIF: a description of each rule and kind of trouble, in the order of `RULE_IDS`."""
     return [
         *(_render_rule(rule) for rule in RULES),
         *(_render_trouble_kind(kind) for kind in _FIRST),
@@ -116,7 +121,7 @@ def render_rules() -> list[JsonObject]:
 
 
 def render_notifications() -> list[JsonObject]:
-    """Returns `tool.driver.notifications`: messages about the run itself."""
+    """Returns `tool.driver.notifications` of SARIF: a description of each kind of message about the run itself."""
     return [
         *(
             {"id": kind.value, "shortDescription": {"text": PAGES[kind].summary}}
@@ -178,7 +183,7 @@ FINGERPRINT = "ligerdiag/v1"
 
 
 def render_results(report: CheckReport, repository: Repository) -> list[JsonObject]:
-    """Returns `results` of the run."""
+    """Returns `results` of SARIF: one for each cause and trouble of each case, and one for each unused suppression."""
     results = [result for case in report.cases for result in _render_case(case, repository)]
     return [*results, *(_render_unused(one, repository) for one in report.unused_suppressions)]
 
@@ -226,7 +231,9 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 def _render_related(
     case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository
 ) -> list[JsonObject]:
-    """Returns the SARIF related locations: the kernel's stores, the reads, the call sites and the case's definition."""
+    """Returns `relatedLocations` of SARIF: the stores of the kernel, the reads, the call sites, and the definition of
+    the case.
+    """
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
         for line, in_backward in list_reads(finding)
@@ -286,7 +293,7 @@ def _head(rule: str, severity: Severity, lines: tuple[str, ...]) -> JsonObject:
 
 
 def _render_locations(place: SourceLine | None, logical: list[JsonObject], repository: Repository) -> list[JsonObject]:
-    """Returns one location; without any file, the root of the repository."""
+    """Returns `locations` of SARIF with one place: the given one, or the root of the repository for None."""
     physical = render_physical(place or SourceLine(file=repository.root, line=0), repository)
     return [{"physicalLocation": physical, **({"logicalLocations": logical} if logical else {})}]
 
@@ -333,10 +340,10 @@ def render_sarif(
     meaning: str = "",
     successful: bool = True,
 ) -> str:
-    """Renders one run with every finding and trouble, ASCII only, with a final newline.
+    """Returns the report as SARIF with one run: ASCII only, with a final newline.
 
-    exit_code: the exit code of the process, and its meaning. successful: everything could be analysed, whatever was
-    found.
+    exit_code: exit code of the process. meaning: the exit code in words. successful: whether everything could be
+    analysed, whatever was found.
     """
     driver = {
         "name": "ligerdiag",
@@ -368,7 +375,7 @@ def render_sarif(
 
 
 def _render_notifications(report: CheckReport, repository: Repository) -> list[JsonObject]:
-    """Returns messages about the run itself: cases that could not be analysed, an early end of the run, notes."""
+    """Returns the messages about the run itself: cases that could not be analysed, an early end of the run, notes."""
     notifications = [
         _notify(trouble.kind, Severity.ERROR, f"{case.id} on {case.target}: {trouble.message}", case, repository)
         for case in report.cases
@@ -391,7 +398,7 @@ def _notify(
 
 
 def _cleaned(value: Any) -> Any:
-    """Returns the value with every text free of escape sequences, control characters and links; line breaks stay."""
+    """Returns the JSON value without escape sequences, control characters and links in its texts; line breaks stay."""
     match value:
         case str():
             return "\n".join(compute_printable(line) for line in value.split("\n")).replace("](", "] (")

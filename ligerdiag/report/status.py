@@ -1,23 +1,24 @@
 """Concludes a case: joins its verdicts, findings and numbers into one `CaseReport` with one status.
 
-A case may expect something of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and of the
-rules that have findings. Expectations are strict both ways: an unexpectedly right program is unexpected, and so is one
-rule more or less. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided
-outputs are still compared, and a contradiction there wins. Where the analysis does not cover a part of the program, a
-case that would be as expected is inconclusive; a hazard that was expected and found stays found. Rules that need a
-replay or a device are not compared where there was none.
+A case may say what it expects of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and which
+rules it expects to have findings. Expectations are strict both ways: a program that is right although a hazard was
+expected is unexpected, and so is one rule more or less. An unknown output leaves the case inconclusive unless the
+mapping allows `unknown`; the decided outputs are still compared, and if one of them contradicts the expectation, the
+case is unexpected. Where the analysis does not cover a part of the program, a case that would be as expected is
+inconclusive; a hazard that was expected and found still counts as found. Rules that need a replay or a device are not
+compared where there was none.
 
-Without an expectation an error or a wrong output outweighs an unknown one or incomplete coverage, and these outweigh
-the rest.
+In a case without an expectation, an error or a wrong output outweighs an unknown output or incomplete coverage, and
+these outweigh everything else.
 
-An allowed finding stays in the report and has no weight. It also takes the weight from the verdict of an output, if at
-least one finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing
-allows an unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. A
-device's own artifact has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed
-on the described GPU.
+An allowed finding stays in the report and has no weight. The verdict of an output has no weight either if at least one
+finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing allows an
+unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. The artifact that
+a device ran has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed on the
+described GPU.
 
-An output that no program defines (`Rule.leaves_undefined`) becomes unknown if it counts as right, and stays wrong
-otherwise. Its finding is the reason, so that such an output alone does not make a case inconclusive. Without a replay,
+An output whose value no program defines (`Rule.leaves_undefined`) becomes unknown if it would count as right, and stays
+wrong otherwise. Its finding is the reason, so such an output alone does not make a case inconclusive. Without a replay,
 an output that may hold bytes that nobody has written becomes unknown as well, and leaves the case inconclusive.
 """
 
@@ -48,7 +49,7 @@ _NEVER = frozenset({Verdict.FRESH, Verdict.UNKNOWN})
 
 
 def list_counted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings that are not allowed."""
+    """Returns the findings that are not allowed by a suppression."""
     return tuple(finding for finding in findings if finding.suppressed is None)
 
 
@@ -57,14 +58,18 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns the outputs whose verdict is allowed, with that verdict."""
+    """Returns output name to verdict, for each output whose verdict is allowed: all findings that explain the verdict
+    are.
+    """
     if not list_allowed(findings):
         return {}
     return {name: verdict for name, verdict in outputs.items() if _is_allowed(name, verdict, findings)}
 
 
 def hides_unknown(findings: Sequence[Finding]) -> bool:
-    """Returns whether an allowed finding explains an unknown verdict."""
+    """Returns whether one of the findings is allowed and explains an unknown verdict, so that the allowance hides that
+    something is unknown.
+    """
     return any(_EXPLAINS.get(finding.rule) is Verdict.UNKNOWN for finding in list_allowed(findings))
 
 
@@ -75,8 +80,9 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """Differences between the rules that have findings and the expected ones, one line each; empty without a
-    difference."""
+    """How the rules that have findings differ from the rules that the case expects: one line each on additional and on
+    missing rules, or empty.
+    """
 
     extra: str = ""
     missing: str = ""
@@ -84,18 +90,20 @@ class RuleContradictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRules:
-    """The rules that a case expects to have findings, by id."""
+    """The ids of the rules that a case expects to have findings."""
 
     wanted: frozenset[str]
-    """These must have a finding."""
+    """Ids of the rules that must have a finding."""
     possible: frozenset[str] = frozenset()
-    """These may have one: they have a finding in some runs."""
+    """Ids of the rules that may have a finding: they have one in some runs."""
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """Returns the rules, or None for None. beside: the expectation of the verdicts.
+    """Returns the rules that a case expects, or None for None. An id that ends with `?` is a rule that may have a
+    finding.
 
-    Raises InputError for an id that no rule has, and for rules without an expectation of the verdicts.
+    beside: what the case expects of its verdicts. Raises InputError for an id that no rule has, and if `beside` is
+    None.
     """
     if expected_rules is None:
         return None
@@ -113,8 +121,9 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
 def compare_rules(
     findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
 ) -> RuleContradictions:
-    """Compares the rules that have findings with the expected ones. undecided_rules: ids of rules that are not
-    compared."""
+    """Returns how the rules that have findings differ from the expected ones. undecided_rules: ids of rules that are
+    left out.
+    """
     if expected is None:
         return RuleContradictions()
     wanted, ignored = expected.wanted, undecided_rules | expected.possible
@@ -130,16 +139,17 @@ def compare_rules(
 type Expectation = str | Mapping[str, str] | None
 
 HAZARDOUS = frozenset(one for one in Verdict if one.is_wrong or one is Verdict.LATENT)
-"""Verdicts that satisfy `hazard`."""
+"""The verdicts of which a case that expects `hazard` needs at least one."""
 
 _ALL = "*"
 _FRESH = frozenset({Verdict.FRESH})
 
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
-    """Returns None, `fresh`, `hazard`, or output name to the verdicts that it may have; `*` names all other outputs.
+    """Returns an expectation in parsed form: None, `fresh`, `hazard`, or output name to the verdicts that the output
+    may have; the name `*` means all other outputs.
 
-    Raises InputError for any other word.
+    Raises InputError for anything else.
     """
     match expected:
         case None | "fresh" | "hazard":
@@ -163,11 +173,11 @@ def compute_status(
     undecided_rules: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
-    """Returns the status of a case that could be analysed, and one line on how it contradicts its expectation.
+    """Returns the status of a case that could be analysed, and one line on how the case contradicts its expectation.
 
-    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared. allowed:
-    the outputs whose verdict is allowed, by default those of `compute_allowed_outputs`. Raises InputError for a
-    malformed expectation.
+    The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared with
+    `expected_rules`. allowed: the outputs whose verdict is allowed, by default from `compute_allowed_outputs`. Raises
+    InputError for a malformed expectation.
     """
     if allowed is None:
         allowed = compute_allowed_outputs(outputs, findings)
@@ -258,14 +268,14 @@ def _status_without_expectation(
 
 
 BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)
-"""Kinds of rules that no expectation covers, because an option of the run asks for them."""
+"""Kinds of rules whose findings count although the case is as expected, because an option of the run asks for them."""
 
 
 def compute_excuse(case: CaseReport, finding: Finding) -> str:
-    """Returns one phrase on why the finding does not count; empty when it does.
+    """Returns a phrase on why the finding does not count: it is allowed, or the case expects it. Empty if the finding
+    counts.
 
-    An expectation does not cover a drift from a baseline or an exceeded budget: these count also in a case that is as
-    expected.
+    A drift from a baseline or an exceeded budget counts also in a case that is as expected.
     """
     if finding.suppressed is not None:
         return finding.suppressed.reason
@@ -275,12 +285,12 @@ def compute_excuse(case: CaseReport, finding: Finding) -> str:
 
 
 def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the findings of the case that count."""
+    """Returns the findings of the case that count: neither allowed nor expected."""
     return tuple(finding for finding in case.findings if not compute_excuse(case, finding))
 
 
 def describe_expectation(case: CaseReport) -> str:
-    """Returns such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
+    """Returns what the case expects as text, such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
     expected = case.expected
     if isinstance(expected, Mapping):
         words = ", ".join(f"{name} {verdicts}" for name, verdicts in expected.items())
@@ -304,11 +314,11 @@ def conclude(
     budgets: MemoryBudgets | None = None,
     source_roots: tuple[str, ...] = (),
 ) -> CaseReport:
-    """Returns the report: verdicts, the findings that numbers confirm or add, contradictions, suppressions and the
-    status.
+    """Returns the report of a case: joins its verdicts, the findings that numbers confirm or add, contradictions and
+    suppressions, and computes the status.
 
-    suppressions: None allows nothing. recorded: the case in the baseline. budgets: None allows any memory.
-    source_roots: as in `CaseReport`.
+    suppressions: None allows no finding. recorded: the entry of the case in the baseline. budgets: None allows any
+    memory. source_roots: as in `CaseReport`.
     """
     match judged.result:
         case Refusal() as refusal:
@@ -417,7 +427,7 @@ def _conclude(
 
 
 def _identify(judged: Judged) -> dict[str, Any]:
-    """Returns the fields of the report that identify the case, and its cost."""
+    """Returns the fields of the report that identify the case, and how long its compile took."""
     identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
     return {**identity, "seconds": judged.seconds, "cached": judged.cached}
 
@@ -425,9 +435,9 @@ def _identify(judged: Judged) -> dict[str, Any]:
 def mark_undefined(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
 ) -> Mapping[str, Verdict]:
-    """Returns the verdicts; those of outputs that no program defines are unknown instead of right.
+    """Returns the verdicts, in which right ones of outputs that have no defined value have become unknown.
 
-    unlooked: names of outputs that may hold bytes that nobody has written, which no replay has decided.
+    unlooked: names of outputs that may hold bytes that nobody has written, if no replay has decided that.
     """
     undefined = {*find_undefined(findings), *unlooked}
     return {
@@ -439,9 +449,10 @@ def mark_undefined(
 def mark_undefined_in_view(
     view: ScheduleView | None, findings: Sequence[Finding], unlooked: Mapping[str, str]
 ) -> ScheduleView | None:
-    """Returns the view with the verdicts of `mark_undefined`, and the reason in place of a sentence.
+    """Returns the view with the verdicts that `mark_undefined` computes; the sentence about a changed output gives the
+    reason.
 
-    unlooked: output name to the reason why it is undecided.
+    unlooked: output name to the reason why the output is undecided.
     """
     undefined = {name: f"could not be decided: {reason}" for name, reason in unlooked.items()}
     undefined |= {name: f"is not defined: {finding.message}" for name, finding in find_undefined(findings).items()}

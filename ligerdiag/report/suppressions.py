@@ -1,24 +1,25 @@
-"""Finds which findings of a run are allowed, by which comment or entry, and which of these allowed nothing.
+"""Finds which findings of a run are allowed, by which comment or configuration entry, and which of these suppressions
+allowed nothing.
 
 A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
 alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can
-continue in the next comment. Rules are given by id or name, with commas between them; the rest up to the next ` # ` is
-the reason. A comment counts at the line of the kernel call and at that of the reader. Python's own tokenizer finds
-comments, so that a string allows nothing.
+continue in the next comment. A comment names rules by id or name, with commas between them; the rest, up to the next `#`
+with blanks around it, is the reason. A comment allows a finding if it is at the line of the kernel call or at that of
+the reader. Python's own tokenizer finds comments, so text in a string allows nothing.
 
-An entry `[[tool.ligerdiag.suppress]]` allows the findings that match all of its filters. In the globs only `*` and `?`
-are special, because ids are full of brackets. A comment takes precedence over an entry; each that matches a finding
-counts as used.
+An entry `[[tool.ligerdiag.suppress]]` of the configuration allows the findings that match all of its filters. In its
+globs only `*` and `?` are special, because ids are full of brackets. If a comment and an entry match one finding, the
+finding shows the comment, and both count as used.
 
-A suppression is called unused only where the run would have seen its use: all cases that it can be about were in the
-run, each was analysed to the end, and the rule had the numbers that it needs. A run without
-selectors sees all cases of the project; one with a file, a folder or a name in a module sees all cases of that; an id
-or a glob chooses some. A run that was interrupted, or that leaves out a target which the project is checked for by
-default, sees nothing in full.
+A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run,
+each was analysed to the end, and the rule had the numbers that it needs. A run without selectors sees all cases of the
+project; a run of a file, a folder or a name in a module sees all cases of that; a run of an id or a glob sees only
+some. A run that was interrupted, or that leaves out a target which the project is checked for by default, has seen
+nothing in full.
 
-Comments are looked for in the files that findings name, below the folders of the user's sources, and in the files of
-the cases; other files that a case imports are not searched. `read_source` decides which files may be read. A file that
-came with the inspected dump allows nothing, so that a dump cannot allow its own findings.
+Comments are searched in the files that findings name, below the folders of the user's sources, and in the files of the
+cases; other files that a case imports are not searched. `read_source` decides which files may be read. A comment in a
+file that came with the inspected dump allows nothing, so that a dump cannot allow its own findings.
 """
 
 import io
@@ -39,30 +40,30 @@ from ligerdiag.source_text import compute_place, is_below, read_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One entry of the configuration; an empty glob matches everything."""
+    """One entry `[[tool.ligerdiag.suppress]]` of the configuration; an empty glob in it matches everything."""
 
     rule: str
-    """Rule id."""
+    """Id of the rule whose findings the entry allows."""
     reason: str
     case: str = ""
-    """Glob over ids of cases, or of modules for `inspect`."""
+    """Glob over ids of cases; for `inspect`, over ids of modules."""
     kernel: str = ""
-    """Glob over the kernel's function name."""
+    """Glob over the name of the kernel's function."""
     output: str = ""
-    """Glob that every output reached by the finding has to match; a finding that reaches none does not match."""
+    """Glob that every output that a finding reaches has to match; a finding that reaches no output does not match."""
     source: str = ""
-    """Glob over the file of the kernel call or of the reader, relative to `directory` where it is below it."""
+    """Glob over the file of the kernel call or of the reader; a file below `directory` may be given relative to it."""
     directory: str = ""
-    """Absolute path of the configuration file's directory."""
+    """Absolute path of the folder of the configuration file."""
     where: str
-    """File and number of the entry, for messages."""
+    """File of the configuration and number of the entry, for messages."""
 
     def concerns(self, case_id: str) -> bool:
-        """Returns whether the entry can match a finding of this case."""
+        """Returns whether the entry can match a finding of the case with this id."""
         return not self.case or _matches(self.case, case_id)
 
     def matches(self, case_id: str, finding: Finding) -> bool:
-        """Returns whether the entry allows this finding of this case."""
+        """Returns whether the entry allows this finding of the case."""
         return (
             finding.rule == self.rule
             and self.concerns(case_id)
@@ -81,8 +82,9 @@ class ConfigEntry:
 
 
 def list_places(finding: Finding) -> tuple[SourceLine, ...]:
-    """Returns the lines that a suppression can name: the finding's and the reader's; for a backward call also its
-    forward's."""
+    """Returns the source lines at which a comment can allow the finding: the finding's line and the reader's; for a
+    kernel call in a backward pass also the line of the forward call.
+    """
     places = [finding.source]
     if finding.reader is not None:
         places.append(finding.reader.line)
@@ -97,14 +99,16 @@ def _matches(glob: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScope:
-    """The cases and files that a run has seen in full: by default none, so that no suppression is called unused."""
+    """The cases and files of which a run has seen everything. By default there are none, so that no suppression is
+    called unused.
+    """
 
     everything: bool = False
-    """The run had all cases of the project."""
+    """Whether the run had all cases of the project."""
     ids: frozenset[str] = frozenset()
-    """Ids of the cases in the run."""
+    """Ids of the cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """Files of which all cases were in the run, with the reports of these cases."""
+    """File to the reports of its cases, for each file all of whose cases were in the run."""
 
 
 def compute_scope(
@@ -115,9 +119,10 @@ def compute_scope(
     targets: Sequence[str],
     usual_targets: Sequence[str],
 ) -> SeenScope:
-    """Returns the scope of a run that was not interrupted.
+    """Returns which cases and files a run that was not interrupted has seen in full.
 
-    directory: base of relative selectors. usual_targets: targets that the project is checked for by default.
+    directory: folder that relative selectors start from. usual_targets: targets that the project is checked for by
+    default; a run that leaves one out has seen nothing in full.
     """
     if not set(usual_targets) <= set(targets):
         return SeenScope()
@@ -148,26 +153,27 @@ _NO_CODE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowComment:
     line: int
-    """Its line, 1-based."""
+    """Number of the line with the comment, counted from 1."""
     allows: int
-    """The line whose findings it allows, 1-based."""
+    """Number of the line whose findings the comment allows, counted from 1."""
     rules: tuple[str, ...]
-    """Ids."""
+    """Ids of the rules that the comment allows."""
     unknown: tuple[str, ...]
-    """Words where a rule is expected that name none."""
+    """Words that name no rule, though the comment should name a rule there."""
     reason: str
-    """A comment with an empty reason allows nothing."""
+    """The reason that the comment gives; a comment without one allows nothing."""
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
-    """Returns the comments of a file from its top; none if it must not be read. roots: real paths of the user's
-    folders."""
+    """Returns the allowing comments of a file, in their order; none if the file must not be read. roots: real paths of
+    the user's folders.
+    """
     code = read_source(file, roots)
     return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
-    """Returns the comments of Python source from its top; none if it is no Python."""
+    """Returns the allowing comments of a Python source, in their order; none if the source is not valid Python."""
     if b"ligerdiag:" not in code:
         return ()
     try:
@@ -190,7 +196,7 @@ def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
 
 
 def _parse_rest(rest: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Returns ids of rules, words that name no rule, and the reason."""
+    """Returns (ids of rules, words that name no rule, reason) from the text after `allow` in a comment."""
     text = re.split(r"\s#\s", rest, maxsplit=1)[0]
     rules: list[str] = []
     unknown: list[str] = []
@@ -219,26 +225,30 @@ def _find_rule(word: str) -> str:
 
 @dataclass(slots=True)
 class Suppressions:
-    """The entries of the configuration and the comments read so far, with those that allowed a finding."""
+    """The entries of the configuration and the comments that were read so far; remembers which of them allowed a
+    finding.
+    """
 
     entries: Sequence[ConfigEntry] = ()
     foreign: Sequence[str] = ()
-    """Real paths of the folders that came with the inspected dump."""
+    """Real paths of the folders that came with the inspected dump; comments in their files allow nothing."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
-    """By the file's real path."""
+    """Real path of each file that was read to its allowing comments."""
     _used_entries: set[int] = field(default_factory=set[int])
     _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
-    """(real path, line of the comment, rule)."""
+    """(real path of the file, line of the comment, rule id) of each comment that allowed a finding."""
 
     def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
-        """Returns the findings of one case, with the suppression of those that are allowed.
+        """Returns the findings of one case; those that a comment or an entry allows have their `suppressed` set.
 
         source_roots: real paths of the user's own folders.
         """
         return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries."""
+        """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries.
+        scope: what the run has seen in full.
+        """
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))
         return (
@@ -269,8 +279,9 @@ class Suppressions:
         return found[0] if found else None
 
     def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
-        """Returns the file's real path and its comments; reads each file once, and none that came with the inspected
-        dump."""
+        """Returns the real path of a file and its allowing comments. Reads each file once, and none that came with the
+        inspected dump.
+        """
         try:
             path = os.path.realpath(file)
         except (OSError, ValueError):
@@ -323,7 +334,7 @@ class Suppressions:
 
 
 def _are_analysed(cases: Sequence[CaseReport], rule: str) -> bool:
-    """Returns whether each of these cases was analysed well enough for the rule to find something."""
+    """Returns whether each of these cases was analysed completely, so that a finding of the rule would have been seen."""
     return not any(
         case.status is Status.ERROR
         or case.coverage.not_covered

@@ -1,1 +1,1 @@
-"""The rules: each file holds one hazard's id, page, examples and check. `registry` lists them."""
+"""The rules: each file holds one rule with its id, page, examples and check; `registry` finds them all."""

@@ -1,4 +1,4 @@
-"""Builds findings about copies: one for all copies that have one cause in common."""
+"""Builds findings about copies: one finding for all copies with a common cause."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -14,12 +14,12 @@ COLLECTED = (
     "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
     " `xs` and returning it as `ys`"
 )
-"""The remedy for a scan that takes an array apart and collects the new one."""
+"""The help for a scan that takes an array apart into slices and collects the new slices in another array."""
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields the copies with these causes, those with one subject or line together, unless the program needs all of
-    them.
+    """Yields groups of copies whose cause is one of `causes`: copies with one subject, such as a value or a loop, or at
+    one source line are one group. Leaves out groups all of whose copies the program needs.
     """
     if context.memory is None:
         return
@@ -33,7 +33,7 @@ def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tu
 
 
 def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[ExplainedCopy]]:
-    """Joins groups that have their cause and their source line in common, such as those of all layers' caches."""
+    """Joins groups that share cause and source line, such as the copies of the caches of all layers."""
     joined: dict[object, list[ExplainedCopy]] = {}
     for group in groups:
         first = group[0]
@@ -46,7 +46,7 @@ def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[
 def report_copies(
     context: Context, rule: Rule, group: Sequence[ExplainedCopy], remedy: str, *, severity: Severity | None = None
 ) -> Finding:
-    """Returns a finding about copies with one cause, the one that the program needs least first."""
+    """Returns one finding about a group of copies with a common cause. severity: by default that of the rule."""
     copies = [one.copy for one in group]
     avoidable = [one for one in copies if not one.is_needed] or copies
     return Finding(
@@ -78,7 +78,7 @@ _NUMBERS = (
 
 
 def describe_amount(copies: Sequence[Copy]) -> str:
-    """Returns such as `64.0 MiB (4.0 MiB in each of 16 iterations)`."""
+    """Returns how many bytes the copies move, such as `64.0 MiB (4.0 MiB in each of 16 iterations)`."""
     total = render_bytes(sum(one.total for one in copies))
     trips = {one.trips for one in copies}
     if trips == {1}:

@@ -1,4 +1,4 @@
-"""Finds all rules by their files, and runs them. Ids are never reused."""
+"""Finds all rules by the names of their files, and runs them. The id of a rule is never used again for another rule."""
 
 import difflib
 import importlib
@@ -27,23 +27,26 @@ def _find_rules() -> Iterator[Rule]:
 
 
 RULES: tuple[Rule, ...] = tuple(sorted(_find_rules(), key=lambda rule: rule.id))
-"""In the order of their ids. A file `ldNNN_name.py` in `schedules/` or `programs/` that defines `RULE` is a rule."""
+"""All rules, in the order of their ids. Each file `ldNNN_name.py` in `schedules/` or `programs/` defines one as `RULE`.
+"""
 
 _NEARNESS = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The findings of all rules about one module."""
+    """The findings of all rules about one compile, and the rules that failed."""
 
     findings: tuple[Finding, ...]
-    """In the order of the rules."""
+    """The findings, in the order of the rules."""
     failures: tuple[RuleFailure, ...]
-    """Rules that raised, so that what they look for is unknown."""
+    """The rules that raised an exception: whether their hazard is present is unknown."""
 
 
 def get_rule(id_or_name: str) -> Rule:
-    """Returns the rule `LD001` or `stale-read`, in any case. Raises InputError with the nearest rules, or all."""
+    """Returns the rule with this id or name, such as `LD001` or `stale-read`, in upper or lower case. Raises
+    InputError, which names similar rules or else all, if there is none.
+    """
     wanted = id_or_name.lower()
     for rule in RULES:
         if wanted in (rule.id.lower(), rule.name):
@@ -57,12 +60,12 @@ def get_rule(id_or_name: str) -> Rule:
 
 
 def list_ids(*kinds: RuleKind) -> frozenset[str]:
-    """Returns the ids of the rules of these kinds."""
+    """Returns the ids of all rules of these kinds."""
     return frozenset(rule.id for rule in RULES if rule.kind in kinds)
 
 
 def get_only_id(kind: RuleKind) -> str:
-    """Returns the id of the one rule of this kind, for kinds of which there is exactly one."""
+    """Returns the id of the rule of this kind, for a kind that exactly one rule has."""
     found = sorted(list_ids(kind))
     assert len(found) == 1, (
         f"expected one rule of the kind {kind.name} but got {join_words(found) or 'none'}:"
@@ -72,7 +75,9 @@ def get_only_id(kind: RuleKind) -> str:
 
 
 def _find_near(wanted: str) -> tuple[Rule, ...]:
-    """Returns the rules with this number in their id or text in their name, else those with a similar name."""
+    """Returns the rules whose id has this number or whose name contains this text, else those with a similar name.
+    wanted: what the user typed.
+    """
     if not wanted:
         return ()
     digits = re.fullmatch(r"(?:ld)?-?0*(\d+)", wanted)
@@ -89,14 +94,15 @@ def _find_near(wanted: str) -> tuple[Rule, ...]:
 
 
 def check_all(context: Context) -> Answers:
-    """Runs the `check` of every rule."""
+    """Returns the findings that the rules make from the analysis alone, by their `check`."""
     return _run_all(lambda rule: rule.check(context), lambda rule: ())
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Runs the `measure` of every rule, which returns its complete list of findings.
+    """Returns the findings of all rules once there are numbers: the `measure` of a rule returns the complete list of
+    its findings.
 
-    A rule without `measure`, or whose `measure` raises, keeps its static findings.
+    A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.
     """
 
     def find_static(rule: Rule) -> Iterable[Finding]:
@@ -106,7 +112,9 @@ def check_measured(measured: Measured) -> Answers:
 
 
 def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
-    """Runs every rule. A rule that raises fails alone, except at limits of time or memory and with LIGERDIAG_DEBUG."""
+    """Runs all rules; a rule that raises an exception becomes a failure and stops no other, except at limits of time or
+    memory and with LIGERDIAG_DEBUG. fall_back: the findings of a failed rule.
+    """
     findings: list[Finding] = []
     failures: list[RuleFailure] = []
     for rule in RULES:
@@ -123,10 +131,10 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that lack evidence without a replay or without a device run.
+    """Returns the ids of the rules that cannot decide without a replay or a device run that is missing here.
 
-    A drift is never decided: no case can expect one, and the next baseline may need its suppression. Nor is a budget,
-    which is an option of the run.
+    Rules about drift from a baseline and about budgets are always among them: an expectation of a case cannot cover
+    them, because an option of the run asks for them, and a suppression for them may be needed in another run.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
     missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}

@@ -1,8 +1,8 @@
-"""Defines a rule: its id, its page, its examples and its check; and builds findings that several rules share.
+"""Defines a rule, with its id, page, examples and check, and builds the findings that several rules make.
 
-Examples are whole case files, each a test and a piece of documentation. They share one kernel, which returns each row's sum
-and doubles the row in place. They run with every generation of jax-triton: an undeclared write uses `triton_call` with
-`out_shape`, which all of them accept, a declared one `call_in_place`.
+An example is a whole case file: a test of the rule and a part of its page. The examples share one kernel, which returns
+each row's sum and doubles the row in place. They run with every generation of jax-triton: a call that hides the write
+uses `triton_call` with `out_shape`, which all of them accept, and a call that declares it uses `call_in_place`.
 """
 
 import re
@@ -30,22 +30,26 @@ from ligerdiag.rules.wording import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Input of every rule's `measure`."""
+    """The results about one compile that a rule's `measure` may use: verdicts, static findings, numbers, baseline and
+    memory.
+    """
 
     outputs: Mapping[str, Verdict]
-    """Output name to static verdict, in the program's order."""
+    """Output name to the verdict of the static analysis, in the program's order."""
     findings: tuple[Finding, ...]
-    """The static findings of every rule."""
+    """The findings that the rules made from the analysis alone."""
     replay: Replay | None
     device: DeviceRun | None
     facts: ScheduleFacts | None = None
-    """The schedule without names, complete where there is a baseline."""
+    """The schedule in the form that a baseline records, without names of instructions; complete only if there is a
+    baseline.
+    """
     recorded: ScheduleFacts | None = None
-    """The same facts in the baseline; None without a baseline."""
+    """The facts of the same compile in the baseline; None without a baseline."""
     memory: MemoryUse | None = None
-    """None if unknown."""
+    """The memory that the program uses; None if unknown."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The memory and the copies that the user allows."""
+    """The limits that the user sets for memory and copies."""
 
     @property
     def numbers(self) -> Replay | None:
@@ -56,17 +60,19 @@ class Measured:
 
 
 def render_error(error: float) -> str:
-    """Returns a relative error, such as `2.5e-01`."""
+    """Returns a relative error as text, such as `2.5e-01`."""
     return f"{error:.1e}"
 
 
 def render_difference(name: str, error: float, other: str, tolerance: float) -> str:
-    """Returns how far an output is from another computation of it, and how much rounding explains."""
+    """Returns a sentence on how far an output is from another computation of it, and how much of that rounding
+    explains. other: name of the other computation.
+    """
     return f"`{name}` differs by {error:.1e} from {other}; rounding explains {tolerance:.1e}"
 
 
 class DecidedBy(Enum):
-    """The evidence that decides whether a rule has findings."""
+    """The kind of evidence that decides whether a rule has findings."""
 
     SCHEDULE = "schedule"
     REPLAY = "replay"
@@ -76,7 +82,7 @@ class DecidedBy(Enum):
 
 
 class Party(StrEnum):
-    """Those whose mistakes a verdict cannot see, because it trusts them."""
+    """A party whose mistakes a verdict cannot see, because it trusts the party; a rule may look for them."""
 
     NOBODY = "nobody"
     JAX = "JAX"
@@ -86,30 +92,34 @@ class Party(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """The kind of hazard that a rule finds, for code that treats one kind unlike the others."""
+    """The kind of hazard that a rule finds; code that treats some findings in a special way asks for a kind, not for an
+    id.
+    """
 
     EARLY_READ = "early read"
-    """A read that misses a hidden write: it reads the same bytes before the kernel runs."""
+    """A read that misses a hidden write because it reads the same bytes before the kernel runs."""
     COPY_READ = "read of a copy"
-    """A read that misses a hidden write: it reads other bytes, or computes the value anew."""
+    """A read that misses a hidden write because it reads other bytes, or computes the value anew."""
     LATE_READ = "late read"
-    """A read that sees a hidden write, and needs the value from before it."""
+    """A read that sees a hidden write, but needs the value from before the write."""
     LUCKY_READ = "lucky read"
-    """A read that gets the intended version, though nothing orders it with the write."""
+    """A read that gets the intended version although nothing orders it with the write."""
     HIDDEN_WRITE = "hidden write"
-    """The hidden write itself, the root of these reads."""
+    """A hidden write itself, which early, late and lucky reads and reads of a copy result from."""
     RACE = "race"
-    """Accesses to the same bytes at the same time: the device may compute either value."""
+    """Accesses to the same bytes at the same time, so that the device may compute more than one value."""
     TRIED_IN_PLACE = "tried in place"
-    """A launcher tries a kernel on bytes that nobody restores, so outputs of the first run on a device do not count."""
+    """A launcher that tries a kernel on bytes that nobody restores, so that outputs of the first run on a device do not
+    count.
+    """
     SHARED_BYTES = "shared bytes"
-    """Two values that XLA keeps in the same bytes; the remaining one may be the right one."""
+    """Two values that XLA keeps in the same bytes, of which one is lost; the one that is left may be the right one."""
     CHANGED_BY_JAX = "changed by JAX"
-    """A difference between the program as written and the one that JAX passes to XLA."""
+    """A difference between the program as written and the program that JAX passes to XLA."""
     ROUNDING = "rounding"
-    """A value that is read through an addition and a subtraction, which costs precision."""
+    """A value that is read through an addition and a subtraction of the same term, which costs precision."""
     REFERENCE = "reference"
-    """A program that in program order already differs from the case's reference."""
+    """A program that already differs from the case's reference in program order."""
     DRIFT = "drift"
     """A difference from a recorded baseline."""
     BUDGET = "budget"
@@ -119,77 +129,80 @@ class RuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A whole case file that is both a test and the documentation of a rule."""
+    """A whole case file that is a test of a rule and a part of the rule's page."""
 
     about: str
     """One sentence about the point of the example."""
     code: str
-    """Python source that defines `CASE`."""
+    """Python source of the file; it defines `CASE`."""
     target: str = "h100"
     recorded: str = ""
-    """The file from which the baseline is recorded that `code` is checked against; empty without a baseline."""
+    """Source of the file from which the baseline is recorded that `code` is checked against; empty without a baseline.
+    """
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The budgets that it is checked with."""
+    """The limits of memory and copies that the example is checked with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """A public bug report behind a rule, and how far it was reproduced."""
+    """A public bug report behind a rule, and how much of it was reproduced."""
 
     report: str
-    """`owner/repository#number`, or another place."""
+    """Place of the report: `owner/repository#number`, or another one."""
     case: str
-    """Id of the case in cases/ that reproduces it; empty without one."""
+    """Id of the case in cases/ that reproduces the report; empty if none does."""
     reproduced: str
-    """The part that was reproduced; a phrase, no full stop."""
+    """The part of the report that was reproduced: a phrase without a full stop."""
     missing: str
-    """The part that was not; a phrase, no full stop."""
+    """The part of the report that was not reproduced: a phrase without a full stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One hazard. The texts become docs/rules/<id>-<name>.md and `ligerdiag explain <id>`."""
+    """One hazard, with its check and the texts that become docs/rules/<id>-<name>.md and `ligerdiag explain <id>`."""
 
     id: str
     name: str
-    """Reads as "allow NAME"."""
+    """Name in lower case with hyphens; it reads well in "allow NAME"."""
     severity: Severity
     summary: str
-    """One line, lower case, no final stop."""
+    """One line in lower case, without a final stop."""
     what_it_does: str
     why: str
     what_to_do: str
     limits: str
     references: tuple[str, ...]
     bad: tuple[Example, ...]
-    """Each must make the rule fire."""
+    """Examples about which the rule must have a finding."""
     good: tuple[Example, ...]
-    """Each must not."""
+    """Examples about which the rule must have no finding."""
     check: Callable[[Context], Iterable[Finding]]
-    """The rule's findings from the analysis alone, without numbers."""
+    """Function that yields the rule's findings from the analysis alone, without numbers."""
     reproduced: tuple[Reproduction, ...] = ()
-    """The reports behind the rule."""
+    """The public bug reports behind the rule."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
-    """The rule's findings once there are numbers; they replace those of `check`. None: the findings of `check` stay."""
+    """Function that yields the rule's findings once there are numbers; they replace those of `check`. None: the
+    findings of `check` stay.
+    """
     decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
-    """The verdict that its findings explain: every output with that verdict has a finding of such a rule, unless the
-    analysis does not know the reason.
+    """The verdict that findings of the rule explain: every output with that verdict is named by a finding of such a
+    rule, unless the analysis does not know the reason.
     """
     party: Party = Party.NOBODY
-    """Whose mistake it reports, if schedule and numbers may disagree because of it about the outputs of a finding (see
-    `report.disagreement_causes`).
+    """The party whose mistake the rule reports, if that mistake can make the schedule and the numbers disagree about
+    outputs of a finding (see `report.disagreement_causes`).
     """
     kind: RuleKind = RuleKind.OTHER
     leaves_undefined: bool = False
-    """No schedule gives the outputs of a finding a defined value: they hold unwritten bytes, depend on the order of a grid's
-    programs, come from one Ref that should hold two values, or may need the writes of a call that JAX dropped while it
-    traced the program.
+    """Whether no schedule gives the outputs of a finding a defined value. Such outputs hold unwritten bytes, depend on
+    the order of a grid's programs, come from one Ref that should hold two values, or may need the writes of a call
+    that JAX dropped while it traced the program.
     """
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
-    """Finds nothing: the `check` of a rule that needs numbers."""
+    """Yields no finding: the `check` of a rule that needs numbers."""
     del context
     return ()
 
@@ -246,13 +259,15 @@ def sum_and_double_declared(x):
 """
 
 KERNEL = f"{_IMPORTS}\n\n{_HIDDEN_CALL}"
-"""The first lines of an example that hides a write."""
+"""The first lines of an example that hides a write: imports, and the shared kernel with its call."""
 
 
 def make_example(*, about: str, code: str, declared: bool = False, target: str = "h100") -> Example:
-    """Returns an example that runs with every generation of jax-triton.
+    """Returns an example that runs with every generation of jax-triton: `code` with imports and the shared kernel
+    added.
 
-    Its code may call the shared kernel by `sum_and_double`, which hides the write. declared: by `sum_and_double_declared`.
+    The code may call the shared kernel by `sum_and_double`, which hides the write. declared: whether it may also call
+    `sum_and_double_declared`, which declares the write.
     """
     imports = _IMPORTS + (_CALL_IN_PLACE if declared or "call_in_place(" in code else "")
     hidden = _HIDDEN_CALL if re.search(r"\bsum_and_double\(|\bdouble_kernel\b", code) else ""
@@ -286,9 +301,9 @@ def report_write(
     evidence: tuple[tuple[str, str], ...] = (),
     reader: ReadPlace | None = None,
 ) -> Finding:
-    """Returns a finding about a hidden write, at the line of its call.
+    """Returns a finding about a hidden write, whose place is the line of the kernel call.
 
-    remedy: by default, to declare the write. evidence: by default, what the call overwrites, and when.
+    remedy: by default, to declare the write. evidence: by default, which operand the call overwrites, and when.
     """
     call = locate_call(context, write)
     return Finding(
@@ -318,9 +333,10 @@ def report_read(
     remedy: str = "",
     outputs: tuple[str, ...] | None = None,
 ) -> Finding:
-    """Returns a finding about a wrong or lucky read.
+    """Returns a finding about a read that is wrong, or right by luck.
 
-    sentence: the evidence about the read, without the place. outputs: by default all that the read reaches.
+    sentence: evidence about the read, without its source line, which is added. outputs: by default all that the read
+    reaches.
     """
     place = locate_read(context, read)
     sentence += render_at(place.line, in_backward=place.in_backward)
@@ -339,7 +355,9 @@ def report_read(
 
 
 def _soften(found: Finding, special: Special, rule: Rule) -> Finding:
-    """Turns a finding about a read that only tests for special values into a warning."""
+    """Returns the finding; as a warning, with a message of its own, if its read only tests the value for NaN or
+    infinity.
+    """
     if special is Special.NOTHING or not found.outputs or rule.explains is None or not rule.explains.is_wrong:
         return found
     value = f"the old value of operand {found.operand} of `{found.kernel}`"

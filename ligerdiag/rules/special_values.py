@@ -1,8 +1,8 @@
 """Finds reads that only test a value for NaN or infinity.
 
-`jnp.median`, `nanmax` or `nan_to_num` compare a value with itself to find its NaNs. If such a comparison alone reads the
-wrong version of a value, the numbers are right unless the kernel creates or removes a special value. Numbers without
-special values do not show the mistake.
+`jnp.median`, `nanmax` or `nan_to_num` compare a value with itself to find its NaNs. If only such a comparison reads the
+wrong version of a value, the result is wrong only where the kernel creates or removes a NaN or an infinity, and numbers
+without them do not show the mistake.
 """
 
 from collections.abc import Sequence
@@ -21,31 +21,35 @@ _KEEPS = having(Trait.SAME_ELEMENTS, Trait.BROADCAST_IN_DIM) | {"abs", "negate"}
 _MOST_STEPS = 6
 _INFINITE = {"f32s": float("inf"), "f64s": float("inf")}
 _BYTES = {"f16s": (b"\\x00\\x7c", b"\\x00\\xfc"), "bf16s": (b"\\x80\\x7f", b"\\x80\\xff")}
-"""Field of a literal to the bytes of infinity, positive and negative."""
+"""Field of an HLO literal to the bytes of positive and of negative infinity in its type."""
 
 
 class Special(StrEnum):
-    """The special values that a read tests for."""
+    """The special values, NaN or infinity, that a read tests for."""
 
     NOTHING = ""
-    """It uses the value itself."""
+    """The read is no mere test: it uses the value itself."""
     NAN = "a NaN"
     INFINITE = "an infinite value"
     NOT_FINITE = "a NaN or an infinite value"
 
 
 def find_special(context: Context, read: ReadFinding) -> Special:
-    """Returns the special value that the wrong read tests for; NOTHING if it uses the value otherwise."""
+    """Returns the special value that a wrong read tests for; NOTHING if the read uses the value in any other way."""
     return Special.NOTHING if read.wrong is None else _find(context, read.wrong.occurrence.instruction, _MOST_STEPS)
 
 
 def describe_special(outputs: Sequence[str], special: Special, value: str) -> str:
-    """Returns text such as "`median` only tests the old value of operand 0 of `kernel` for a NaN"."""
+    """Returns a message such as "`median` only tests the old value of operand 0 of `kernel` for a NaN". value: the
+    value in words.
+    """
     return f"{begin_sentence(outputs, 'only tests', 'only test')} {value} for {special.value}"
 
 
 def _find(context: Context, one: HloInstruction, left: int) -> Special:
-    """left: number of further steps along users."""
+    """Returns the special value for which all uses of the instruction's value test; NOTHING if they do not agree. left:
+    how many further steps along users to follow.
+    """
     if one.opcode == "is-finite":
         return Special.NOT_FINITE
     if one.opcode == "compare" and not is_integer(one.operands[0].shape):
@@ -56,7 +60,7 @@ def _find(context: Context, one: HloInstruction, left: int) -> Special:
 
 
 def _keeps(one: HloInstruction) -> bool:
-    """Returns whether the operation neither creates nor removes special values."""
+    """Returns whether the operation's result holds special values exactly if its operand does."""
     if one.opcode != "convert" or is_integer(one.shape) or is_integer(one.operands[0].shape):
         return one.opcode in _KEEPS
     size, before = compute_byte_size(one.shape), compute_byte_size(one.operands[0].shape)

@@ -1,7 +1,8 @@
-"""Sentences that several rules share, source places, and the patch that a finding's help proposes.
+"""Finds source lines and words for findings: sentences that several rules share, and the patch that a finding proposes
+as help.
 
-A patch changes the line of a kernel call to `ligerdiag.in_place.call_in_place`, which declares the write with every
-version of jax-triton. A call that cannot be parsed gets no patch.
+A patch rewrites the line of a kernel call so that it uses `ligerdiag.in_place.call_in_place`, which declares the write
+with every version of jax-triton. A call that cannot be parsed gets no patch.
 """
 
 import ast
@@ -30,26 +31,26 @@ _MAX_READERS = 8
 _MAX_CALLERS = 8
 _JAX_TRITON = CallTrait.JAX_TRITON | CallTrait.JAX_TRITON_FFI
 _BACKWARD = "transpose("
-"""In the name of an operation that differentiation derived from one of the forward pass."""
+"""Text in the name of an operation that differentiation made from an operation of the forward pass."""
 
 
 def name_outputs(names: Sequence[str]) -> str:
-    """Returns `a`, `b` and `c`."""
+    """Returns the names as text, such as "`a`, `b` and `c`"."""
     return join_words([f"`{name}`" for name in names]) or "no output"
 
 
 def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
-    """Returns the subject and verb of a sentence: `a` is, `a` and `b` are."""
+    """Returns the subject and the verb of a sentence, such as "`a` is" or "`a` and `b` are"."""
     return f"{name_outputs(names)} {plural if len(names) > 1 else singular}"
 
 
 def find_producer(value: HloInstruction) -> HloInstruction:
-    """Returns the instruction that computes this value, through bitcasts and tuple elements."""
+    """Returns the instruction that computes the value, looking through bitcasts and tuple elements."""
     return look_through(value, _PLACES)
 
 
 def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
-    """Returns the evidence line about the call that overwrites, its operand and its time."""
+    """Returns evidence, a (label, sentence) pair: which call overwrites which operand, and when."""
     call = context.optimized_call(write)
     if call is None:
         return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
@@ -62,7 +63,9 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
 
 
 def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
-    """Returns the line that calls the kernel, and the kernel's lines that write the operand."""
+    """Returns the place of the kernel call that makes a hidden write: its source line, and the lines of the kernel that
+    write the operand.
+    """
     site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
     effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
     return replace(
@@ -78,7 +81,7 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
 
 
 def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
-    """Returns the operands that the same call surely overwrites behind XLA's back, including this one."""
+    """Returns the numbers of all operands that the call of this write surely overwrites behind XLA's back."""
     others = (
         one.operand for one in context.writes if one.call is write.call and one.output is None and not one.unknown
     )
@@ -86,7 +89,9 @@ def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
-    """Returns the line of a call and its callers. site: the line, if the trace knows it better than the HLO."""
+    """Returns the source line of a call, and its callers. site: the line, where the trace of the program knows it
+    better than the HLO.
+    """
     every = iterate_user_frames(module, call)
     frames = (
         *islice(every, _MAX_CALLERS),
@@ -101,7 +106,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
-    """Returns the user's line that reads, and whether its backward pass reads."""
+    """Returns the user's line that reads, and whether it is the backward pass of the line that reads."""
     found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
@@ -117,7 +122,9 @@ UPDATE_HELP = (
 
 
 def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
-    """Yields evidence about the first two programs that access the same bytes in a replay, if there are any."""
+    """Yields (label, sentence) pairs about the first two grid programs that access the same bytes in a replay; nothing
+    if none do.
+    """
     meeting = next(iter(launch.meetings), None)
     if meeting is None:
         return
@@ -134,7 +141,7 @@ def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
 
 
 def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
-    """Returns the evidence that no order that replay tried changes the results of the launch."""
+    """Returns evidence, a (label, sentence) pair: no order that replay tried changes the results of the launch."""
     return (
         "replay",
         f"on the drawn inputs, running the grid's programs of %{launch.instruction} in reverse order or all at once gives"
@@ -143,14 +150,18 @@ def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
 
 
 def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
-    """Returns `operand 0` or `output 0`; `no operand` for None."""
+    """Returns the name of a kernel's buffer, such as `operand 0` or `output 0`; `no operand` for None. buffer: its
+    number, operands first.
+    """
     if buffer is None:
         return "no operand"
     return f"operand {buffer}" if buffer < launch.operands else f"output {buffer - launch.operands}"
 
 
 def advise_zeros(target: str, outputs: Sequence[int]) -> str:
-    """Returns how to zero these outputs with the library that made the call. target: of the custom call."""
+    """Returns how to zero these outputs before the kernel runs, with the library that made the call. target: of the
+    custom call.
+    """
     numbers = "".join(f"{number}, " for number in outputs).strip()
     numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
     if has_trait(target, CallTrait.JAX_TRITON_FFI):
@@ -164,7 +175,7 @@ def advise_zeros(target: str, outputs: Sequence[int]) -> str:
 
 
 def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
-    """Returns ` (train.py:41)` for the end of a sentence; empty for None."""
+    """Returns a source line for the end of a sentence, such as ` (train.py:41)`; empty for None."""
     if line is None:
         return ""
     place = f"{line.file}:{line.line}" if line.line > 0 else line.file
@@ -181,7 +192,7 @@ _SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns how the call can declare what it writes."""
+    """Returns help on how the kernel call can declare the write."""
     if write.output is not None:
         return UNFUSED
     call = locate_call(context, write)
@@ -197,7 +208,9 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Returns evidence about the reads around the write, if no program says which version each of them means."""
+    """Returns evidence, (label, sentence) pairs, about the reads before and after the write, if there is no program
+    that says which version each of them means.
+    """
     found = context.accesses.get(write.index)
     if found is None:
         return ()
@@ -213,7 +226,9 @@ def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, 
 
 
 def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], what: str) -> str:
-    """`%a (logical time 7) and %b (logical time 9) read WHAT`; "" for none."""
+    """Returns a sentence about readers, such as `%a (logical time 7) and %b (logical time 9) read WHAT`; empty if there
+    are none.
+    """
     if not readers:
         return ""
     named = [f"%{reader.name} (logical time {times[reader.id]})" for reader in readers[:_MAX_READERS]]
@@ -231,7 +246,9 @@ def find_read_operand(read: ReadFinding) -> HloInstruction | None:
 
 
 def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
-    """Returns the names of the kernel's call, the reader, and the value that it reads."""
+    """Returns the names of the instructions that a wrong read involves: the kernel call, the reader, and the producer
+    of the value that it reads.
+    """
     call = context.optimized_call(read.write)
     operand = find_read_operand(read)
     found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
@@ -239,22 +256,26 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the instructions from `start` (excluded) to `end` (included) along operands; () if there is no path."""
+    """Returns the instructions on a shortest path along operands from `start` (excluded) to `end` (included); () if
+    there is none.
+    """
     path = find_shortest_path([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]
 
 
 def describe_value(value: HloInstruction) -> str:
-    """Returns an instruction's shape, such as `f32[4,8]`."""
+    """Returns the shape of an instruction's value, such as `f32[4,8]`."""
     return render_shape(value.shape)
 
 
 _MOST_CALLERS = 3
-"""Number of callers that evidence lists."""
+"""Evidence lists at most this many callers of a line."""
 
 
 def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
-    """Returns evidence: the callers of the kernel call's line, innermost first, and the outermost."""
+    """Returns evidence, (label, sentence) pairs, about the callers of the kernel call's line: the innermost ones first,
+    then the outermost.
+    """
     callers = call.callers
     shown = callers if len(callers) <= _MOST_CALLERS else (*callers[: _MOST_CALLERS - 1], callers[-1])
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in shown]
@@ -267,11 +288,13 @@ def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
 
 _CALL = "triton_call"
 _MAX_TEXT = 60
-"""Length of the longest argument that a patch quotes, in characters."""
+"""Greatest length, in characters, of an argument that a patch quotes."""
 
 
 def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns one line; empty if the call's source is insufficient or outside the source roots, or declares the write."""
+    """Returns a patch: the kernel call rewritten on one line so that it declares the write. Empty if the source of the
+    call cannot be read or understood, or declares the write already.
+    """
     if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
         return ""
     found = _find_call(call.line.file, call.line.line, tuple(source_roots))
@@ -311,7 +334,7 @@ def _render_written(operands: Sequence[int]) -> str:
 
 
 def _find_outputs(node: ast.Call) -> str:
-    """Returns the source of the call's present results; empty if it has an alias."""
+    """Returns the source text of the outputs that the call declares now; empty if the call declares an alias."""
     for keyword in node.keywords:
         if keyword.arg == "input_output_aliases":
             return ""
@@ -327,7 +350,9 @@ def _find_outputs(node: ast.Call) -> str:
 
 
 def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
-    """Returns the innermost `triton_call` around the line, and the source of its assignment target."""
+    """Returns the innermost `triton_call` around the line, and the source text of the names that its result is assigned
+    to; None if no single one is found.
+    """
     tree = _parse(file, source_roots)
     if tree is None:
         return None

@@ -1,1 +1,1 @@
-"""Two reports side by side: what they hold, where they differ, and the words for it."""
+"""Compares two reports: reads them, finds their differences, and puts these into words."""

@@ -16,17 +16,21 @@ from ligerdiag.text import count_of, render_bytes
 
 ARROW = "→"
 COLUMNS = ("verdicts", *FIGURES)
-"""Titles of the columns of `list_cells`."""
+"""Titles of the columns that `list_cells` fills."""
 TOLERATED = f"figures count as equal up to {TOLERANCE * 100:.0f} % and {TOLERANCE_BYTES >> 10} KiB, the larger one"
 
 
 def list_cells(case: ComparedCase) -> tuple[str, ...]:
-    """Returns the worst verdict and the figures of both sides; one value where they do not differ."""
+    """Returns the cells of a case: the worst verdict and each figure, as `old → new`, or as one value where the two
+    sides are equal.
+    """
     return (describe_verdicts(case), *(_describe_figure(case, name) for name in FIGURES))
 
 
 def describe_verdicts(case: ComparedCase) -> str:
-    """Returns such as `fresh → STALE`, or the status where a side has no verdicts."""
+    """Returns the worst verdict of each side, such as `fresh → STALE`; a side without verdicts shows its status
+    instead.
+    """
     old, new = (_name_worst(side.worst) if side.is_analysed else side.status.value for side in (case.old, case.new))
     if old != new:
         return f"{old or 'none'} {ARROW} {new or 'none'}"
@@ -35,7 +39,9 @@ def describe_verdicts(case: ComparedCase) -> str:
 
 
 def name_verdict(verdict: Verdict | None) -> str:
-    """Returns the verdict, in capitals if it is stale, as in the table of `check`."""
+    """Returns the verdict as the table of `check` shows it, in capitals if it is stale; `absent` for None, an output
+    that one side lacks.
+    """
     return "absent" if verdict is None else _name_worst(verdict)
 
 
@@ -61,7 +67,7 @@ def _describe_size(size: int | None, count: int | None) -> str:
 
 
 def describe_growth(figure: ComparedFigure) -> str:
-    """Returns such as `+64.0 MiB (+47 %)`; empty if the figure does not differ."""
+    """Returns the change of a figure, such as `+64.0 MiB (+47 %)`; empty if the figure does not differ."""
     change = figure.change
     if not change or figure.old is None:
         return ""
@@ -71,7 +77,9 @@ def describe_growth(figure: ComparedFigure) -> str:
 
 
 def list_changes(case: ComparedCase) -> Iterator[tuple[str, str]]:
-    """Yields (label, text) of each change that `list_cells` does not show: statuses, verdicts, findings, copies."""
+    """Yields a (label, text) pair for each change that `list_cells` does not show: statuses, verdicts, findings,
+    copies.
+    """
     if case.new.error:
         yield "error", case.new.error
     elif case.old.error:
@@ -98,7 +106,7 @@ def _describe_finding(finding: ReportedFinding) -> str:
 
 
 def describe_sides(comparison: ReportComparison) -> str:
-    """Returns such as `old: main.json, jax-0.10.0; new: pr.json, jax-0.11.2`."""
+    """Returns a line that names the two reports, such as `old: main.json, jax-0.10.0; new: pr.json, jax-0.11.2`."""
     sides = (("old", comparison.old), ("new", comparison.new))
     return "; ".join(
         f"{name}: {side.label}" + (f", {side.toolchain}" if side.toolchain not in ("", side.label) else "")
@@ -107,7 +115,7 @@ def describe_sides(comparison: ReportComparison) -> str:
 
 
 def describe_counts(comparison: ReportComparison) -> str:
-    """Returns such as `compared 12 cases: 1 worse, 2 better, 9 the same`."""
+    """Returns the number of compared cases by grade, such as `compared 12 cases: 1 worse, 2 better, 9 the same`."""
     counts = {grade: len(comparison.list_graded(grade)) for grade in Grade}
     words = {Grade.SAME: "the same"}
     parts = [f"{counts[grade]} {words.get(grade, grade.value)}" for grade in Grade if counts[grade]]
@@ -115,7 +123,7 @@ def describe_counts(comparison: ReportComparison) -> str:
 
 
 def list_notes(comparison: ReportComparison) -> tuple[str, ...]:
-    """Returns the notes, and the cases that only one report has."""
+    """Returns the notes on the comparison, followed by notes on the cases that only one report has."""
     only = (("old", comparison.only_old), ("new", comparison.only_new))
     alone = [
         f"only in the {name} report: {_list_cases([f'`{case.id}` on {case.target or "unknown"}' for case in cases])}"

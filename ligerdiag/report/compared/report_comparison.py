@@ -1,10 +1,12 @@
 """Compares two reports of `check` or `inspect`, case by case: verdicts, memory, copies, collectives and findings.
 
-Cases are matched by id and target; if their targets differ, by id alone where each report has one case of that id; and
-modules of dumps by their names without XLA's number, or because each side has one. The tolerance of a figure is that of
-`ligerdiag.model.memory_limits`. A case is worse if anything in it is: its status, a verdict, a figure, or an additional
-finding of a warning or an error. Less of something does not make up for more of something else. A copy that appears is
-shown, and counts by its bytes alone.
+Two cases match if id and target are equal; if only the targets differ, they match where each report has one case of
+that id. Modules of dumps also match by their names without XLA's number, or because each report has only one module.
+Figures that differ by less than the tolerance of `ligerdiag.model.memory_limits` count as equal.
+
+A case is worse if anything in it is worse: its status, a verdict, a figure, or an additional finding that is a warning
+or an error. Less of one thing does not make up for more of another. A copy that appears is shown, and counts only
+through the figure of copied bytes.
 """
 
 import re
@@ -25,25 +27,27 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedFinding:
-    """A finding as a report shows it: one cause."""
+    """The cause of one or more findings, as read from a report."""
 
     rule: str
     severity: Severity
     message: str
     file: str = ""
-    """Name of the file, without folders, which differ between machines; empty if the line is unknown."""
+    """Name of the source file without folders, as folders differ between machines; empty if the line is unknown."""
     line: int = 0
     is_allowed: bool = False
 
     @property
     def place(self) -> str:
-        """Returns such as `train.py:41`; empty if the line is unknown."""
+        """Returns the source line of the finding, such as `train.py:41`; the file alone if the line is unknown, empty
+        without a file.
+        """
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCase:
-    """The part of a case, on one target, that is compared."""
+    """Those results of a case on one target that a comparison uses."""
 
     id: str
     target: str
@@ -59,69 +63,73 @@ class ReportedCase:
 
     @property
     def worst(self) -> Verdict | None:
-        """Returns the worst verdict of its outputs; None without outputs."""
+        """Returns the worst verdict among the outputs of the case; None without outputs."""
         return max(self.outputs.values(), key=VERDICT_ORDER.index, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedSide:
-    """One of the two reports."""
+    """One of the two reports of a comparison."""
 
     label: str
-    """Text that distinguishes it from the other one: a file, or a toolchain."""
+    """Text that distinguishes this report from the other one: a file name or a toolchain."""
     cases: tuple[ReportedCase, ...]
     toolchain: str = ""
-    """Empty for modules that were compiled elsewhere."""
+    """The toolchain that compiled the cases; empty for modules that were compiled elsewhere."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Package name to version, of the toolchain."""
+    """Package name to version, for each package of the toolchain."""
     name: str = ""
     """The toolchain as `--toolchain` takes it; empty if unknown."""
     interrupted: bool = False
 
 
 class Grade(StrEnum):
-    """How a case changed."""
+    """Whether a case became worse or better from the old report to the new one."""
 
     WORSE = "worse"
     BETTER = "better"
     SAME = "same"
     UNKNOWN = "not compared"
-    """The old report has no analysis of it."""
+    """The old report has no analysis of the case, or the new run ended before the case was checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure of both sides."""
+    """One figure about memory, such as the peak, in both reports."""
 
     name: str
     """`peak`, `temporaries`, `copied` or `collectives`; see `FIGURES`."""
     old: int | None
-    """Bytes; None if the memory is unknown on that side."""
+    """Bytes in the old report; None if the memory of that report is unknown."""
     new: int | None
 
     @property
     def change(self) -> int:
-        """Returns the difference in bytes; 0 within the tolerance, or if a side is unknown."""
+        """Returns how many bytes the new report has more than the old one; 0 within the tolerance, or if either is
+        unknown.
+        """
         return 0 if self.old is None or self.new is None else compute_change(self.old, self.new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCase:
-    """A case of both reports."""
+    """A case that both reports have, with its changes."""
 
     old: ReportedCase
     new: ReportedCase
     figures: tuple[ComparedFigure, ...] = ()
-    """All of `FIGURES`; empty if the memory is unknown on both sides."""
+    """One entry for each name in `FIGURES`; empty if the memory is unknown in both reports."""
     verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
-    """(output, old verdict, new verdict) of the outputs whose verdict differs; None where the side lacks the output."""
+    """(output, old verdict, new verdict) for each output whose verdict differs; None for a report that lacks the
+    output.
+    """
     appeared: tuple[ReportedFinding, ...] = ()
     gone: tuple[ReportedFinding, ...] = ()
     copies: tuple[CopyChange, ...] = ()
     """The copies that appeared, grew, shrank or are gone, the one that grew most first."""
     grade: Grade = Grade.SAME
     hint: str = ""
-    """A command that looks further; empty if none does."""
+    """A command line that says more about the change; empty if no command does."""
 
     @property
     def id(self) -> str:
@@ -129,39 +137,39 @@ class ComparedCase:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether there is nothing to show: no change at all, be it for better or worse."""
+        """Returns whether the case has no change to show, neither for better nor for worse."""
         return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
 
     @property
     def status_step(self) -> int:
-        """Returns a positive number for a worse status, a negative one for a better one."""
+        """Returns how the status changed: positive for a worse one, negative for a better one, 0 for an equal one."""
         return _STATUS_RANKS[self.new.status] - _STATUS_RANKS[self.old.status]
 
     @property
     def target(self) -> str:
-        """Returns such as `h100`, or `a100 → h100` if the targets differ."""
+        """Returns the target of the case, such as `h100`, or `a100 → h100` if the two reports have different ones."""
         if self.old.target == self.new.target:
             return self.new.target
         return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
 
     def find(self, name: str) -> ComparedFigure | None:
-        """Returns the figure with that name."""
+        """Returns the figure with this name; None without one."""
         return next((one for one in self.figures if one.name == name), None)
 
     @property
     def collectives(self) -> tuple[int | None, int | None]:
-        """Returns the number of operations that move data between devices, on each side."""
+        """Returns, for the old and the new report, the number of operations that move data between devices."""
         return _count_collectives(self.old.memory), _count_collectives(self.new.memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportComparison:
-    """A whole run of `compare`."""
+    """The result of one run of `compare`."""
 
     old: ReportedSide
     new: ReportedSide
     cases: tuple[ComparedCase, ...]
-    """The worst first."""
+    """The cases that both reports have, the worst first."""
     only_old: tuple[ReportedCase, ...] = ()
     only_new: tuple[ReportedCase, ...] = ()
     notes: tuple[str, ...] = ()
@@ -169,7 +177,7 @@ class ReportComparison:
     """The event that ended the run before both reports were there; None if nothing did."""
 
     def list_graded(self, grade: Grade) -> tuple[ComparedCase, ...]:
-        """Returns the cases of that grade."""
+        """Returns the cases with this grade."""
         return tuple(case for case in self.cases if case.grade is grade)
 
 
@@ -179,11 +187,11 @@ FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
     "copied": lambda memory: memory.copied,
     "collectives": lambda memory: sum(size for _, size in memory.collectives),
 }
-"""Name of each figure to its bytes."""
+"""Name of each figure to the function that takes its bytes from the memory of a case."""
 
 
 def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:
-    """Returns the part of a report that is compared. label, name: as in `ReportedSide`."""
+    """Returns those parts of a report that a comparison uses. label, name: the fields of `ReportedSide`."""
     return ReportedSide(
         label=label,
         cases=tuple(_make_case(case) for case in report.cases),
@@ -217,7 +225,7 @@ def _make_case(case: CaseReport) -> ReportedCase:
 
 
 def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] = ()) -> ReportComparison:
-    """Returns the comparison of all cases that both reports have."""
+    """Compares each case that both reports have, and returns the result. notes: lines that the result shows."""
     pairs = _match(old, new)
     first, second = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
     cases = [_compare(*pair, old, new) for pair in pairs]
@@ -250,11 +258,11 @@ def _lacks_memory(case: ComparedCase) -> bool:
 
 type _Pair = tuple[ReportedCase, ReportedCase]
 _NUMBER = re.compile(r"module_\d+\.")
-"""XLA's number of a module, which differs between any two runs."""
+"""Matches the number that XLA puts into the name of a module; it differs between any two runs."""
 
 
 def _match(old: ReportedSide, new: ReportedSide) -> list[_Pair]:
-    """Returns the pairs in the order of the new report."""
+    """Returns the pairs of an old and a new case that belong together, in the order of the new report."""
     found: list[_Pair] = []
 
     def pair(make_key: Callable[[ReportedCase], object], *, is_unique: bool) -> None:
@@ -277,7 +285,7 @@ def _match(old: ReportedSide, new: ReportedSide) -> list[_Pair]:
 def _group(
     cases: Sequence[ReportedCase], found: Sequence[_Pair], side: int, make_key: Callable[[ReportedCase], object]
 ) -> dict[object, list[ReportedCase]]:
-    """Returns the cases without a partner by their keys."""
+    """Returns key to cases, for the cases of one side (0 old, 1 new) that have no partner in `found` yet."""
     taken = {id(pair[side]) for pair in found}
     groups: dict[object, list[ReportedCase]] = {}
     for case in cases:
@@ -329,7 +337,7 @@ _STATUS_RANKS: Mapping[Status, int] = {
 
 
 def _rank_verdict(verdict: Verdict | None) -> int:
-    """Returns a number that is larger for a worse verdict; an output that is not there counts as a fresh one."""
+    """Returns a number that is larger for a worse verdict; None, for an output that does not exist, counts as fresh."""
     return 0 if verdict is None else VERDICT_ORDER.index(verdict)
 
 
@@ -354,9 +362,9 @@ type _Findings = tuple[ReportedFinding, ...]
 
 
 def _compare_findings(old: Sequence[ReportedFinding], new: Sequence[ReportedFinding]) -> tuple[_Findings, _Findings]:
-    """Returns the findings that appeared and those that are gone.
+    """Returns the findings that only the new report has, and those that only the old one has.
 
-    A finding is found again by its rule and line, else by its rule and file, as an edit moves the lines below it.
+    Two findings are the same if rule and line are, or else rule and file, because an edit moves the lines below it.
     """
     left, rest = list(old), list(new)
     keys: tuple[Callable[[ReportedFinding], object], ...] = (
@@ -374,7 +382,9 @@ def _compare_findings(old: Sequence[ReportedFinding], new: Sequence[ReportedFind
 
 
 def _find_hint(case: ComparedCase, old: ReportedSide, new: ReportedSide) -> str:
-    """Returns the command that can say more: the pass of XLA behind a wrong output, else both schedules side by side."""
+    """Returns the command line that says more about the change: a search for XLA's pass behind a wrong output, else a
+    diff of both schedules; empty if none applies.
+    """
     if not new.toolchain:
         return ""
     with_toolchain = f" --toolchain {new.name}" if new.name and new.name != DEFAULT else ""
@@ -389,7 +399,9 @@ def _find_hint(case: ComparedCase, old: ReportedSide, new: ReportedSide) -> str:
 
 
 def _rank(case: ComparedCase) -> tuple[int, int, int, float, str, str]:
-    """Returns a key that sorts the worst case first: by grade, then lost analyses and worse verdicts, then growth."""
+    """Returns a sort key that puts the worst case first: by grade, lost analyses and worse verdicts, additional
+    findings, growth of memory.
+    """
     grades = (Grade.WORSE, Grade.UNKNOWN, Grade.BETTER, Grade.SAME)
     worse = [_rank_verdict(now) - _rank_verdict(was) for _, was, now in case.verdicts]
     findings = sum(_counts(finding) for finding in case.appeared)

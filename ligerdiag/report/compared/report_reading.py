@@ -1,7 +1,7 @@
-"""Reads the JSON of `check` and `inspect` as far as two reports are compared, also that of other versions of ligerdiag.
+"""Reads those parts of the JSON of `check` and `inspect` that a comparison of two reports needs.
 
-Fields that a comparison does not need are ignored, and so are fields that this version does not know. A report of a
-version that knew no memory has none.
+The JSON may come from another version of ligerdiag. Fields that a comparison does not need are ignored, and so are
+fields that this version does not know. A report from a version without figures about memory gets none.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ MAX_BYTES = 512 << 20
 
 
 def load_side(path: Path, label: str) -> ReportedSide:
-    """Reads a report from a file. Raises InputError if it is missing, too large or no report."""
+    """Reads a report from a JSON file. Raises InputError if the file is missing, too large or no report."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -47,7 +47,7 @@ def load_side(path: Path, label: str) -> ReportedSide:
 
 
 def parse_side(text: str, label: str) -> ReportedSide:
-    """Parses the JSON of a report. Raises FieldError for any other text."""
+    """Returns the report that a JSON text holds. Raises FieldError if the text is no report."""
     top = parse_object(text)
     return ReportedSide(
         label=label,
@@ -85,7 +85,7 @@ def _parse_finding(fields: Json) -> ReportedFinding:
 
 
 def _parse_memory(fields: Json) -> MemoryUse:
-    """Returns the figures, copies and collectives; the other fields keep their defaults."""
+    """Returns the memory of a case with its figures, copies and collectives; all other fields keep their defaults."""
     return MemoryUse(
         arguments=read_count(fields, "arguments"),
         outputs=read_count(fields, "outputs"),
@@ -112,7 +112,7 @@ def _parse_copy(fields: Json) -> Copy:
 
 
 def _parse_collective(value: object) -> tuple[str, int]:
-    """Returns the opcode and the bytes, from an object or from a pair."""
+    """Returns the opcode and the bytes of a collective, given as a JSON object or as a pair."""
     if isinstance(value, list):
         pair = as_list(cast("object", value), "collectives")
         value = dict(zip(("opcode", "bytes"), pair, strict=False))
@@ -121,7 +121,7 @@ def _parse_collective(value: object) -> tuple[str, int]:
 
 
 def _parse_line(fields: Json, name: str) -> SourceLine | None:
-    """Returns the line; its number is 0 where the report has null."""
+    """Returns the source line in the field `name`; its line number is 0 where the report has null."""
     if fields.get(name) is None:
         return None
     place = read_object(fields, name)

@@ -1,8 +1,8 @@
-"""The report as HTML: one self-contained page a case, and an index.
+"""The report as HTML: one self-contained page for each case, and an index.
 
 Pages load nothing from the network and use no framework. Python computes the whole layout; the templates write it as
-HTML and SVG. The script of a page folds, steps, sorts and unpacks the text of the module; without it, everything except
-the rest of the module can be read.
+HTML and SVG. The script of a page folds sections, steps through the schedule, sorts tables and unpacks the text of the
+module. Without the script a reader can see everything but the packed part of the module.
 """
 
 from ligerdiag.report.html.environment import GENERATOR, INDEX, compute_file_names

@@ -1,8 +1,10 @@
-"""Lays out the band of a mutated buffer: its contents over time, with marks and labels of the accesses.
+"""Lays out the band of a mutated buffer: a picture of the buffer's contents over time, with a mark and a label for each
+access to it.
 
-On a narrow page the band is vertical. All columns have the same width, and the labels of a column stay within it. Reads
-of the bytes have their labels above the band. Reads of a copy, or of a value that is computed again, are marks on lines
-below it, with their labels at the bottom.
+A mutated buffer is one that a kernel overwrites behind XLA's back. Time runs along the band, with one column for each
+access or group of accesses; all columns have the same width, and a label is never wider than its column. A read of the
+buffer's own bytes has its label above the band. A read of a copy of the value, or of the same value computed again, is
+a mark on a line of its own below the band, with its label at the bottom. On a narrow page the band is vertical.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,74 +16,77 @@ from ligerdiag.report.html.band_columns import Column, Contents
 from ligerdiag.report.html.environment import compute_lines, compute_shortened
 
 WIDTH = 1120
-"""User units, equal to pixels on a wide page; a picture with many columns is wider."""
+"""Width of the picture in user units, equal to pixels on a wide page; a picture with many columns is wider."""
 MIN_COLUMN = 112
 PADDING = 10
 BAND_HEIGHT = 30
 LINE_HEIGHT = 15
 CODE_WIDTH = 6.7
-"""Most pixels of a monospace character at 11 px."""
+"""Greatest width, in pixels, of a monospace character at 11 px."""
 TEXT_WIDTH = 6.6
-"""Most pixels of a character of the proportional font at 12 px, on average."""
+"""Greatest average width, in pixels, of a character of the proportional font at 12 px."""
 _NAME_LINES = 2
 _LOOP_HEIGHT = 20
 _GAP = 14
-"""Between labels and band."""
+"""Distance between the band and the labels."""
 _LANE_GAP = 30
-"""Between the band, the line of copies, and the line of values that are computed again."""
+"""Distance between the band, the line for copies, and the line for values that are computed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a label."""
+    """One line of text in the label of a mark."""
 
     text: str
     y: float
     style: str
-    """`heading`, `outputs`, `name` or `when`."""
+    """`heading`, `outputs`, `name` or `when`: the role of the line, which decides how it looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The mark of a column, with its label."""
+    """The sign that represents a column's accesses, on the band or on a line below it, with its label."""
 
     column: Column
     x: float
     y: float
     leader: tuple[float, float]
-    """Both ends, in y, of the line from the mark to its label."""
+    """Both ends, as y, of the vertical line that joins the mark with its label."""
     lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of the band, or of a line beside it, in which the contents stay the same."""
+    """A part of the band between two changes: the buffer's contents stay the same in it."""
 
     start: float
     end: float
     contents: Contents
     text: str = ""
-    """The text below; empty if there is no space for it."""
+    """A description of the contents, shown below the segment; empty if there is no space for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandLane:
-    """A line below the band, for values that the kernel does not overwrite."""
+    """A line below the band: marks on it are reads of a copy, or of a value that is computed again, which the kernel
+    does not overwrite.
+    """
 
     place: Place
     start: float
     end: float
     y: float
     joint: float | None
-    """x at which a line joins it with the band, because both have the same contents there."""
+    """x of the vertical line that joins this line with the band, where both hold the same contents; None without one.
+    """
     text: str
-    """The label; empty if there is no space for it."""
+    """Description of the line; empty if there is no space for it."""
     text_x: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracket:
-    """Columns of one loop."""
+    """A frame around the columns whose accesses are in one loop."""
 
     start: float
     end: float
@@ -90,12 +95,12 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """A whole picture."""
+    """The whole picture of a buffer on a wide page."""
 
     width: float
     height: float
     y: float
-    """Top of the band, which is `BAND_HEIGHT` high."""
+    """y of the band's top; the band is `BAND_HEIGHT` high."""
     marks: tuple[Mark, ...]
     segments: tuple[Segment, ...]
     lanes: tuple[BandLane, ...]
@@ -109,7 +114,9 @@ _LANE_TEXTS = {
 
 
 def compute_band(columns: Sequence[Column], kernel: str) -> Band:
-    """Returns the picture. kernel: name of the kernel that overwrites the buffer."""
+    """Returns the picture for a wide page. columns: of one buffer, in schedule order. kernel: name of the kernel that
+    overwrites the buffer.
+    """
     width = max(WIDTH, 2 * PADDING + MIN_COLUMN * len(columns))
     step = (width - 2 * PADDING) / max(1, len(columns))
     xs = [PADDING + step * (number + 0.5) for number in range(len(columns))]
@@ -155,7 +162,7 @@ def _compute_texts(column: Column, step: float) -> list[tuple[str, str]]:
 
 
 def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float) -> tuple[tuple[BandLane, ...], float]:
-    """Returns the lines, and the y of the lowest of them."""
+    """Returns the lines below the band, and the y of the lowest one. bottom: y of the band's lower edge."""
     lanes: list[BandLane] = []
     y = bottom + 20
     step = xs[1] - xs[0] if len(xs) > 1 else WIDTH / 2
@@ -172,7 +179,9 @@ def _compute_lanes(columns: Sequence[Column], xs: Sequence[float], bottom: float
 
 
 def _place_text(text: str, xs: Sequence[float]) -> tuple[str, float]:
-    """Returns text and x of a label between two marks or after the last one."""
+    """Returns the text and its x in the first space that is wide enough, between two of the positions `xs` or after the
+    last; ("", 0) if there is none.
+    """
     for start, end in zip(xs, (*xs[1:], float(WIDTH)), strict=True):
         if end - start > TEXT_WIDTH * len(text) + 32:
             return text, start + 16
@@ -206,7 +215,9 @@ def _compute_segments(columns: Sequence[Column], xs: Sequence[float], width: flo
 def _iterate_contents(
     columns: Sequence[Column], places: Sequence[float], start: float, end: float
 ) -> Iterator[tuple[float, float, Contents]]:
-    """Yields start, end and contents of each part of the band. places: positions of the columns along it."""
+    """Yields (start, end, contents) for each part of the band in which the contents stay the same. places: position of
+    each column along the band.
+    """
     edges = [(start, columns[0].before)]
     for column, place in zip(columns, places, strict=True):
         if column.after is not edges[-1][1]:
@@ -234,12 +245,12 @@ _LANE_STEP = 26
 _LINE_HEIGHT = 15
 _ROW_GAP = 11
 _WHEN_WIDTH = 84
-"""Width of `time 123456` after the heading."""
+"""Width, in pixels, that `time 123456` needs after the heading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandRow:
-    """A column of the vertical band."""
+    """One column of the band on a narrow page, where the band is vertical and its columns are rows."""
 
     column: Column
     x: float
@@ -250,7 +261,7 @@ class BandRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of the vertical band in which the contents stay the same."""
+    """A part of the vertical band between two changes: the buffer's contents stay the same in it."""
 
     start: float
     end: float
@@ -259,19 +270,20 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowLane:
-    """A line beside the vertical band."""
+    """A line beside the vertical band: marks on it are reads of a copy, or of a value that is computed again."""
 
     place: Place
     x: float
     start: float
     end: float
     joint: float | None
-    """y at which a line joins it with the band, because both have the same contents there."""
+    """y of the horizontal line that joins this line with the band, where both hold the same contents; None without one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowBand:
-    """A whole picture."""
+    """The whole picture of a buffer on a narrow page."""
 
     height: float
     label_x: float
@@ -281,7 +293,7 @@ class NarrowBand:
 
 
 def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
-    """Returns the picture, `NARROW_WIDTH` wide and as high as its columns need."""
+    """Returns the picture for a narrow page, `NARROW_WIDTH` wide and as high as its columns need."""
     places = [place for place in (Place.COPY, Place.RECOMPUTED) if any(c.place is place for c in columns)]
     lane_x = {place: BAND_X + BAND_WIDTH + _LANE_STEP * (n + 1) - 8 for n, place in enumerate(places)}
     label_x = BAND_X + BAND_WIDTH + _LANE_STEP * len(places) + 16
@@ -324,7 +336,7 @@ def _compute_stretches(rows: Sequence[BandRow], bottom: float) -> tuple[Stretch,
 
 
 def _compute_lane(place: Place, x: float, rows: Sequence[BandRow]) -> NarrowLane:
-    """Returns the line up to its last mark."""
+    """Returns the line for the reads of `place`; it ends at the last of their marks."""
     own = [row.y for row in rows if row.column.place is place]
     joints = [row.y for row in rows if row.column.after is Contents.OLD]
     joint = joints[0] if joints and joints[0] <= own[-1] else None

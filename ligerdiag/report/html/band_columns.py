@@ -1,7 +1,8 @@
-"""Arranges the accesses to one mutated buffer in columns, in the order of the schedule.
+"""Arranges the accesses to one mutated buffer (one that a kernel overwrites behind XLA's back) in columns, in the order
+of the schedule.
 
-A column is one access, or several consecutive reads that are right in the same way: those need no attention, and the
-operand of a kernel may have dozens of them.
+A column is one access. If there are many, consecutive reads that are right in the same way share a column: they need no
+attention, and a kernel's operand may have dozens of them.
 """
 
 from collections.abc import Sequence
@@ -21,53 +22,53 @@ from ligerdiag.report.html.environment import Sign, sign_of
 from ligerdiag.text import join_words
 
 MAX_COLUMNS = 9
-"""With more accesses, consecutive reads that are right share a column."""
+"""With more accesses than this, consecutive reads that are right share a column."""
 MAX_OUTPUTS = 3
-"""Most names of outputs beside a mark."""
+"""A column names at most this many outputs."""
 _RIGHT = (ReadKind.FRESH, ReadKind.ORIGINAL)
 
 
 class Contents(StrEnum):
-    """The contents of the bytes of a buffer."""
+    """The value that the bytes of a mutated buffer hold at one time."""
 
     NOTHING = "nothing"
     OLD = "old"
     NEW = "new"
     UNSURE = "unsure"
-    """The kernel's result or the old contents, because it is unknown whether the kernel writes."""
+    """The kernel's result or the old contents: it is unknown whether the kernel writes."""
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One position on the time axis of a band."""
+    """One position on the time axis of the band of a buffer: an access, or several reads that are alike."""
 
     accesses: tuple[BufferAccess, ...]
-    """All of the same kind and place."""
+    """The accesses of the column, all of the same kind and to the same place."""
     steps: tuple[ScheduleStep, ...]
     sign: Sign
     place: Place
     heading: str
-    """Such as `stale read`."""
+    """A description of the accesses, such as `stale read`."""
     outputs: str
-    """Such as `loss, bias`; empty if it reaches none."""
+    """The outputs that the accesses reach, such as `loss, bias`; empty if there are none."""
     name: str
-    """Name of the instruction, or the number of instructions."""
+    """Name of the instruction that makes the access, of the kernel for its write, or the number of instructions."""
     when: str
-    """LogicalTimes."""
+    """Logical time of the access, such as `7`, or of the first and last one, such as `7 to 12`."""
     before: Contents
     after: Contents
     loop: int | None
-    """Id of the innermost `while` around it."""
+    """Step id of the innermost `while` around the access; None outside of loops."""
 
     @property
     def step(self) -> int:
-        """Returns the id of the first step."""
+        """Returns the id of the column's first step."""
         return self.steps[0].id
 
     @property
     def sentence(self) -> str:
-        """Returns the column as a sentence, for readers who cannot see the picture."""
+        """Returns a sentence that says what the column shows, for readers who cannot see the picture."""
         where = "" if self.place is Place.SAME_BYTES else f", from {_PLACES[self.place]}"
         reaches = f", reaches {self.outputs}" if self.outputs else ""
         return f"{self.heading}: {self.name} at {self.when}{where}{reaches}"
@@ -77,9 +78,10 @@ _PLACES = {Place.COPY: "a copy", Place.RECOMPUTED: "a value that it computes aga
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """Returns the columns in schedule order, leaving out any reuse of the bytes before the value is defined.
+    """Returns the columns for one buffer in schedule order. buffer: index into the view's buffers.
 
-    An instruction's read comes before its write to the same bytes.
+    Leaves out other uses of the same bytes before the value is defined. Where one instruction reads and writes the
+    bytes, the read comes first.
     """
     steps = {step.id: step for step in view.steps}
     accesses = [a for a in view.accesses if a.buffer == buffer and a.step in steps]
@@ -100,7 +102,7 @@ def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
 
 
 def count_hidden(columns: Sequence[Column]) -> int:
-    """Returns the number of reads that share a column."""
+    """Returns the number of reads that share a column with others."""
     return sum(len(column.accesses) for column in columns if len(column.accesses) > 1)
 
 
@@ -120,7 +122,7 @@ def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, 
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """Returns the contents of the bytes after an access."""
+    """Returns what the bytes of the buffer hold after an access of this kind. before: what they held before it."""
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD

@@ -1,7 +1,8 @@
-"""Draws the graph from the kernels to the outputs: the steps on the way, and the edges that the schedule lacks.
+"""Draws the dataflow from kernels to outputs as a graph: the steps on the way, and the edges of the program that the
+schedule lacks.
 
-Nodes stand in layers from left to right, each in the layer of its longest way. Few edges cross, and long edges pass
-other nodes.
+Nodes stand in layers from left to right; the layer of a node is the length of the longest way to it. The order within a
+layer keeps crossings of edges few, and long edges go around other nodes.
 """
 
 from collections import defaultdict
@@ -24,44 +25,48 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.report.html.environment import compute_lines
 
 MAX_OUTPUTS = 6
-"""Most outputs of the graph, the wrong ones first."""
+"""The graph shows at most this many outputs, the wrong ones first."""
 
 _PASSING = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"while"}
-"""Opcodes that only forward values. They are not drawn, because all ways would meet in them."""
+"""Opcodes of instructions that only forward values. The graph leaves such instructions out, because all ways would meet
+in them.
+"""
 
 type NodeKey = tuple[str, str]
-"""Identifies a node: ("step", id), ("output", name) or ("chain", ids)."""
+"""Identifies a node: ("step", id), ("output", name) or ("chain", ids of its steps)."""
 
 
 class EdgeKind(StrEnum):
-    """The kind of an edge."""
+    """The reason why the graph has an edge between two nodes."""
 
     FLOW = "flow"
-    """The target uses the value of the source."""
+    """The edge's target uses the value of its source."""
     OLD = "old"
-    """The target uses the value from before the kernel, directly or as a copy."""
+    """The edge's target reads the source's value as it was before the kernel overwrote it, from the same bytes or from
+    a copy.
+    """
     MISSING = "missing"
-    """An edge of the program that the schedule lacks."""
+    """The program has this edge, and the schedule lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A step, a chain of steps or an output."""
+    """A node of the graph: a step of the schedule, a chain of steps, or an output."""
 
     key: NodeKey
     style: str
-    """`define`, `kernel`, the kind of a read, `step`, `chain` or `output`."""
+    """How the node looks: `define`, `kernel`, the kind of a read, `step`, `chain` or `output`."""
     title: str
     detail: str
     step: int | None
     verdict: Verdict | None = None
     steps: tuple[str, ...] = ()
-    """Names of the instructions of a chain."""
+    """Names of the instructions of a chain; empty for other nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """An edge from one node to another."""
+    """An edge from one node of the graph to another."""
 
     source: NodeKey
     target: NodeKey
@@ -70,16 +75,18 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """Nodes in an order in which every edge leads forward, except those into the next iteration of a loop."""
+    """The nodes and edges of the drawing; the nodes are in topological order, apart from edges into the next iteration
+    of a loop.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     omitted: int
-    """Outputs that are not drawn."""
+    """Number of outputs that the graph leaves out."""
 
 
 def compute_graph(view: ScheduleView) -> Graph:
-    """Returns the graph of the outputs whose way is known."""
+    """Returns the graph of the outputs for which the view knows a way from a kernel, or a missing edge."""
     drawn = [output for output in view.outputs if output.path or output.missing]
     drawn.sort(key=lambda output: -VERDICT_ORDER.index(output.verdict))
     outputs = drawn[:MAX_OUTPUTS]
@@ -91,7 +98,7 @@ def compute_graph(view: ScheduleView) -> Graph:
 
 
 def _order(edges: Sequence[Edge]) -> list[NodeKey]:
-    """Returns the nodes in topological order, as far as there is no cycle."""
+    """Returns the keys of the nodes in topological order, as far as cycles allow it."""
     out: dict[NodeKey, list[NodeKey]] = defaultdict(list)
     for edge in edges:
         out[edge.source].append(edge.target)
@@ -114,7 +121,9 @@ def _order(edges: Sequence[Edge]) -> list[NodeKey]:
 
 
 def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[Edge]:
-    """Returns each edge once: those of the ways, the missing ones, and those of old values."""
+    """Returns each edge of the graph once: the steps along the way to each output, the missing edges, and reads of old
+    values.
+    """
     opcodes = {step.id: step.opcode for step in view.steps}
     known = frozenset(opcodes)
     edges: dict[tuple[NodeKey, NodeKey], EdgeKind] = {}
@@ -144,12 +153,14 @@ def _list_edges(view: ScheduleView, outputs: Sequence[OutputView]) -> Iterable[E
 
 
 def _list_notable(view: ScheduleView) -> frozenset[NodeKey]:
-    """Returns the nodes that are never part of a chain."""
+    """Returns the steps that access a mutated buffer: each is drawn on its own and never becomes part of a chain."""
     return frozenset(_step(access.step) for access in view.accesses if access.kind is not AccessKind.REUSE)
 
 
 def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edge, ...]:
-    """Replaces each chain of two or more steps with one edge in and one edge out by one node."""
+    """Returns the edges after each run of two or more steps, each with one edge in and one edge out, has become one
+    "chain" node.
+    """
     into: dict[NodeKey, list[Edge]] = defaultdict(list)
     out: dict[NodeKey, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -179,7 +190,9 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edg
 
 
 def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
-    """Returns step id to the style of its access to a mutated buffer: the worst read, then the write of a kernel."""
+    """Returns step id to style, for steps that access a mutated buffer: the worst kind of read, else `kernel` for a
+    hidden write, else `define`.
+    """
     styles: dict[int, str] = {}
     for access in view.accesses:
         if access.kind is AccessKind.DEFINE:
@@ -217,19 +230,19 @@ def _step(number: int) -> NodeKey:
 NODE_WIDTH = 164
 NODE_HEIGHT = 50
 ROW = 68
-"""Distance between the tops of two nodes of a layer."""
+"""Vertical distance between the tops of two neighbours in a layer."""
 GAP = 74
-"""Distance between layers, with space for the text on a missing edge."""
+"""Horizontal distance between two layers, with space for the text on a missing edge."""
 _CHARACTERS = 19
-"""Monospace characters at 11 px that fit in a node."""
+"""Number of monospace characters at 11 px that fit in a node."""
 _SWEEPS = 4
 _TURN = 44
-"""Height above the nodes for an edge that leads back."""
+"""Height that is kept free above the nodes for an edge that leads back to an earlier layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
-    """A box with a name on at most two lines."""
+    """A node as a box at a position, with its title on at most two lines."""
 
     node: Node
     x: float
@@ -239,13 +252,13 @@ class PlacedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEdge:
-    """An edge as a curve."""
+    """An edge as a curve with a position."""
 
     kind: EdgeKind
     path: str
-    """SVG path data."""
+    """The curve as SVG path data."""
     label: tuple[float, float]
-    """Position of its text; an edge that crosses no layer has no space for "old contents"."""
+    """(x, y) of the edge's text."""
     is_long: bool
     title: str
 
@@ -259,7 +272,9 @@ class DataflowPicture:
 
 
 def compute_dataflow(graph: Graph) -> DataflowPicture:
-    """Returns the graph with a position for every node and edge; width and height are 0 for an empty graph."""
+    """Returns the drawing of the graph, with a position for each node and edge; width and height are 0 for an empty
+    graph.
+    """
     order = {node.key: position for position, node in enumerate(graph.nodes)}
     forward = [edge for edge in graph.edges if order[edge.source] < order[edge.target]]
     layer = _compute_layers(graph.nodes, forward)
@@ -291,7 +306,9 @@ def _x(layer: int) -> float:
 
 
 def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKey, int]:
-    """Returns the layer of each node: the length of the longest way to it; outputs are in the last layer."""
+    """Returns the layer of each node: the length of the longest way to it. All outputs are in the last layer. edges:
+    without those that lead back.
+    """
     layer = {node.key: 0 for node in nodes}
     for node in nodes:
         for edge in edges:
@@ -302,7 +319,9 @@ def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKe
 
 
 def _compute_route(edge: Edge, layer: dict[NodeKey, int]) -> tuple[NodeKey, ...]:
-    """Returns the nodes of an edge, with an additional one in each layer that it crosses."""
+    """Returns the keys of the points that an edge passes: its source, an invisible node in each layer between, which is
+    added to `layer`, and its target.
+    """
     crossed = range(layer[edge.source] + 1, layer[edge.target])
     inner: list[NodeKey] = [("way", f"{number} {edge.source} {edge.target}") for number in crossed]
     layer |= dict(zip(inner, crossed, strict=True))
@@ -312,7 +331,9 @@ def _compute_route(edge: Edge, layer: dict[NodeKey, int]) -> tuple[NodeKey, ...]
 def _order_layers(
     nodes: Sequence[Node], layer: dict[NodeKey, int], routes: Collection[tuple[NodeKey, ...]]
 ) -> list[list[NodeKey]]:
-    """Sorts each layer by the mean position of its neighbours, in sweeps from left to right and back."""
+    """Returns the nodes of each layer from top to bottom, sorted by the mean position of their neighbours, in sweeps
+    from left to right and back.
+    """
     layers: list[list[NodeKey]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for key in dict.fromkeys((*(node.key for node in nodes), *(key for route in routes for key in route))):
         layers[layer[key]].append(key)
@@ -329,7 +350,9 @@ def _order_layers(
 def _compute_tops(
     layers: list[list[NodeKey]], routes: Collection[tuple[NodeKey, ...]], space: float
 ) -> dict[NodeKey, float]:
-    """Returns the y of each node: the mean of its predecessors if the nodes above leave space. space: above all nodes."""
+    """Returns the y of each node's top: the mean of its predecessors, or lower where nodes above it need the space.
+    space: height kept free above all nodes.
+    """
     before, _ = _compute_neighbours(routes)
     tops: dict[NodeKey, float] = {}
     for own in layers:
@@ -386,7 +409,7 @@ def _place_edge(
 
 
 def _place_turn(edge: Edge, layer: dict[NodeKey, int], tops: dict[NodeKey, float], title: str) -> PlacedEdge:
-    """Returns an edge that leads back, above the nodes."""
+    """Returns an edge that leads back to an earlier layer, as a curve above the nodes."""
     x, y = _x(layer[edge.source]) + NODE_WIDTH * 0.6, tops[edge.source]
     to_x, to_y = _x(layer[edge.target]) + NODE_WIDTH * 0.4, tops[edge.target] - 7
     high = max(2.0, min(y, to_y) - _TURN)

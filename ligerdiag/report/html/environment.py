@@ -1,8 +1,9 @@
-"""The templates and everything that all pages share: signs, file names, broken lines, the packed module.
+"""Loads the templates of the pages, and holds what all pages share: signs, file names, line breaking, and the packed
+text of the module.
 
 The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
-loads nothing and has one script and one style sheet of its own: the policy in its head allows these by their digests
-and nothing else.
+loads nothing from elsewhere and has one script and one style sheet of its own: the content security policy in its head
+allows these two by their digests, and nothing else.
 """
 
 import gzip
@@ -27,10 +28,10 @@ from ligerdiag.text import compute_printable
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """An entry of the legend."""
+    """A symbol that represents one kind of access to a buffer, with its entry in the legend."""
 
     name: str
-    """Id of the symbol and name of the style."""
+    """Id of the SVG symbol, which is also the name of its style."""
     word: str
     meaning: str
 
@@ -49,14 +50,14 @@ SIGNS: dict[str, Sign] = {
         Sign("reuse", "reused", "XLA puts another value there"),
     )
 }
-"""By name, in the order of the legend."""
+"""Name of each sign to the sign, in the order of the legend."""
 
 WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LATENT)
 """Kinds of reads that need attention, the worst first."""
 
 
 def sign_of(access: BufferAccess) -> Sign:
-    """Returns the sign of an access; a read without a kind has the sign of an unknown one."""
+    """Returns the sign for an access; a read of unknown kind has the sign `unknown`."""
     match access.kind:
         case AccessKind.DEFINE:
             return SIGNS["define"]
@@ -71,7 +72,7 @@ def sign_of(access: BufferAccess) -> Sign:
 
 
 def compute_worst_verdict(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Returns the worst verdict by `VERDICT_ORDER`; None without any."""
+    """Returns the worst of the verdicts by `VERDICT_ORDER`; None if there are none."""
     return max(verdicts, key=VERDICT_ORDER.index, default=None)
 
 
@@ -79,9 +80,9 @@ _BREAKS = re.compile(r"(?<=[_.\-/\]\[,])")
 
 
 def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
-    """Breaks `text` after `_`, `.` and the like into at most `lines` lines of at most `columns` characters.
+    """Breaks a name into at most `lines` lines of at most `columns` characters, at `_`, `.` and the like.
 
-    A text that does not fit loses its middle: its end distinguishes `fusion.1` from `fusion.2`.
+    A name that does not fit loses its middle, because its end tells `fusion.1` from `fusion.2`.
     """
     whole = _break(text, columns)
     if len(whole) <= lines:
@@ -96,7 +97,7 @@ def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
 
 
 def compute_shortened(text: str, columns: int) -> str:
-    """Returns at most `columns` characters of `text`, with an ellipsis in the middle."""
+    """Returns the text with an ellipsis in place of its middle if it has more than `columns` characters."""
     if len(text) <= columns:
         return text
     end = max(1, (columns - 1) // 2)
@@ -114,12 +115,14 @@ def _break(text: str, columns: int) -> tuple[str, ...]:
 
 
 GENERATOR = "ligerdiag"
-"""Content of the meta element that identifies our pages."""
+"""Content of the meta element by which a page is recognised as one of ours."""
 _PACKAGE = "ligerdiag.report.html"
 
 
 def render(template: str, style: str, script: str, **names: Any) -> str:
-    """Returns a page. style, script: names of files in the folder of the templates."""
+    """Returns a page as HTML. template, style, script: names of files in the folder of the templates. names: the values
+    that the template uses.
+    """
     css, js = _load(style), _load(script)
     policy = (
         f"default-src 'none'; style-src '{_compute_digest(css)}'; script-src '{_compute_digest(js)}'; "
@@ -142,7 +145,9 @@ def _environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Escapes text, which may come from untrusted files; leaves our own markup and numbers as they are."""
+    """Prepares a value for the page: a text becomes one printable line, because it may come from an untrusted file; a
+    float is rounded to six digits; our own markup is unchanged.
+    """
     if isinstance(value, float):
         return f"{value:.6g}"
     return compute_printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -154,21 +159,23 @@ def _load(name: str) -> str:
 
 
 def _compute_digest(text: str) -> str:
-    """Returns the digest in the form of a content security policy. text: the whole content of the element."""
+    """Returns the digest of an element in the form that a content security policy needs. text: the whole content of the
+    element.
+    """
     return f"sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}"
 
 
 INDEX = "index.html"
 MAX_READABLE = 80
-"""Most characters of a file name before its digest."""
+"""Greatest length, in characters, of a file name before its digest."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def compute_file_names(cases: Sequence[CaseReport]) -> tuple[str, ...]:
-    """Returns one name a case, such as `seed_flce-False-float32.h100.1b2c3d4e.html`.
+    """Returns the name of the page of each case, such as `seed_flce-False-float32.h100.1b2c3d4e.html`.
 
-    The digest distinguishes entries with the same id and target by their order.
+    The digest in a name covers the position among cases with equal id and target, so that no two names are equal.
     """
     met = Counter[tuple[str, str, str]]()
     names: list[str] = []
@@ -187,16 +194,16 @@ def _compute_name(case: CaseReport, identity: tuple[str, ...]) -> str:
 
 
 LEVEL = 6
-"""Level of gzip. A module of 150,000 instructions takes a second and a few megabytes."""
+"""Level of gzip. A module of 150,000 instructions then takes a second to pack, and a few megabytes."""
 
 
 def compute_packed(lines: Sequence[str]) -> str:
-    """Returns the lines as UTF-8, compressed, in base64, equal for equal lines and without control characters."""
+    """Returns the lines compressed by gzip, in base64; equal lines give equal texts. Control characters are removed."""
     text = "\n".join(map(compute_printable_line, lines))
     return b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode("ascii")
 
 
 def compute_printable_line(line: str) -> str:
-    """Returns the printable text of the line, with its leading blanks."""
+    """Returns the line without characters that are not printable; leading blanks stay."""
     bare = line.lstrip(" ")
     return " " * (len(line) - len(bare)) + compute_printable(bare)

@@ -1,9 +1,10 @@
 """Computes two figures of a page: the schedule around the kernels, and the relative errors of the outputs.
 
-The schedule has one row a step, in the order of LogicalTime; the steps of a loop's body are rows below the loop's. An
-asynchronous operation is a bar in its lane, from its start to the last row before its end. Concurrent operations of a
-lane stand side by side, `MAX_SLOTS` at most; more share the last slot. A strip for each of the first `MAX_STRIPS`
-mutated buffers shows the contents of its bytes after the row. The errors have one row an output.
+The figure of the schedule has one row for each step, in the order of logical time; the steps in a loop's body are rows
+below the row of the loop. Steps are drawn in lanes: computation, collectives, copies. An asynchronous operation is a
+bar in its lane, from its start to the last row before its end. Concurrent operations of a lane stand side by side in
+slots, `MAX_SLOTS` at most; more of them share the last slot. Each of the first `MAX_STRIPS` mutated buffers has a
+strip, which shows the contents of its bytes after each row. The figure of the errors has one row for each output.
 """
 
 from collections import defaultdict
@@ -25,37 +26,37 @@ LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineCell:
-    """One slot of a lane in one row."""
+    """The part of one row that belongs to one slot of a lane."""
 
     lane: Lane
     state: str
-    """`dot`, `start`, `through`, `end` or nothing."""
+    """`dot` for a step; `start`, `through` or `end` for a part of a bar; empty for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRow:
-    """One step."""
+    """The row of one step of the schedule."""
 
     step: ScheduleStep
     cells: tuple[TimelineCell, ...]
     strips: tuple[Contents, ...]
     signs: tuple[Sign, ...]
-    """Signs of its accesses to mutated buffers."""
+    """Signs of the step's accesses to mutated buffers."""
     body: tuple["TimelineRow", ...] = ()
-    """Rows of the body of a loop."""
+    """Rows of the steps in the body, if the step is a loop."""
     is_open: bool = False
-    """Whether the page opens with the body unfolded, because it accesses a mutated buffer."""
+    """Whether the page shows the body unfolded at first: it does if a step in the body accesses a mutated buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The figure of the schedule."""
+    """The figure of the schedule, row by row."""
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
-    """Lanes in use, with their width in slots."""
+    """The lanes that the schedule uses, each with its number of slots."""
     strips: tuple[int, ...]
-    """Indices of the buffers that have a strip."""
+    """Index, into the view's buffers, of each buffer that has a strip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +64,12 @@ class _Span:
     lane: Lane
     slot: int
     first: int
-    """Row number."""
+    """Number of the row in which the bar begins."""
     last: int
 
 
 def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
-    """Returns the figure of the schedule. strips: indices of buffers, the most important first."""
+    """Returns the figure of the schedule. strips: indices of the mutated buffers, the most important first."""
     steps = sorted(view.steps, key=lambda step: step.start)
     spans = _compute_spans(steps)
     slots = _compute_slots(steps, spans)
@@ -135,7 +136,7 @@ def _compute_cells(
 
 
 def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleStep]) -> tuple[Contents, ...]:
-    """Returns the contents of the buffer after each row."""
+    """Returns the contents of the buffer's bytes after each step."""
     changes = {a.step: a.kind for a in view.accesses if a.buffer == buffer and a.kind is not AccessKind.READ}
     has_definition = AccessKind.DEFINE in changes.values()
     now = Contents.NOTHING if has_definition else Contents.OLD
@@ -147,7 +148,9 @@ def _compute_contents(view: ScheduleView, buffer: int, steps: Sequence[ScheduleS
 
 
 LEAST, MOST = -9, 2
-"""Decades of the axis; it is longer to the right for larger errors."""
+"""Smallest and largest power of ten on the axis of the errors; the axis extends further right if there are larger
+errors.
+"""
 MAX_DECADE = 12
 WIDTH = 420
 PADDING = 18
@@ -156,38 +159,40 @@ PADDING = 18
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
     kind: str
-    """`replay`, `device`, `reference` or `prediction`."""
+    """Origin of the number: `replay`, `device`, `reference` or `prediction` (the error that a stale output would have).
+    """
     x: float
     title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRow:
-    """One output."""
+    """The row of one output in the figure of the errors."""
 
     output: str
     verdict: Verdict
     attribution: str
-    """The attribution by each witness, with commas between them."""
+    """The attribution of the output by the replay, then by the device, with a comma between them where they differ."""
     dots: tuple[Dot, ...]
     tolerance: float | None
-    """x of the largest error that rounding explains."""
+    """x of the largest error that rounding explains; None if unknown."""
     sentences: tuple[tuple[str, str], ...]
-    """(witness, sentence)."""
+    """(source, sentence) pairs about the errors; the source is `replay`, `reference` or the name of a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorsPlot:
-    """The figure of the errors."""
+    """The figure of the relative errors."""
 
     rows: tuple[PlotRow, ...]
     ticks: tuple[tuple[float, str], ...]
-    """(x, text)."""
+    """(x, text) of each mark of the axis."""
 
 
 def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPlot | None:
-    """Returns the figure of the errors; None without numbers. order: names of outputs, by default in the program's
-    order."""
+    """Returns the figure of the relative errors; None if no output has numbers. order: names of the outputs to show, by
+    default all in the program's order.
+    """
     replay: Mapping[str, OutputNumbers] = {} if case.replay is None else case.replay.outputs
     device: Mapping[str, DeviceOutput] = {} if case.device is None else case.device.outputs
     reference: Mapping[str, float] = {} if case.replay is None else case.replay.reference
@@ -201,13 +206,13 @@ def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPl
 
 
 class _Axis:
-    """Maps relative errors to x."""
+    """The horizontal axis: maps relative errors to x, on a logarithmic scale."""
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def place(self, error: float) -> float | None:
-        """Returns x, clamped to the axis; None for NaN."""
+        """Returns the x of a relative error, clamped to the ends of the axis; None for NaN."""
         if isnan(error):
             return None
         decade = float(LEAST) if error <= 0 else self._most if not isfinite(error) else log10(error)
@@ -215,7 +220,7 @@ class _Axis:
         return round(PADDING + share * (WIDTH - 2 * PADDING), 1)
 
     def list_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Returns every third decade."""
+        """Returns (x, text) for every third power of ten on the axis."""
         decades = range(LEAST, self._most + 1, 3)
         return tuple((self.place(10.0**decade) or 0.0, f"{10.0**decade:.0e}" if decade else "1") for decade in decades)
 

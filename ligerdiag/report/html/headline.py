@@ -1,8 +1,10 @@
-"""Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction.
+"""Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction that
+is the cause.
 
-Outputs that the schedule makes wrong come first, then outputs with wrong numbers, then unknown ones. If every output is
-fresh or latent, an error takes precedence over that, and a warning is added to it: a headline is green only if the page
-shows no finding and no wrong number. All three lines are about the subject of the page.
+Outputs that the schedule makes wrong take precedence, then outputs with wrong numbers, then unknown ones. If every
+output is fresh or latent, an error among the findings takes precedence over the verdicts, and a warning is added to
+them: a headline is green only if the page shows no finding and no wrong number. All three lines are about the subject
+of the page, which is one kernel call.
 """
 
 import re
@@ -22,7 +24,7 @@ from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, join_words
 
 MAX_NAMES = 3
-"""Most outputs that are named; more are counted."""
+"""A headline names at most this many outputs; more are only counted."""
 NO_KERNEL = "no kernel of this program overwrites an operand behind XLA's back"
 PLAIN = {
     Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from the intended values, "
@@ -46,7 +48,9 @@ _MISSED = "{kernel} overwrites its operand behind XLA's back, and an output miss
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the reason in words without HLO, about the kernel of the subject."""
+    """Returns why outputs are wrong, in words without HLO, about the kernel of the subject (the call that the page is
+    about).
+    """
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
         return NO_KERNEL
@@ -64,7 +68,9 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
-    """Returns the stale read of the subject's buffer that its finding names, else the first that makes an output stale."""
+    """Returns the stale read of the subject's buffer that the subject's finding names, else the first that makes an
+    output stale; None without one.
+    """
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
     instructions = () if subject.finding is None else subject.finding.instructions[1:]
     names = {step.id: step.name.removeprefix("%") for step in view.steps}
@@ -77,7 +83,8 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence of an output that the subject makes wrong, and the other outputs that it holds for.
+    """Returns the sentence about an output that the subject makes wrong, and the names of other outputs that it also
+    holds for.
 
     Returns the message of a finding if there is no such sentence.
     """
@@ -103,13 +110,15 @@ def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _name_reader(view: ScheduleView, subject: Subject) -> str:
-    """Returns the name of the instruction that `compute_plain` is about; empty if it is about none."""
+    """Returns the name of the instruction that the text of `compute_plain` is about; empty if the text is about none."""
     access = _find_stale(view, subject)
     return next((step.name for step in view.steps if access is not None and step.id == access.step), "")
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
-    """Returns whether the sentence is about the subject's buffer, and the subject's finding reaches the output."""
+    """Returns whether the sentence of the output is about the subject's buffer, and the subject's finding reaches the
+    output.
+    """
     if subject.finding is not None and output.name not in subject.finding.outputs:
         return False
     if subject.buffer is None:
@@ -125,16 +134,16 @@ def _tail(output: OutputView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """Three lines and their sign; names are in backticks."""
+    """The headline of a page: three lines and a sign. Names in the lines are in backticks."""
 
     sign: str
-    """Name of a verdict, or `error`, `warning`, `nothing`."""
+    """Name of the sign: a verdict, `error`, `warning` or `nothing`."""
     count: str
-    """Such as `1 of 4 outputs is wrong (stale): bias`; without backticks."""
+    """The first line, such as `1 of 4 outputs is wrong (stale): bias`; without backticks."""
     plain: str
-    """The reason, in words without HLO."""
+    """The second line: the reason, in words without HLO."""
     detail: str = ""
-    """The instruction; empty if it is unknown."""
+    """The third line: the instruction that is the cause; empty if it is unknown."""
 
 
 _ONE = {
@@ -146,7 +155,7 @@ _ONE = {
 }
 _MANY = {verdict: saying.replace("is ", "are ") for verdict, saying in _ONE.items()}
 _NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
-"""Verdicts that a headline about a worse one mentions, too."""
+"""Verdicts that a headline about a still worse verdict mentions as well."""
 _KEEPS = {
     Verdict.FRESH: "the schedule keeps to the program's own order",
     Verdict.LATENT: "this schedule happens to keep to the program's own order",
@@ -162,7 +171,9 @@ _BESIDE = "every output is computed from the intended values; the findings count
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:
-    """Returns the headline; it is never green if something is wrong or unknown. subject: by default that of the case."""
+    """Returns the headline of the page of a case; it is never green if something is wrong or unknown. subject: by
+    default the one that the case has.
+    """
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)
     if case.status is Status.NOT_CHECKED:
@@ -194,7 +205,9 @@ def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subje
 
 
 def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline | None:
-    """Returns a headline about numbers; None if no number is wrong, or if the schedule makes outputs wrong."""
+    """Returns a headline about wrong numbers; None if no number is wrong, or if the schedule already makes outputs
+    wrong.
+    """
     words = compute_numbers_faults(case)
     wrong = [name for name, word in words.items() if word is NumbersFault.WRONG]
     inexact = [name for name, word in words.items() if word is NumbersFault.INEXACT]
@@ -223,7 +236,7 @@ def _compute_by_numbers(case: CaseReport, worst: Verdict | None, subject: Subjec
 
 
 def _compute_by_findings(case: CaseReport, worst: Verdict | None) -> Headline | None:
-    """Returns a headline about findings; None if they say no more than the verdicts."""
+    """Returns a headline about the findings; None if they say no more than the verdicts."""
     if worst is not None and not worst.is_right:
         return None
     findings, errors = list_counted(list_worst_first(case)), _list_errors(case)
@@ -259,7 +272,9 @@ def _compute_count(case: CaseReport, worst: Verdict) -> str:
 
 
 def _compute_more_wrong(case: CaseReport, worst: Verdict) -> list[str]:
-    """Returns a phrase on outputs with wrong numbers that the schedule does not make wrong; empty without any."""
+    """Returns a phrase about outputs that have wrong numbers although the schedule does not make them wrong; an empty
+    list if there are none.
+    """
     words = compute_numbers_faults(case)
     known = (worst, *_NO_LUCK)
     more = [n for n, word in words.items() if word is NumbersFault.WRONG and case.outputs[n] not in known]
@@ -267,12 +282,12 @@ def _compute_more_wrong(case: CaseReport, worst: Verdict) -> list[str]:
 
 
 def _count_outputs(names: Sequence[str], total: int) -> str:
-    """Returns such as `all 4 outputs` or `1 of 4 outputs`."""
+    """Returns how many outputs are meant, such as `all 4 outputs` or `1 of 4 outputs`. total: number of all outputs."""
     if len(names) == total:
         return {1: "the output", 2: "both outputs"}.get(total, f"all {total} outputs")
     return f"{len(names)} of {count_of(total, 'output')}"
 
 
 def _name(names: Sequence[str], total: int) -> str:
-    """Returns the names of the outputs if they are few and not all; else empty."""
+    """Returns the names of the outputs, joined to a text; empty if they are many, or all of the `total` outputs."""
     return f": {join_words(names)}" if len(names) <= MAX_NAMES and len(names) < total else ""

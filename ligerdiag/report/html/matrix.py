@@ -14,54 +14,54 @@ _UNKNOWN = frozenset({Status.ERROR, Status.NOT_CHECKED, Status.INCONCLUSIVE, Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """One case in one column."""
+    """One case compiled in the way of one column."""
 
     verdict: str
-    """The worst verdict of its outputs; empty if it is not known, or if there is nothing to check."""
+    """The worst verdict among the outputs; empty if it is unknown or there is nothing to check."""
     status: Status
     outputs: tuple[tuple[str, str], ...]
-    """Name and verdict."""
+    """(name, verdict) of each output."""
     rules: tuple[str, ...]
     error: str
     is_changed: bool
-    """The verdict differs from that of the nearest cell to the left that has one."""
+    """Whether the verdict differs from that of the nearest cell to the left that has a verdict."""
     page: str = ""
-    """Address of the page of the case; empty without one."""
+    """Address of the page about this case; empty if there is none."""
 
     @property
     def is_unknown(self) -> bool:
-        """Returns whether a verdict of the cell is not known."""
+        """Returns whether any verdict in the cell is unknown."""
         return self.status in _UNKNOWN or self.verdict == Verdict.UNKNOWN
 
     @property
     def tone(self) -> str:
-        """Returns the style of the status."""
+        """Returns the name of the style for the cell's status."""
         return TONES[self.status]
 
     @property
     def sign(self) -> str:
-        """Returns the name of the sign of the cell."""
+        """Returns the name of the sign that the cell shows."""
         return self.verdict or ("nothing" if self.status is Status.NOTHING else "error")
 
     @property
     def count(self) -> str:
-        """Returns how many outputs have the verdict; empty if all have it."""
+        """Returns how many outputs have the cell's verdict, such as `2 of 5`; empty if all have it."""
         same = sum(verdict == self.verdict for _, verdict in self.outputs)
         return "" if same == len(self.outputs) else f"{same} of {len(self.outputs)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One case."""
+    """One case of the sweep, with a cell for each column."""
 
     case: str
     source: str
     cells: tuple[MatrixCell | None, ...]
-    """None if the column does not have the case."""
+    """One cell for each column; None where the case was not compiled in that way."""
 
     @property
     def kind(self) -> str:
-        """Returns the entry of the menu that selects the row."""
+        """Returns the entry of the page's menu that selects this row."""
         cells = [cell for cell in self.cells if cell is not None]
         if any(cell.is_changed for cell in cells):
             return "changed"
@@ -78,9 +78,9 @@ def render_matrix_html(
     notes: Sequence[str] = (),
     counts: Mapping[str, int] | None = None,
 ) -> str:
-    """Returns a whole HTML document; rows with a changed verdict come first.
+    """Returns the matrix as a whole HTML document, with rows in which a verdict changes first.
 
-    columns: toolchain, target, set of flags and set of sizes. counts: cells by status.
+    columns: one title for each combination of toolchain, target, flags and sizes. counts: number of cells by status.
     """
     return render(
         "matrix.html.jinja",

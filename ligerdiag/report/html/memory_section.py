@@ -1,8 +1,8 @@
-"""Lays out the memory of a case: the curve over the schedule, and tables of the values alive at the peak, copies,
-donations and requests.
+"""Lays out what a page shows about the memory of a case: the curve of the memory in use over the schedule, and tables
+of the values alive at the peak, the copies, the donations and the requests (operations that ask to work in place).
 
-The curve has a column for each of its points, in the order of the schedule. A triangle below it marks a copy whose
-instruction is a point of the curve.
+The curve has a column for each of its points, in the order of the schedule. A triangle below the curve marks a copy
+whose instruction is a point of the curve.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,16 +33,18 @@ from ligerdiag.text import count_of, render_bytes
 
 HEIGHT, NARROW_HEIGHT = 270, 230
 LEFT, RIGHT, TOP, BOTTOM = 76, 10, 48, 34
-"""Margins of the plot within the picture: labels of the axis, a rim, the peak's label, copies and caption."""
+"""Margins of the plot within the picture: left for the labels of the axis, right for a rim, top for the peak's label,
+bottom for copies and the caption.
+"""
 _RIM = 4.0
-"""Between a label and the edge of the picture."""
+"""Smallest distance between a label and the edge of the picture."""
 _TICKS = 4
-"""Most lines of the grid, beside zero."""
+"""Greatest number of horizontal grid lines above zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The column of one point of the curve."""
+    """The column of the picture that belongs to one point of the curve."""
 
     x: float
     width: float
@@ -51,7 +53,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A horizontal line across the plot."""
+    """A horizontal line across the plot, at the size of the arguments or of the reserved memory."""
 
     name: str
     """`arguments` or `reserved`."""
@@ -62,19 +64,19 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakMark:
-    """The highest point, with its label above the plot."""
+    """The highest point of the curve, with its label above the plot."""
 
     x: float
     y: float
     text: str
     text_x: float
     anchor: str
-    """`start`, `middle` or `end`, as SVG has it."""
+    """Value of SVG's `text-anchor` for the label: `start`, `middle` or `end`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyMark:
-    """A copy below the plot."""
+    """The triangle below the plot that marks a copy."""
 
     x: float
     title: str
@@ -83,7 +85,7 @@ class CopyMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A whole picture; lengths are user units."""
+    """The whole picture of the memory in use over the schedule; lengths are in user units."""
 
     width: float
     height: float
@@ -91,12 +93,12 @@ class Curve:
     right: float
     top: float
     bottom: float
-    """Edges of the plot."""
+    """y of the plot's lower edge; `left`, `right` and `top` are its other edges."""
     outline: str
-    """The curve as SVG path data; with the base line it encloses the memory in use."""
+    """The curve as SVG path data; together with the base line it encloses the memory in use."""
     moments: tuple[Moment, ...]
     ticks: tuple[tuple[float, str], ...]
-    """(y, text)."""
+    """(y, text) of each horizontal grid line."""
     levels: tuple[Level, ...]
     peak: PeakMark
     marks: tuple[CopyMark, ...]
@@ -104,44 +106,46 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of a table; its texts have marked code."""
+    """A row of one of the tables; its texts are split into plain and code parts."""
 
     size: str
     texts: tuple[tuple[Part, ...], ...]
     place: str = ""
-    """`file:line`; empty if unknown."""
+    """The source line as `file:line`; empty if it is unknown."""
     source: str = ""
-    """The text of that line; empty if the file cannot be read."""
+    """The text of the source line; empty if the file cannot be read."""
     is_good: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySection:
-    """Everything that the page shows about memory."""
+    """Everything that a page shows about the memory of its case."""
 
     sentence: str
     wide: Curve | None
-    """None without a curve; `narrow` is the same picture for a narrow page."""
+    """The curve for a wide page, as `narrow` is for a narrow one; None if the case has no curve."""
     narrow: Curve | None
     description: str
-    """The picture as a sentence, for readers who cannot see it."""
+    """A sentence that says what the curve shows, for readers who cannot see it."""
     figures: tuple[tuple[str, str], ...]
-    """(name, text)."""
+    """(name, text) of each figure, such as the peak."""
     alive: tuple[Row, ...]
     copies: tuple[Row, ...]
     donations: tuple[Row, ...]
-    """The void ones first."""
+    """The donated arguments, those whose bytes no output takes first."""
     requests: tuple[Row, ...]
-    """Those for which something is copied."""
+    """The requests that are not met: something is copied for each of them."""
     verdict: str
-    """The verdict about the requests with its evidence."""
+    """A line that says whether all requests are met, with the evidence."""
     is_in_place: bool
-    """Every request is met, and there is one."""
+    """Whether there are requests and all of them are met."""
     warning: str
 
 
 def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> MemorySection | None:
-    """Returns the section; None without memory. steps: as of `compute_step_ids`."""
+    """Returns the section about memory; None if the memory of the case is unknown. steps: instruction name to step id,
+    from `compute_step_ids`.
+    """
     memory = case.memory
     if memory is None:
         return None
@@ -162,7 +166,7 @@ def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> Memory
 
 
 def compute_curve(memory: MemoryUse, width: float, height: float) -> Curve | None:
-    """Returns the picture; None without a point that has bytes."""
+    """Returns the picture of the given size; None if no point of the curve has any bytes."""
     points = memory.curve
     most = max((*(point.bytes for point in points), memory.reserved, memory.arguments), default=0)
     if not points or most <= 0:
@@ -208,21 +212,25 @@ def compute_curve(memory: MemoryUse, width: float, height: float) -> Curve | Non
 
 
 def describe_point(point: CurvePoint, line: SourceLine | None = None) -> str:
-    """Returns such as `33.0 MiB: %fusion.7 (train.py:52)`. line: of the point, if it has none itself."""
+    """Returns the text for a point, such as `33.0 MiB: %fusion.7 (train.py:52)`. line: shown if the point has no line
+    itself.
+    """
     shown = point.line or line
     place = "" if shown is None else f" ({compute_place(shown)})"
     return f"{render_bytes(point.bytes)}: {name_instruction(point.instruction)}{place}"
 
 
 def _find_peak(memory: MemoryUse) -> int:
-    """Returns the index of the highest point, that of `peak_at` among equal ones."""
+    """Returns the index of the highest point; among equally high ones, that of the instruction `peak_at`."""
     name = name_instruction(memory.peak_at)
     numbers = range(len(memory.curve))
     return max(numbers, key=lambda n: (memory.curve[n].bytes, name_instruction(memory.curve[n].instruction) == name))
 
 
 def _make_peak(x: float, y: float, text: str, width: float) -> PeakMark:
-    """Returns the mark with its label above it, or at the edge of the picture that it would cross."""
+    """Returns the peak with its label centred above it; a label that would leave the picture starts or ends at its edge
+    instead.
+    """
     room = len(text) * TEXT_WIDTH / 2
     text_x, anchor = x, "middle"
     if x - room < _RIM:
@@ -242,7 +250,7 @@ def _list_levels(memory: MemoryUse, place: Callable[[int], float]) -> tuple[Leve
 
 
 def _list_ticks(most: int) -> list[int]:
-    """Returns round sizes from zero to the largest one."""
+    """Returns the sizes of the grid lines, in bytes: zero and multiples of a power of two, none above `most`."""
     step = 1
     while step * _TICKS < most:
         step *= 2

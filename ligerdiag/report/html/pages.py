@@ -1,7 +1,7 @@
-"""Renders the page of one case, and the index: a table of all cases, with coverage and notes about the run.
+"""Renders the HTML page of one case, and the index: a table of all cases, with coverage and notes about the run.
 
-Cases that fail come first in the index, then undecided ones, then those with nothing to check and those that are as
-expected.
+In the index, cases that fail come first, then undecided ones, then cases with nothing to check, and cases that are as
+expected last.
 """
 
 from collections import Counter
@@ -34,49 +34,54 @@ from ligerdiag.report.terminal.summary import describe_cut_loop, describe_end, r
 from ligerdiag.text import join_words
 
 MAX_BANDS = 2
-"""Buffers up to which none is folded; of more, all but `FEW_BANDS` are."""
+"""A page with at most this many mutated buffers shows the pictures of all of them unfolded; with more, only the first
+`FEW_BANDS`.
+"""
 FEW_BANDS = 1
 MAX_CHIPS = 12
-"""Outputs up to which none is folded at the top; of more, all but `FEW_CHIPS` are."""
+"""A page with at most this many outputs lists all of them at the top; with more, only the first `FEW_CHIPS` unfolded.
+"""
 FEW_CHIPS = 6
 MAX_WAYS = 4
-"""Groups of outputs with an unfolded way."""
+"""A page unfolds the ways to outputs for at most this many groups of outputs."""
 MAX_FINDINGS = 2
-"""Findings that are shown whole; each other one is a line."""
+"""A page shows at most this many findings in full; each further one is a single line."""
 MAX_TITLES = 8
-"""Findings that are not folded, whole or as a line."""
+"""A page shows at most this many findings unfolded, in full or as a line."""
 MAX_PLOTS = 6
-"""Outputs with unfolded numbers."""
+"""A page unfolds the numbers of at most this many outputs."""
 MAX_FACTS = 6
-"""Unfolded pieces of evidence of a finding."""
+"""A finding shows at most this many pieces of evidence unfolded."""
 MAX_MISSING = 3
-"""Unfolded missing edges of a way."""
+"""The way to an output shows at most this many missing edges unfolded."""
 MAX_MEMORY_ROWS = 20
-"""Rows of a table about memory."""
+"""A table about memory has at most this many unfolded rows."""
 MAX_ROWS = 24
-"""Instructions up to which schedule and HLO are unfolded."""
+"""The schedule and the HLO are unfolded if they have at most this many instructions."""
 PAGE_WIDTH = 1120
-"""User units of the widest picture that fits on a wide page without scrolling."""
+"""Width, in user units, of the widest picture that fits on a wide page without scrolling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferPicture:
-    """The pictures of one mutated buffer."""
+    """The pictures of one mutated buffer (one that a kernel overwrites behind XLA's back), and the table of its
+    accesses.
+    """
 
     number: int
-    """Index into the view's buffers."""
+    """Index of the buffer in the view's buffers."""
     buffer: MutatedBuffer
     columns: tuple[Column, ...]
     table: tuple[tuple[BufferAccess, ScheduleStep, Sign], ...]
-    """All accesses to the buffer, with their steps and signs."""
+    """(access, its step, its sign) for each access to the buffer."""
     merged: int
-    """Number of reads that share a mark."""
+    """Number of reads that share a column of the picture."""
     wide: Band
     narrow: NarrowBand
 
 
 def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDEX) -> str:
-    """Returns a whole HTML document. index: address of the index."""
+    """Returns the page of the case as a whole HTML document. index: address of the index page."""
     view = case.view
     steps = compute_step_ids(view)
     subject = find_subject(case)
@@ -136,7 +141,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
 
 
 def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
-    """Returns the pictures: the subject's buffer first, then those with the worst reads."""
+    """Returns the pictures of each mutated buffer: the buffer of the page's subject first, then by the worst reads."""
     pictures: list[BufferPicture] = []
     steps = {step.id: step for step in view.steps}
     for number in list_buffers(view, subject):
@@ -159,12 +164,14 @@ def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPictur
 
 
 def _count_words(chips: Sequence[Chip]) -> str:
-    """Returns such as `22 STALE, 2 fresh`."""
+    """Returns the number of outputs by verdict, such as `22 STALE, 2 fresh`."""
     return ", ".join(f"{number} {word}" for word, number in Counter(chip.word for chip in chips).items())
 
 
 def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
-    """Returns the signs that the page uses, without that of a write that is unknown: its own text explains it."""
+    """Returns the signs that need an entry in the legend: those that the pictures use, except for a write that may not
+    happen, which has a text of its own.
+    """
     used = {
         column.sign.name
         for picture in pictures
@@ -175,7 +182,7 @@ def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
 
 
 def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
-    """Returns the expectation of the outputs as text; empty without one."""
+    """Returns what the case expects of its outputs, as text; empty without an expectation."""
     if expected is None:
         return ""
     if isinstance(expected, str):
@@ -184,7 +191,7 @@ def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
 
 
 _ORDER = ("bad", "doubtful", "plain", "good")
-"""Tones in the order of the table."""
+"""Tones of the rows of the index, in the order in which the rows are sorted."""
 TONES = {
     Status.CLEAN: "good",
     Status.EXPECTED: "good",
@@ -198,28 +205,30 @@ TONES = {
     Status.NOT_CHECKED: "doubtful",
 }
 MAX_INDEX_CHIPS = 6
-"""Most outputs in a row of the table, the wrong ones first."""
+"""A row of the index shows at most this many outputs, the wrong ones first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRow:
-    """One case in the index."""
+    """The row of one case in the index."""
 
     case: CaseReport
     file: str
     headline: Headline
     rules: tuple[str, ...]
-    """Ids of the rules that have a finding, allowed or not."""
+    """Ids of the rules that have a finding about the case, allowed or not."""
     chips: tuple[Chip, ...]
-    """The wrong ones first."""
+    """The outputs of the case, the wrong ones first."""
     worst: int
-    """The severity of its worst output; -1 without outputs."""
+    """Rank of the worst output, larger for a worse one; -1 without outputs."""
     replay: str
     device: str
 
 
 def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
-    """Returns a whole HTML document. files: the page of each case, by default those of `compute_file_names`."""
+    """Returns the index as a whole HTML document. files: name of the page of each case, by default from
+    `compute_file_names`.
+    """
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
     rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))
@@ -260,7 +269,7 @@ def _make_row(case: CaseReport, file: str) -> IndexRow:
 
 
 def _count_chips(rows: Sequence[IndexRow]) -> list[tuple[str, str, int]]:
-    """Returns (sign, word, outputs), the worst first."""
+    """Returns (sign, word, number of outputs) over all rows, the worst sign first."""
     counts = Counter((chip.sign, chip.word) for row in rows for chip in row.chips)
     ordered = sorted(counts.items(), key=lambda one: SIGN_ORDER.index(one[0][0]))
     return [(sign, word, number) for (sign, word), number in ordered]

@@ -1,8 +1,9 @@
-"""Computes the texts of a page: sentences with marked code, chips of outputs, ways to outputs, the HLO listing.
+"""Computes the texts of a page: sentences with marked code, outputs as chips (small labels with a sign), ways to
+outputs, and the listing of the HLO.
 
 An output has wrong numbers if a replay or a device computed other values than the intended ones, or if program order
-differs from the case's reference by more than rounding explains. It is inexact if a workaround costs the precision, by
-a finding or by lossy numbers.
+differs from the case's reference by more than rounding explains. An output is inexact if a finding about rounding, or
+lossy numbers, show that a workaround costs precision.
 """
 
 import re
@@ -25,21 +26,23 @@ _NAME = re.compile(r"%[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a sentence."""
+    """A part of a sentence: plain text, or code such as the name of an instruction."""
 
     text: str
     is_code: bool = False
     step: int | None = None
-    """Id of the step that the text names; None if the page has no such step."""
+    """Id of the step that the text names, for a link; None if the page has no such step."""
 
 
 def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
-    """Returns the name of each instruction, with its `%`, to the id of its step."""
+    """Returns instruction name, with its `%`, to the id of its step."""
     return {} if view is None else {step.name: step.id for step in view.steps}
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """Splits `text` into parts, without its backticks; a name that is no step of the page is code, too."""
+    """Splits a sentence into parts: text in backticks becomes code, and names of instructions become code with the id
+    of their step.
+    """
     parts: list[Part] = []
     at = 0
     for match in _CODE.finditer(text):
@@ -52,7 +55,9 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """Splits `text` into parts at names of instructions alone. unknown: whether a name that is no step is code."""
+    """Splits a text into parts at the names of instructions. unknown: whether a name that is no step of the page is
+    code, too.
+    """
     parts: list[Part] = []
     at = 0
     for match in _NAME.finditer(text):
@@ -68,33 +73,36 @@ def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) 
 
 _ROUNDING = list_ids(RuleKind.ROUNDING)
 SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fresh")
-"""Signs of chips, the worst first."""
+"""Signs that a chip can have, the worst first."""
 
 
 class NumbersFault(StrEnum):
-    """A fault of an output that the numbers show."""
+    """A fault of an output that its numbers show."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
     NOTHING = ""
-    """Nothing, or there are no numbers."""
+    """The numbers show no fault, or there are no numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One output of the page."""
+    """One output of the case, as a small label on the page."""
 
     name: str
     verdict: Verdict
     sign: str
-    """Name of a sign: that of the verdict, or `error` or `warning` if the numbers are worse."""
+    """Name of the chip's sign: that of the verdict, or `error` or `warning` if the numbers are worse than the verdict.
+    """
     word: str
     number: int
-    """1-based number among all chips, for links."""
+    """Position among all chips, counted from 1, for links."""
 
 
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
-    """Returns the chips by `SIGN_ORDER`, then in the program's order."""
+    """Returns a chip for each output of the case, the worst sign first, outputs with equal signs in the program's
+    order.
+    """
     words = compute_numbers_faults(case)
     judged = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
     judged.sort(key=lambda one: SIGN_ORDER.index(one[2]))
@@ -105,7 +113,7 @@ def list_chips(case: CaseReport) -> tuple[Chip, ...]:
 
 
 def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
-    """Returns output name to the fault that the numbers show."""
+    """Returns output name to the fault that the numbers of the output show."""
     return {name: _find_fault(name, case) for name in case.outputs}
 
 
@@ -124,7 +132,7 @@ def _find_fault(name: str, case: CaseReport) -> NumbersFault:
 
 
 def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
-    """Returns sign and text of a chip."""
+    """Returns (sign, text) for the chip of an output. word: the fault that its numbers show."""
     text = "STALE" if verdict is Verdict.STALE else verdict.value
     if not verdict.is_wrong and word is NumbersFault.WRONG:
         return "error", f"{text}, {word.value}"
@@ -135,25 +143,27 @@ def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One output of the page."""
+    """An output with the steps on the way to it."""
 
     chip: Chip
     path: tuple[int, ...]
-    """Ids of steps; empty if the way is not known."""
+    """Ids of the steps; empty if the way is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayGroup:
-    """Outputs with the same verdict and missing edges, and the same sentence except for their names."""
+    """Outputs that share verdict, missing edges and the sentence about them, except for their names."""
 
     ways: tuple[Way, ...]
     sentence: tuple[Part, ...]
-    """The sentence of the first output."""
+    """The sentence about the first output of the group."""
     missing: tuple[MissingEdge, ...]
 
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
-    """Returns the groups in the order of the chips; none if no way is known. steps: as of `compute_step_ids`."""
+    """Returns the groups of outputs in the order of the chips; empty if nothing is known about any way. steps:
+    instruction name to step id, from `compute_step_ids`.
+    """
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):
         return ()
@@ -181,24 +191,26 @@ def _compute_rest(output: OutputView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One instruction of the listing."""
+    """One instruction in the listing of the HLO."""
 
     step: ScheduleStep
     text: tuple[Part, ...]
     fused: tuple[str, ...]
     users: tuple[ScheduleStep, ...]
-    """Steps that use its value."""
+    """Steps that use the value of the instruction."""
     signs: tuple[Sign, ...]
     place: str
-    """`file:line`; empty if it is not known."""
+    """The source line as `file:line`; empty if it is unknown."""
     source: str
-    """The text of that line; empty if the file cannot be read."""
+    """The text of the source line; empty if the file cannot be read."""
     line: int | None
-    """Index into the text of the module."""
+    """Index of the instruction's line in the text of the module; None if unknown."""
 
 
 def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
-    """Returns the steps in the order of the schedule. source_roots: folders below which sources are read."""
+    """Returns an entry for each step, in the order of the schedule. source_roots: folders below which source files may
+    be read.
+    """
     ids, lines = compute_step_ids(view), dict(view.anchors)
     users: dict[int, list[ScheduleStep]] = defaultdict(list)
     for step in view.steps:

@@ -1,8 +1,8 @@
-"""Chooses the subject of a page, the kernel call that it is about, and lists the findings of the page.
+"""Chooses the subject of a page, which is the kernel call that the page is about, and lists the findings of the page.
 
-The subject is the call of the worst finding: not allowed, of the worst severity, reaching the worst outputs and the
-most of them. If outputs are wrong, only findings that reach the worst of them count, allowed or not. Without such a
-finding the subject is the overwritten buffer with the worst reads.
+The subject is the call of the worst finding about a kernel: one that is not allowed, of the highest severity, that
+reaches the worst outputs and the most of them. If outputs are wrong, only findings that reach the worst outputs count,
+allowed or not. Without such a finding, the subject is the kernel that overwrites the buffer with the worst reads.
 """
 
 from collections.abc import Mapping
@@ -26,32 +26,36 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Article:
-    """One finding as the page shows it."""
+    """One finding in the form in which the page shows it."""
 
     rule: str
     severity: str
     message: tuple[Part, ...]
     place: str
-    """`file:line`; empty if it is not known."""
+    """The source line as `file:line`; empty if it is unknown."""
     function: str
     line: int
     source: str
-    """The text of that line; empty if the file cannot be read."""
+    """The text of the source line; empty if the file cannot be read."""
     facts: tuple[tuple[str, tuple[Part, ...]], ...]
-    """(label, sentence) pairs."""
+    """(label, sentence) pairs: the evidence."""
     help: tuple[Part, ...]
     allowed: str
-    """The suppression and its reason; empty if the finding is not allowed."""
+    """The reason of the suppression that allows the finding, and where it stands; empty if the finding is not allowed.
+    """
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
-    """Returns the findings, the worst first and allowed ones last. steps: as of `compute_step_ids`."""
+    """Returns the findings of the page, the worst first and allowed ones last. steps: instruction name to step id, from
+    `compute_step_ids`.
+    """
     return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """Returns the causes by severity, by the worst output that each reaches, and by the number of outputs; allowed ones
-    last."""
+    """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
+    by the number of outputs; allowed ones last.
+    """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
         verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in cause.outputs if name in case.outputs]
@@ -91,26 +95,28 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
 
 
 _HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
-"""A finding of these rules points at the call, whatever others point at."""
+"""Ids of the rules about a hidden write itself: their findings give the line of the kernel call, other findings perhaps
+that of a reader.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The kernel call that a page is about; empty fields are unknown."""
+    """The kernel call that a page is about; a field is empty if it is unknown."""
 
     kernel: str = ""
     finding: Finding | None = None
     buffer: int | None = None
-    """Index into the view's buffers of the one that it overwrites."""
+    """Index, in the view's buffers, of the buffer that the call overwrites."""
     place: str = ""
-    """`file:line` of the call."""
+    """The line of the call as `file:line`."""
     function: str = ""
     source: str = ""
-    """The text of that line; empty if the file cannot be read."""
+    """The text of the call's line; empty if the file cannot be read."""
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """Returns the subject; an empty one if no kernel is known."""
+    """Returns the subject of the page about this case; all of its fields are empty if no kernel is known."""
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
@@ -128,7 +134,7 @@ def find_subject(case: CaseReport) -> Subject:
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
-    """Returns the indices of all buffers, the subject's first, then those with the worst reads."""
+    """Returns the indices of all mutated buffers: the subject's first, then by how wrong their worst reads are."""
     numbers = range(len(view.buffers))
     return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))
 
@@ -146,7 +152,9 @@ def _find_finding(case: CaseReport) -> Finding | None:
 
 
 def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
-    """Returns the buffer of the finding's call, else of its kernel; without a finding, the one with the worst reads."""
+    """Returns the index of the buffer that the finding's call overwrites, else of one that its kernel overwrites;
+    without a finding, of the buffer with the worst reads.
+    """
     numbers = list_buffers(view, Subject())
     if finding is None:
         return numbers[0] if numbers else None
@@ -159,7 +167,9 @@ def _find_buffer(view: ScheduleView, finding: Finding | None) -> int | None:
 
 
 def _find_line(case: CaseReport, finding: Finding | None, buffer: int | None) -> SourceLine | None:
-    """Returns the user's line that calls the kernel, or the nearest line that is known."""
+    """Returns the user's line that calls the kernel: that of the finding, else that of the step that writes the buffer;
+    None if neither is known.
+    """
     if finding is not None:
         own = finding.instructions[:1]
         calls = [f for f in case.findings if f.rule in _HIDDEN_WRITES and own and f.instructions[:1] == own]

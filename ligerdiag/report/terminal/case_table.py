@@ -1,6 +1,7 @@
-"""Renders the table of cases: one row a case, with its verdicts on each target and how numbers compare with them.
+"""Renders the table of cases: one row for each case, with its verdicts on each target and how numbers compare with
+them.
 
-If the columns do not fit the terminal, a case has one line for its id and status, and one for each target.
+If the columns do not fit the terminal, a case takes several lines: one with its id and status, and one for each target.
 """
 
 from collections import Counter
@@ -39,7 +40,7 @@ STATUS_TEXTS: Mapping[Status, str] = {
     Status.ERROR: "could not analyse",
     Status.NOT_CHECKED: "not checked",
 }
-"""Text of a status in a row; in capitals if it needs attention."""
+"""Status to its text in a row; in capitals if the status needs attention."""
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,
@@ -68,14 +69,17 @@ _BY_WEIGHT = (
     Status.ERROR,
 )
 _WITNESSES: Mapping[str, Callable[[CaseReport], Line]] = {"replay": render_replay_word, "device": render_device_word}
-"""Columns that the table has if a case fills them."""
+"""Title and renderer of each column about numbers, from a replay or a device; the table has a column if any case fills
+it.
+"""
 
 type Row = dict[str, CaseReport]
-"""Target to report, for one case."""
+"""The reports of one case, by target."""
 
 
 def render_table(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the table, at most `width` columns wide where ids allow it; with None one line a case, of any width.
+    """Returns the lines of the table, at most `width` columns wide as far as ids allow. With None each case has one
+    line, of any width.
 
     verbose: adds a line for each output that has numbers.
     """
@@ -102,7 +106,8 @@ def render_table(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """Returns such as `loss fresh · input STALE`, in the program's order; each verdict has its style.
+    """Returns the verdict of each output, in the program's order, such as `loss fresh · input STALE`; each verdict has
+    its style.
 
     allowed: names of the outputs whose verdict is allowed.
     """
@@ -115,7 +120,9 @@ def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
 
 
 def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """Returns `render_outputs` of few outputs; of many, such as `28 of 30 STALE · 2 fresh`, the worst verdict first."""
+    """Returns the verdict of each output if they are few; else the number of outputs by verdict, the worst first, such
+    as `28 of 30 STALE · 2 fresh`.
+    """
     if len(outputs) <= FEW:
         return render_outputs(outputs, allowed)
     counts = Counter((verdict, name in allowed) for name, verdict in outputs.items())
@@ -131,7 +138,7 @@ def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
 
 
 def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
-    """Returns the heading and one line for each case."""
+    """Returns the heading and one line for each case, with aligned columns."""
     cases = [case for row in rows.values() for case in row.values()]
     witnesses = [name for name, render in _WITNESSES.items() if any(render(case) for case in cases)]
     heading: list[Line] = [(Span(name, Style.FAINT),) for name in ("case", "status", *witnesses, *targets)]
@@ -168,7 +175,7 @@ def _render_stacked(rows: Mapping[str, Row], targets: Sequence[str], width: int 
 
 
 def _append(lines: list[Line], phrase: Line, width: int | None) -> None:
-    """Adds the phrase to the last line if it fits there, else as a new line."""
+    """Adds the phrase to the last line if it fits there within `width` columns, else as a line of its own."""
     longer = (*lines[-1], Span(_GAP), *phrase)
     if width is None or compute_width(longer) <= width:
         lines[-1] = longer
@@ -177,13 +184,13 @@ def _append(lines: list[Line], phrase: Line, width: int | None) -> None:
 
 
 def _status_cell(row: Row) -> Line:
-    """Returns the worst status among the targets."""
+    """Returns the worst status that the case has on any target."""
     status = max((case.status for case in row.values()), key=_BY_WEIGHT.index)
     return (Span(STATUS_TEXTS[status], STATUS_STYLES[status]),)
 
 
 def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
-    """Returns the text that all targets share, or the text of each target."""
+    """Returns how numbers compare with verdicts: one text if it is the same on all targets, else one for each target."""
     words = {target: render(case) for target, case in row.items()}
     if len(set(words.values())) <= 1:
         return next(iter(words.values()), ())
@@ -195,7 +202,7 @@ def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
 
 
 def _target_cell(row: Row, target: str) -> Line:
-    """Returns the verdicts on one target, preceded by its status if the targets differ in it."""
+    """Returns the verdicts on one target, after the status there if the targets differ in status."""
     case = row.get(target)
     if case is None:
         return (Span("not done", Style.FAINT),)

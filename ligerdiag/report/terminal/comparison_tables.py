@@ -1,8 +1,8 @@
 """Renders results of `bisect` and `diff` for a terminal.
 
-A bisection is a table with a row for each trial, followed by evidence, answers and notes. A difference is the verdicts
-of both sides, followed by each overwritten operand with its readers and its bytes; rows that differ have a `*`. If two
-columns do not fit the terminal, each side has a line of its own.
+A bisection is a table with a row for each trial, followed by evidence, answers and notes. A difference shows the
+verdicts of both compiles, and then each overwritten operand with its readers and its bytes; rows in which the compiles
+differ begin with `*`. If two columns do not fit the terminal, each compile has a line of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +37,13 @@ _WORDS: Mapping[str, tuple[str, Style]] = {
     "unknown": ("unknown", Style.UNKNOWN),
 }
 _ANSWER = "*"
-"""Mark before a row that is an answer."""
+"""Sign at the beginning of a row that is an answer."""
 
 
 def render_bisection(bisection: Bisection, *, width: int | None = None, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the lines of one bisection, at most `width` columns where words allow it. verbose: adds paths of
-    artifacts."""
+    """Returns the lines of one bisection, at most `width` columns wide as far as words allow. verbose: adds the paths
+    of artifacts.
+    """
     lines: list[Line] = [_render_title(bisection)]
     if bisection.rows:
         lines += [BLANK, *_render_table(bisection, width)]
@@ -63,7 +64,9 @@ def _render_title(bisection: Bisection) -> Line:
 
 
 def _render_table(bisection: Bisection, width: int | None) -> list[Line]:
-    """Returns one line a row; if that is too wide, the outputs have lines of their own."""
+    """Returns the table of trials, one line for each row; if that is too wide, the outputs of a row have lines of their
+    own.
+    """
     replayed = any(row.replay for row in bisection.rows)
     titles = ["", bisection.axis.value, "verdict", *bisection.columns, *(["replay"] if replayed else [])]
     table: list[list[Line]] = [[(Span(title, Style.FAINT),) for title in titles]]
@@ -136,7 +139,7 @@ _ABSENT: Line = (Span("-", Style.FAINT),)
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of a difference: its title, both sides, and whether they differ."""
+    """One row of a difference: its title, the texts of both compiles, and whether they differ."""
 
     title: Line
     first: Line
@@ -145,7 +148,7 @@ class _Row:
 
 
 def render_differences(report: DifferenceReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns all lines of a run. verbose: adds rows that do not differ, and paths of artifacts."""
+    """Returns all lines of a run of `diff`. verbose: adds rows that do not differ, and paths of artifacts."""
     lines: list[Line] = []
     for difference in report.differences:
         lines += [*_render_difference(difference, width, verbose=verbose), BLANK]
@@ -192,7 +195,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
 
 
 def _render_memory(difference: Difference, labels: tuple[str, str], width: int | None, *, verbose: bool) -> list[Line]:
-    """Returns the memory of both sides, if it differs or with `verbose`."""
+    """Returns the memory of both compiles, if it differs or if `verbose` is set."""
     if not difference.memory or not (difference.differs_in_memory or verbose):
         return []
     return [BLANK, *_render_rows("memory", labels, [_memory_row(one) for one in difference.memory], width)]
@@ -211,7 +214,7 @@ _FIGURES = {"copied": "copied a call"}
 
 
 def _describe_sides(difference: Difference) -> str:
-    """Returns text that explains the labels of the two sides."""
+    """Returns a line that explains the labels of the two compiles."""
     one, other = difference.first, difference.second
     first, second = one.report, other.report
     if one.label == "A":

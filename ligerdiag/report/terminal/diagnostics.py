@@ -1,8 +1,8 @@
 """Renders how the numbers of a case compare with its verdicts, and lists the troubles of the case.
 
-A trouble is a verdict that contradicts the expectation or that no finding explains, an undecided output, a
-contradiction between verdict and numbers, or a case that could not be analysed. Each kind of trouble has an id that
-never changes, as rules have.
+A trouble is something that needs attention and is no finding: a verdict that contradicts the expectation or that no
+finding explains, an undecided output, a contradiction between verdict and numbers, or a case that could not be
+analysed. Each kind of trouble has an id that never changes, as rules have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,16 +45,19 @@ _GAP = Span("  ")
 
 
 def render_replay_word(case: CaseReport) -> Line:
-    """Returns such as `agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided` or `too large`; empty without a
-    replay.
+    """Returns how the replay of the case compares with the verdicts: `agrees`, `agrees 3 of 4`, `lossy 0.25`,
+    `DISAGREES`, `undecided`, `too large` and the like; empty without a replay.
 
-    Returns such as `agrees (2 of 32)` if the most expensive loop was cut short to 2 of 32 iterations.
+    If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
+    ran.
     """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
 
 def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
-    """Returns the same for verdicts and findings without a case."""
+    """Returns how a replay compares with verdicts, as `render_replay_word` does for a case: `agrees`, `DISAGREES` and
+    the like.
+    """
     if replay.state is not ReplayState.DONE:
         return (Span(replay.state.value, _STATES[replay.state]),)
     lossy = {
@@ -65,7 +68,9 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
 
 
 def render_device_word(case: CaseReport) -> Line:
-    """Returns the same for a device; empty without a device run."""
+    """Returns how the numbers of a device compare with the verdicts of the case: `agrees`, `DISAGREES` and the like;
+    empty without a device run.
+    """
     device = case.device
     if device is None:
         return ()
@@ -85,7 +90,9 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the outputs that are right in the schedule for the described GPU and wrong in that for the device."""
+    """Returns the names of the outputs that are wrong in the schedule for this machine's device and not wrong in the
+    schedule for the described GPU.
+    """
     if case.device is None:
         return ()
     return tuple(
@@ -96,14 +103,17 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the relative error of a lossy output, against the reference if that is worse: program order may be lossy,
-    too."""
+    """Returns the relative error of a lossy output: compared with program order, or with the reference if that error is
+    larger, as program order may be lossy itself.
+    """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error
 
 
 def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
-    """Returns such as `input STALE  replay stale 1.2e+04  device stale 1.2e+04` for each output; empty without numbers."""
+    """Returns a line with verdict, attribution and error for each output, such as `input STALE  replay stale 1.2e+04
+    device stale 1.2e+04`; empty without numbers.
+    """
     replay, device = case.replay, case.device
     if (replay is None or not replay.outputs) and (device is None or not device.outputs):
         return ()
@@ -152,7 +162,7 @@ def _render_word(agreements: Mapping[str, Agreement], lossy: Mapping[str, float]
 
 
 class TroubleKind(StrEnum):
-    """Ids of troubles; never reused."""
+    """Kinds of troubles. The value is the id that reports show; ids never change and are never reused."""
 
     UNEXPECTED = "unexpected-verdict"
     UNEXPLAINED = "unexplained-verdict"
@@ -165,7 +175,7 @@ class TroubleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroublePage:
-    """The explanation of a kind of trouble; each text is one line, lower case, no final stop."""
+    """The explanation of a kind of trouble: each text is one line in lower case, without a final stop."""
 
     severity: Severity
     summary: str
@@ -213,15 +223,15 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One trouble of a case."""
+    """Something about a case that needs attention and is no finding."""
 
     kind: TroubleKind
     severity: Severity
     message: str
-    """One line, lower case, no final stop."""
+    """One line in lower case, without a final stop."""
     outputs: tuple[str, ...] = ()
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs."""
+    """(label, sentence) pairs that support the message."""
 
 
 def list_troubles(case: CaseReport) -> tuple[Trouble, ...]:
@@ -266,7 +276,9 @@ def _find_mismatch(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:
-    """Yields verdicts that no finding explains: they count against a case without expectation all the same."""
+    """Yields a trouble for each verdict that no finding explains: such a verdict counts against a case without
+    expectation all the same.
+    """
     if case.expected is not None:
         return
     allowed = compute_allowed_outputs(case.outputs, case.findings)
@@ -292,7 +304,9 @@ def _find_dead(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_undecided(case: CaseReport) -> Iterator[Trouble]:
-    """Yields the unknown outputs that the case does not expect, or incomplete coverage if that decided the status."""
+    """Yields a trouble about the unknown outputs that the case does not expect, or about incomplete coverage if that
+    decided the status.
+    """
     unknown = tuple(name for name, verdict in case.outputs.items() if verdict is Verdict.UNKNOWN)
     if case.status is not Status.INCONCLUSIVE and (not unknown or case.status is Status.EXPECTED):
         return

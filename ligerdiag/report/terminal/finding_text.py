@@ -1,4 +1,6 @@
-"""Renders findings, in the style of rustc on a terminal and as plain lines elsewhere, and notes on suppressions."""
+"""Renders findings, in the style of rustc on a terminal and as plain lines elsewhere, and renders notes on
+suppressions.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,18 +15,22 @@ from ligerdiag.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.text import FEW, compute_printable
 
 MAX_NUMBERS = 3
-"""Most figures of a replay that one finding quotes."""
+"""One finding quotes at most this many figures of a replay."""
 _READS = ("read", "before", "after", "copy")
-"""Labels of evidence about reads."""
+"""The labels that evidence about reads can have."""
 MAX_READS = 5
-"""Most lines of evidence with one such label, before "N more such lines"."""
+"""A finding shows at most this many lines of evidence with one label about reads; "N more such lines" replaces the
+others.
+"""
 MAX_STORES = 3
 MAX_PLACES = 6
-"""Most ids below a group, before "and N more"; `--verbose` and JSON have all of them."""
+"""A finding lists at most this many ids of cases; "and N more" replaces the others. `--verbose` and JSON list all."""
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines of one group of equal findings, with a blank line at the end."""
+    """Returns the lines of one finding and the cases that have it, with a blank line at the end. several_targets:
+    whether to name the targets of each case.
+    """
     finding = group.finding
     head = (
         Span(f"{finding.severity.value}[{finding.rule}]", severity_style(finding.severity)),
@@ -59,7 +65,9 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
-    """Returns the evidence with at most `limit` lines of each label about reads; the last line counts the others."""
+    """Returns the evidence with at most `limit` lines for each label about reads; one more line gives the number of the
+    others. None is no limit.
+    """
     kept = list(evidence)
     for name in _READS if limit is not None else ():
         places = [number for number, (label, _) in enumerate(kept) if label == name]
@@ -75,7 +83,9 @@ def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[
 
 
 def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: bool) -> str:
-    """Renders the numbers of the first case that has a replay, for the outputs that the finding reaches."""
+    """Returns the replayed numbers of the outputs that the finding reaches, from the first case that has a replay;
+    empty without one.
+    """
     replayed = next((case for case in cases if case.replay is not None and case.replay.outputs), None)
     if replayed is None or replayed.replay is None:
         return ""
@@ -100,7 +110,9 @@ def _render_places(group: FindingGroup, *, several_targets: bool, verbose: bool)
 
 
 def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
-    """Returns the message, the evidence, the remedy and the cases, one printable line each."""
+    """Returns the message, the evidence, the remedy and the cases of a finding, one printable line each. places: the
+    cases.
+    """
     evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
     few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
@@ -119,7 +131,7 @@ def _render(message: str, facts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the number of allowed findings, or with `verbose` each of them; empty if there are none."""
+    """Returns a line with the number of allowed findings, or with `verbose` each of them; empty if there are none."""
     allowed = [
         (finding, case)
         for case in report.cases

@@ -1,4 +1,4 @@
-"""Assembles the report for a terminal, paints it and shows progress; the only module that knows rich."""
+"""Assembles the report for a terminal, adds colours, and shows progress; the only module that uses the library rich."""
 
 import os
 import shutil
@@ -54,11 +54,12 @@ _LOOKS: Mapping[Style, str] = {
 def render_terminal(
     report: CheckReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns table, findings, troubles, memory, coverage, replay and totals, with a final newline.
+    """Returns the whole report as text: table, findings, troubles, memory, coverage, replay and totals, with a final
+    newline.
 
-    width: columns of the terminal; None for a file or pipe, where no line is wrapped. colour: whether to use ANSI
-    colours. verbose: adds the numbers of every output, and shows the findings of every case by themselves, also of
-    cases that are as expected and share their findings.
+    width: columns of the terminal; None for a file or a pipe, where no line is wrapped. colour: whether to use ANSI
+    colours. verbose: adds the numbers of every output, and shows the findings of each case on their own, also those of
+    cases that are as expected.
     """
     several = len(report.targets) > 1
     expected = [case for case in report.cases if case.status is Status.EXPECTED]
@@ -93,7 +94,7 @@ def render_terminal(
 def render_bisections(
     bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns the bisections one after the other, with a final newline; options as in `render_terminal`."""
+    """Returns the bisections as text, one after the other, with a final newline; options as in `render_terminal`."""
     lines: list[Line] = []
     for bisection in bisections:
         lines += [BLANK, BLANK] if lines else []
@@ -104,14 +105,16 @@ def render_bisections(
 def render_difference_report(
     report: DifferenceReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns both compiles of each difference side by side, with a final newline; options as in `render_terminal`."""
+    """Returns the result of `diff` as text, both compiles of each case side by side, with a final newline; options as
+    in `render_terminal`.
+    """
     return _render_lines([*render_differences(report, width, verbose=verbose)], colour=colour)
 
 
 def render_report_comparison_text(
     comparison: ReportComparison, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns two reports side by side, with a final newline; options as in `render_terminal`."""
+    """Returns the comparison of two reports as text, with a final newline; options as in `render_terminal`."""
     return _render_lines([*render_report_comparison(comparison, width, verbose=verbose)], colour=colour)
 
 
@@ -122,7 +125,9 @@ def _render_lines(lines: list[Line], *, colour: bool) -> str:
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether to use colours: on a terminal that has them, unless NO_COLOR is set; in a pipe with FORCE_COLOR."""
+    """Returns whether to write colours to the stream: never if NO_COLOR is set, else always if FORCE_COLOR is set, else
+    if the stream is a terminal that has colours.
+    """
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR"):
@@ -131,7 +136,7 @@ def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> b
 
 
 def compute_stream_width(stream: TextIO) -> int | None:
-    """Returns the columns of the stream's terminal; None if it has none."""
+    """Returns the number of columns of the terminal that the stream writes to; None if it is no terminal."""
     return max(MIN_WIDTH, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
@@ -151,7 +156,9 @@ def _paint(lines: list[Line]) -> str:
 
 
 class ProgressDisplay:
-    """Shows the progress of a run: a bar on a terminal, else a line at most once a second. A context manager."""
+    """Shows the progress of a run on a stream, as a bar on a terminal and else as a line at most once a second. Used as
+    a context manager.
+    """
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -169,7 +176,7 @@ class ProgressDisplay:
             self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Shows one event; never raises if the stream is closed."""
+        """Shows one event of the run; never raises if the stream is closed."""
         best = f"; so far: {progress.best}" if progress.best else ""
         label = compute_printable(f"{progress.phase} {progress.case_id} {progress.target}".rstrip() + best)
         label = compute_without_commands(label)
@@ -186,7 +193,7 @@ class ProgressDisplay:
 
 
 class _Bar:
-    """A progress bar of rich, which disappears when it stops."""
+    """A progress bar made with rich, which disappears when it stops."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console

@@ -1,5 +1,6 @@
-"""Renders the memory of each case: one line, and with `--verbose` its copies, donations, requests and the values that are
-alive at the peak."""
+"""Renders the memory of each case: one line, and with `--verbose` the case's copies, donations, requests and the values
+that are alive at the peak.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,19 +27,20 @@ from ligerdiag.source_text import compute_place
 from ligerdiag.text import compute_printable, render_bytes
 
 MAX_MEMORIES = 12
-"""Most cases with a line; `--verbose` and JSON have all of them."""
+"""At most this many cases have a line about memory; `--verbose` and JSON have all of them."""
 MAX_SHOWN = 3
-"""Most values of one line of the program; JSON has all of them."""
+"""At most this many values are listed for one line of the program; JSON has all of them."""
 _COLUMN = 16
 _GAP = Span("  ")
 
 type _Row = Sequence[Line]
-"""Cells; a row with a single cell is text below the row before it."""
+"""The cells of a row; a single cell is a text that stands below the row before."""
 
 
 def render_memories(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the memory of the cases that have any; empty without any, and, unless `verbose`, without a case in which a
-    line is worth it."""
+    """Returns the lines about the memory of the cases; empty if no case has any, or, without `verbose`, if none is
+    worth a line.
+    """
     known = [(case, case.memory) for case in report.cases if case.memory is not None]
     if verbose:
         return tuple(line for case, memory in known for line in _render_whole(report, case, memory, width))
@@ -114,7 +116,7 @@ def _list_requests(memory: MemoryUse) -> Iterator[_Row]:
 
 
 def _render_block(label: str, rows: Sequence[_Row], width: int | None) -> Iterator[Line]:
-    """Yields the rows with aligned cells, the first beside the label; rows that are too wide are wrapped."""
+    """Yields the rows with aligned cells, the first row beside the label; wraps rows that are wider than `width`."""
     wide = [row for row in rows if len(row) > 1]
     columns = [max(compute_width(row[n]) for row in wide) for n in range(len(wide[0]))] if wide else []
     for number, row in enumerate(rows):

@@ -1,7 +1,8 @@
-"""Renders a comparison of two reports for a terminal: a table, the worst case first, and below it what changed.
+"""Renders a comparison of two reports for a terminal: a table with the worst case first, and what changed below each
+row.
 
-Cases that are the same are counted, and shown with `verbose`. If a row does not fit the terminal, each column has a
-line of its own.
+Cases that did not change are counted, and shown only with `verbose`. If a row does not fit the terminal, each column
+has a line of its own.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,9 @@ _GAP = "  "
 def render_report_comparison(
     comparison: ReportComparison, width: int | None, *, verbose: bool = False
 ) -> tuple[Line, ...]:
-    """Returns the lines, at most `width` columns where words allow it. verbose: adds the cases that are the same."""
+    """Returns the lines of the comparison, at most `width` columns wide as far as words allow. verbose: adds the cases
+    that did not change.
+    """
     shown = [case for case in comparison.cases if verbose or not case.is_same]
     lines = list(compute_wrapped((Span(describe_sides(comparison), Style.STRONG),), width, 4))
     lines += [BLANK, *_render_table(shown, width)] if shown else []

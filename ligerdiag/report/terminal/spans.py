@@ -13,7 +13,7 @@ from ligerdiag.text import compute_cells, compute_printable
 
 
 class Style(StrEnum):
-    """The meaning of a span. Its colour never says anything that the text does not say."""
+    """The meaning of a span, which decides its colour. The colour never says anything that the text does not say."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -33,7 +33,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Text and its meaning; escape sequences, control characters and line breaks are removed from the text."""
+    """A text with a style; escape sequences, control characters and line breaks are removed from the text."""
 
     text: str
     style: Style = Style.PLAIN
@@ -56,25 +56,26 @@ def severity_style(severity: Severity) -> Style:
 
 
 def compute_text(line: Line) -> str:
-    """Returns the line without its styles."""
+    """Returns the text of the line without its styles."""
     return "".join(span.text for span in line)
 
 
 def compute_width(line: Line) -> int:
-    """Returns the columns that the line takes."""
+    """Returns the number of terminal columns that the line takes."""
     return sum(compute_cells(span.text) for span in line)
 
 
 def compute_padded(line: Line, width: int) -> Line:
-    """Returns the line, filled with spaces to `width` columns."""
+    """Returns the line with spaces added at its end, so that it is `width` columns wide."""
     missing = width - compute_width(line)
     return (*line, Span(" " * missing)) if missing > 0 else line
 
 
 def compute_wrapped(line: Line, width: int | None, indent: int) -> tuple[Line, ...]:
-    """Breaks the line between words into lines of at most `width` columns; further lines begin at column `indent`.
+    """Breaks the line between words into lines of at most `width` columns; all but the first begin at column `indent`.
+    A width of None never breaks.
 
-    No word is broken, so that ids and paths can be copied: a long word exceeds the width. None never breaks.
+    No word is broken, so that ids and paths can be copied: a long word makes its line wider.
     """
     if width is None or compute_width(line) <= width:
         return (line,)
@@ -100,8 +101,9 @@ def _without_trailing_blanks(row: list[Span]) -> Line:
 
 
 def render_columns(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns the rows under their heading, left-aligned, two spaces apart, one line each; nothing is cut or
-    wrapped."""
+    """Returns a table as text: the rows under their heading, left-aligned, two spaces between columns; nothing is cut
+    or wrapped.
+    """
     table: list[list[Line]] = [[(Span(cell),) for cell in row] for row in (heading, *rows)]
     widths = [max(compute_width(row[column]) for row in table) for column in range(len(heading))]
     lines = (

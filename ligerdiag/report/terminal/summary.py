@@ -32,9 +32,10 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns why a case is unexpected, contradicts itself or could not be analysed, with the end of the worker's log.
+    """Returns the lines on why a case is unexpected, contradicts itself or could not be analysed, with the end of the
+    worker's log.
 
-    Empty for any other case.
+    Returns nothing for any other case.
     """
     where = f"`{case.id}` on {case.target}"
     match case.status:
@@ -53,7 +54,9 @@ def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tup
 
 
 def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tuple[Line, ...]:
-    """Returns each disagreement with the evidence of both sides, and the expectation if the case contradicts it, too."""
+    """Returns the lines on each disagreement of the case: its evidence, and the expectation of the case if that is
+    contradicted, too.
+    """
     lines: list[Line] = []
     for one in case.disagreements:
         head = (Span("disagreement", Style.BAD), Span(f": {where}: "), Span(one.message, Style.STRONG))
@@ -71,7 +74,9 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns what the verdicts of all analysed cases are based on, and everything that was not covered."""
+    """Returns the lines on what the verdicts of all analysed cases are based on, and on everything that was not
+    covered.
+    """
     analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)
     covered = ", ".join(
@@ -102,7 +107,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the notes of the report; with `verbose`, also what the sandbox could not deny."""
+    """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny."""
     lines: list[Line] = []
     for note in (*report.notes, *(report.sandbox if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
@@ -110,17 +115,19 @@ def render_notes(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def describe_end(report: CheckReport) -> str:
-    """Returns how the run was ended early: `interrupted`, `ended by SIGTERM`."""
+    """Returns how the run was ended early, such as `interrupted` or `ended by SIGTERM`."""
     return "interrupted" if report.ended_by is Ending.INTERRUPT else f"ended by {report.ended_by.value}"
 
 
 def describe_cut(report: CheckReport) -> str:
-    """Returns the same, with its consequence."""
+    """Returns how the run was ended early, and the consequence for its cases."""
     return f"{describe_end(report)}, the other {report.noun.value}s were not done"
 
 
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the last line: cases by status, targets, seconds, and how the run was ended early."""
+    """Returns the last line of the report: number of cases by status, targets, seconds, and how the run was ended
+    early.
+    """
     if not report.cases:
         noun = report.noun.value
         nothing = f"{describe_end(report)} before any {noun} was done" if report.interrupted else "nothing was checked"
@@ -144,7 +151,9 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def _describe_toolchain(report: CheckReport) -> str:
-    """Returns such as ` by seed (jax 0.4.34, triton 3.1.0)`; empty for the default toolchain."""
+    """Returns the name and versions of the toolchain, such as ` by seed (jax 0.4.34, triton 3.1.0)`; empty for the
+    default toolchain.
+    """
     if not report.is_other_toolchain:
         return ""
     versions = (f"{name} {report.versions[name]}" for name in ("jax", "triton") if name in report.versions)
@@ -152,11 +161,11 @@ def _describe_toolchain(report: CheckReport) -> str:
 
 
 MAX_REASONS = 6
-"""Most reasons of each kind; `--verbose` and JSON have all of them."""
+"""At most this many reasons of one kind are listed; `--verbose` and JSON have all of them."""
 
 
 def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the summary of the replays; empty if none was requested."""
+    """Returns the lines that summarise the replays of all cases; empty if no replay was requested."""
     cases = [case for case in report.cases if case.replay is not None]
     if not cases:
         return ()
@@ -189,7 +198,9 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns in how many other legal orders schedules were replayed, and what changed; empty if none was requested."""
+    """Returns the lines on how many other legal orders of the schedules were replayed, and what changed; empty if none
+    was requested.
+    """
     tried = [(case, case.replay.orders) for case in cases if case.replay is not None and case.replay.orders is not None]
     if not tried:
         return ()
@@ -212,7 +223,7 @@ def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the summary of the device runs; empty if none was requested."""
+    """Returns the lines that summarise the device runs of all cases; empty if none was requested."""
     cases = [case for case in report.cases if case.device is not None]
     ran = [case.device for case in cases if case.device is not None and case.device.outputs]
     if not cases:
@@ -231,7 +242,9 @@ def _state(case: CaseReport) -> ReplayState:
 
 
 def _find_group(case: CaseReport) -> str:
-    """Returns the group that counts the case; a case without an output is undecided."""
+    """Returns the group in which the summary of the replays counts the case; a case without an output counts as
+    undecided.
+    """
     assert case.replay is not None
     agreements = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
     if Agreement.DISAGREES in agreements:
@@ -242,7 +255,7 @@ def _find_group(case: CaseReport) -> str:
 
 
 def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
-    """Returns which loops were cut short."""
+    """Returns the lines on the loops that replay cut short."""
     reasons = [
         (case, f"{describe_cut_loop(one)}, as the whole takes long; `--full` replays it")
         for case in cases
@@ -252,7 +265,7 @@ def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> l
 
 
 def describe_cut_loop(loop: CutLoop) -> str:
-    """Returns such as `2 of 32 iterations of the loop at train.py:82`."""
+    """Returns how much of a loop was replayed, such as `2 of 32 iterations of the loop at train.py:82`."""
     place = f"the loop `{loop.instruction}`" if loop.line is None else f"the loop at {loop.line.file}:{loop.line.line}"
     return f"{loop.ran} of {loop.iterations} iterations of {place}"
 
@@ -272,7 +285,7 @@ def _list_reasons(cases: list[CaseReport]) -> list[tuple[CaseReport, str]]:
 def _render_reasons(
     label: str, case_reasons: list[tuple[CaseReport, str]], width: int | None, verbose: bool
 ) -> list[Line]:
-    """Returns each reason once, with the first case that has it."""
+    """Returns the lines with each reason once, and the first case that has it. label: the kind of reason."""
     reasons: dict[str, list[str]] = {}
     for case, reason in case_reasons:
         reasons.setdefault(reason, []).append(f"`{case.id}` on {case.target}")

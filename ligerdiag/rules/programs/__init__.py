@@ -1,1 +1,1 @@
-"""Rules about kernels, declarations and programs that are wrong whatever the schedule does; one file a rule."""
+"""Rules about kernels, declarations and programs that are wrong under any schedule; each file holds one rule."""

@@ -1,4 +1,6 @@
-"""LD006 undeclared-write: the kernel's IR writes an operand that no output aliases."""
+"""LD006 undeclared-write: a kernel writes an operand that no output of the call aliases, so XLA does not know of the
+write.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ from ligerdiag.rules.wording import describe_accesses, describe_callers, describ
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each hidden write."""
+    """Yields a finding for each hidden write."""
     for write in context.writes:
         if write.unknown or write.output is not None:
             continue
@@ -32,7 +34,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _describe_kernel(context: Context, write: HiddenWrite) -> str:
-    """Returns one sentence: what shows the write."""
+    """Returns a sentence on what shows that the kernel writes the operand."""
     effects = next((effects for call, effects in context.calls if call is write.call), None)
     if effects is not None and is_declared(effects.operand_uses[write.operand]):
         return effects.operand_uses[write.operand].reason

@@ -1,4 +1,6 @@
-"""LD010 autotuned-in-place: a launcher tries several configurations on bytes that it does not restore."""
+"""LD010 autotuned-in-place: the launcher of an autotuned kernel tries several configurations on bytes that it does not
+restore, so later configurations see the results of earlier ones.
+"""
 
 from collections.abc import Iterator
 
@@ -14,7 +16,9 @@ from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instr
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each operand that several configurations read and overwrite."""
+    """Yields a finding for each operand or output that several configurations of an autotuned kernel read and
+    overwrite.
+    """
     for call, effects in context.calls:
         if effects.configurations < 2:
             continue
@@ -37,7 +41,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _find_own(call: HloInstruction, effects: CallEffects) -> Iterator[int]:
-    """Yields the outputs with separate bytes that the kernel updates and the launcher does not zero before each launch."""
+    """Yields the number of each output that shares no operand's bytes, that the kernel reads and updates, and that the
+    launcher does not zero before each launch.
+    """
     declared = set(call.operand_output_aliases.values())
     for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
         if use.old_read is not None and leaf not in declared and effects.outputs[output].writes:
@@ -72,7 +78,9 @@ def _describe_launcher(call: HloInstruction, effects: CallEffects) -> tuple[str,
 
 
 def _find_declared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[tuple[int, int]]:
-    """Yields the operands that the kernel reads and nobody restores, with the output that is declared to alias them."""
+    """Yields (operand, output) for each declared alias whose operand the kernel reads and the launcher does not
+    restore.
+    """
     for alias in call.proto.output_operand_aliasing:
         operand, output = int(alias.operand_index), next(iter(alias.output_shape_index), 0)
         held = not _is_early(call) or any(
@@ -83,7 +91,9 @@ def _find_declared(context: Context, call: HloInstruction, effects: CallEffects)
 
 
 def _counts(effects: CallEffects, operand: int, output: int) -> bool:
-    """Returns whether a configuration reads what the previous one left in the bytes of both."""
+    """Returns whether a configuration reads what the configuration before left in the bytes that the operand and the
+    output share.
+    """
     access, use, own = effects.operands[operand], effects.operand_uses[operand], effects.output_uses[output]
     if access.writes:
         return use.reads_before_write is not ReadsBeforeWrite.NO
@@ -107,13 +117,15 @@ def _is_early(call: HloInstruction) -> bool:
 
 
 def _holds_value(context: Context, write: HiddenWrite) -> bool:
-    """Returns whether the operand holds the program's values while the launcher tries the configurations."""
+    """Returns whether the operand already holds the program's values when the launcher tries the configurations."""
     slices = [n for actual in context.actual.writes if actual.write == write.index for n in actual.slices]
     return not _is_early(write.call) or any(_is_held(context, number) for number in slices)
 
 
 def _is_held(context: Context, number: int | None) -> bool:
-    """Returns whether these bytes belong to an argument or a constant."""
+    """Returns whether the buffer slice belongs to an argument or a constant, whose bytes hold their values before the
+    program runs. number: index of the slice.
+    """
     if number is None or number < 0:
         return False
     allocation = context.buffers.slices[number].allocation
@@ -121,7 +133,9 @@ def _is_held(context: Context, number: int | None) -> bool:
 
 
 def _list_written(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[int]:
-    """Yields the slices of the outputs that the kernel writes through their own pointers, without declared aliases."""
+    """Yields the buffer slice of each output that the kernel writes through the output's own pointer and that aliases
+    no operand by declaration.
+    """
     declared = {tuple(alias.output_shape_index) for alias in call.proto.output_operand_aliasing}
     for (index, number), access in zip(context.buffers.definitions.get(call.id, ()), effects.outputs, strict=False):
         if access.writes and index not in declared:
@@ -129,7 +143,9 @@ def _list_written(context: Context, call: HloInstruction, effects: CallEffects) 
 
 
 def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -> Iterator[int]:
-    """Yields the operands that the kernel reads and whose bytes hold an output that is not declared to alias them."""
+    """Yields each operand that the kernel reads although its bytes also hold an output that is not declared to alias
+    it.
+    """
     buffers = context.buffers
     written = {other for number in _list_written(context, call, effects) for other in buffers.overlapping[number]}
     positions = context.positions
@@ -141,7 +157,9 @@ def _find_shared(context: Context, call: HloInstruction, effects: CallEffects) -
 
 
 def _hits_argument(context: Context, call: HloInstruction, effects: CallEffects) -> bool:
-    """Returns whether an output is in the bytes of a donated argument that the call itself does not read."""
+    """Returns whether the call writes an output into the bytes of a donated argument that the call itself does not
+    read.
+    """
     places = {place for value in call.operands for place in context.positions.locate(value)}
     return any(
         _is_held(context, number) and places.isdisjoint(context.buffers.overlapping[number])

@@ -1,4 +1,6 @@
-"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not safe in place."""
+"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not safe in place: the result depends
+on the order of its grid programs.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,11 +34,15 @@ from ligerdiag.rules.wording import (
 HELP = "give the output its own bytes, or have each program read exactly what it overwrites"
 
 ROUNDING = 1e-5
-"""Relative difference that the order of atomic additions in f32 may cause; a race moves whole elements."""
+"""Relative difference that the order of atomic additions in f32 may cause; a race differs by more, because it changes
+whole elements.
+"""
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call and operand of which one program surely reads what another surely writes."""
+    """Yields a finding for each operand of a call where one program of the grid surely reads bytes that another one
+    surely writes.
+    """
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
             continue
@@ -109,7 +115,9 @@ def _describe(pair: SharedBuffers, operands: int, *, is_update: bool) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the numbers of a replay to the static findings, and reports each other call and operand that races."""
+    """Yields the static findings with the numbers of a replay, and a finding for each further operand whose races the
+    replay shows.
+    """
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()
     racing: dict[tuple[str, int | None], tuple[LaunchNumbers, float]] = {

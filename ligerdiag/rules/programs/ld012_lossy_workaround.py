@@ -1,4 +1,6 @@
-"""LD012 lossy-workaround: a workaround orders the readers and rounds away small values."""
+"""LD012 lossy-workaround: an addition and a subtraction of one term make readers wait for the kernel, and round small
+values away.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -24,7 +26,7 @@ HELP = "declare the write, and read the declared output, which needs no workarou
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each overwritten value that is read through an addition and a subtraction of the same term."""
+    """Yields a finding for each overwritten value that is read through an addition and a subtraction of the same term."""
     for found in context.roundings:
         write = found.write
         subject = f"the result of `{write.kernel}` in operand {write.operand}"
@@ -49,7 +51,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the loss of the rounded outputs; drops a static finding if the reference confirms all outputs that it reaches."""
+    """Yields the static findings with the measured loss of their outputs. Drops a finding if the reference confirms all
+    of its outputs, and adds one for other lossy outputs.
+    """
     numbers = measured.numbers
     if numbers is None:
         yield from measured.findings_of(RULE.id)
@@ -83,10 +87,11 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def find_rounded(measured: Measured) -> Mapping[str, str]:
-    """Maps each output that the workaround rounds in program order to a sentence with its error.
+    """Returns output name to a sentence about its error, for each output that the workaround already rounds in program
+    order.
 
-    Program order executes the addition and the subtraction, too. Their loss shows in comparison with a run without them, and
-    with the reference.
+    Program order executes the addition and the subtraction, too. So their loss shows only in comparison with a run
+    without the two, or with the case's reference.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -110,9 +115,10 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
 
 
 def _find_lossy(measured: Measured) -> Mapping[str, str]:
-    """Maps each rounded output to a sentence with its error: rounded in program order, or only in the schedule.
+    """Returns output name to a sentence about its error, for each output that is rounded in program order or only in
+    the schedule.
 
-    A sum with one stale term among many looks rounded, so an output that misses a write is left out.
+    A sum with one stale term among many looks like a rounded one, so outputs that miss a write are left out.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -132,7 +138,7 @@ def _find_tolerance(numbers: Replay, name: str) -> float:
 
 
 def _with_measured(finding: Finding, numbers: Replay) -> Finding:
-    """Adds the loss to a finding if it is known for all outputs that the finding reaches, and small."""
+    """Returns the finding; if the loss of all its outputs is known and small, the message and the evidence say so."""
     lost = {name: numbers.rounded[name] for name in finding.outputs if name in numbers.rounded}
     if not lost or len(lost) < len(finding.outputs):
         return finding
@@ -147,7 +153,7 @@ def _with_measured(finding: Finding, numbers: Replay) -> Finding:
 
 
 def _is_near(numbers: Replay, name: str) -> bool:
-    """Returns whether the reference confirms this output of program order."""
+    """Returns whether program order computes this output as the case's reference does, up to rounding."""
     return name in numbers.reference and numbers.reference[name] <= numbers.reference_tolerance.get(name, 0.0)
 
 

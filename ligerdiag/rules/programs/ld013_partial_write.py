@@ -1,4 +1,4 @@
-"""LD013 partial-write: the kernel leaves elements of an output unwritten, with arbitrary contents."""
+"""LD013 partial-write: a kernel does not write all elements of an output, so the others hold arbitrary contents."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ HELP = "write every element, or alias the output to an operand that holds the va
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each output that the kernel provably does not write completely."""
+    """Yields a finding for each output that the kernel provably does not write completely."""
     for call, effects in context.calls:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
@@ -66,7 +66,9 @@ _HANDS_ON = having(Trait.SAME_ELEMENTS | Trait.BARRIER)
 
 
 def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
-    """Returns whether the program uses this result only through slices at constant offsets."""
+    """Returns whether the program uses this result of the call only through slices at constant offsets. leaf: index of
+    the result.
+    """
     home = next(home for home, one in program.iterate_custom_calls() if one.id == call.id)
     waiting, slices = [call], 0
     while waiting:
@@ -86,17 +88,18 @@ def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the counts to the static findings, and reports each other output with unwritten elements.
+    """Yields the static findings with the number of unwritten elements, and a finding for each further output in which
+    a replay finds such elements.
 
-    Omits elements on which no output depends for the drawn inputs; but a static finding only if the program uses the result
-    through slices at constant offsets alone.
+    Leaves out an output if, on the drawn inputs, no output of the program depends on its unwritten elements. A static
+    finding is left out for that reason only if the program uses the result through slices at constant offsets alone.
     """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
     broken = {name for finding in measured.findings_of(_BROKEN) for name in finding.instructions}
     for launch in numbers.launches if numbers is not None else ():
         if launch.instruction in broken or launch.kernel == ALLOCATES:
-            continue  # an alias that XLA broke (LD022), or memory that LD025 reports
+            continue  # LD022 reports an alias that XLA broke, LD025 memory that nobody writes
         for output, (unwritten, elements) in launch.unwritten.items():
             if unwritten:
                 worst = counted.get((launch.instruction, output))
@@ -123,7 +126,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding | None:
-    """Returns the finding with the count of its output, removed from `counted`; None if no output depends on the rest."""
+    """Returns the finding with the number of unwritten elements of its output, and removes that output from `counted`.
+    Returns None if no output of the program depends on these elements.
+    """
     for (instruction, output), (launch, unwritten, elements) in counted.items():
         if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):
             del counted[instruction, output]

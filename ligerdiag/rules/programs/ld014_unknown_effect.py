@@ -1,4 +1,4 @@
-"""LD014 unknown-effect: a custom call whose effect on its operands is unknown."""
+"""LD014 unknown-effect: it is unknown what a custom call does to its operands."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,9 @@ OR_TRUSTED = ', `writes = "aliased"` for only the operands that its outputs alia
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call with an operand of unknown access, except library operands that an output aliases: XLA knows."""
+    """Yields a finding for each call with operands whose access is unknown; operands that an output aliases do not
+    count, because XLA knows of that write.
+    """
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:
         declared = find_aliased(call)

@@ -1,4 +1,6 @@
-"""LD016 wrong-in-program-order: the program as written differs from its reference, whatever the schedule."""
+"""LD016 wrong-in-program-order: the program as written already computes other values than its reference, whatever the
+schedule.
+"""
 
 from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports every output that is wrong in program order."""
+    """Yields a finding for each output that differs from the reference in program order."""
     numbers = measured.numbers
     if numbers is None:
         return

@@ -1,4 +1,4 @@
-"""LD017 unsteady-output: on the device, runs on the same inputs differ in bits."""
+"""LD017 unsteady-output: two runs on a device with the same inputs give outputs that are not equal bit by bit."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from ligerdiag.rules.wording import begin_sentence
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports every output that differs between two runs."""
+    """Yields a finding for each output that differs between two runs on the device."""
     device = measured.device
     if device is None:
         return

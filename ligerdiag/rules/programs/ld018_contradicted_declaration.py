@@ -1,4 +1,4 @@
-"""LD018 contradicted-declaration: the declared effects of a custom call are not its real ones."""
+"""LD018 contradicted-declaration: a custom call does something else to its operands than its declared effects say."""
 
 from collections.abc import Iterator
 
@@ -20,13 +20,15 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each operand with a wrong declaration, and each alias that does not hold."""
+    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold."""
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)
 
 
 def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
-    """Finds the entries of `output_to_operand_aliasing` that are no alias; reports one of both modules once."""
+    """Yields a finding for each entry of `output_to_operand_aliasing` that is no valid alias; an entry in both the
+    program and the schedule counts once.
+    """
     seen: set[tuple[str, int, ShapeIndex]] = set()
     for module, calls in ((context.program, context.calls), (context.optimized, context.optimized_calls)):
         kernels = {call.id: (call, effects.kernel) for call, effects in calls}
@@ -44,7 +46,7 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
                 f" {'and another alias names the same buffer' if alias.is_shared else 'which it does not'}",
                 source=find_user_line(module, call),
                 kernel=kernel,
-                operand=alias.operand if alias.operand >= 0 else None,  # a dump may say anything
+                operand=alias.operand if alias.operand >= 0 else None,  # a dump may hold any number
                 instructions=(call.name,),
                 evidence=(("declared", alias.reason),),
                 help=_ONE_BUFFER if alias.is_shared else _REFUSED,

@@ -1,4 +1,6 @@
-"""LD019 order-dependent-grid: programs of one grid touch each other's bytes, and the result depends on their order."""
+"""LD019 order-dependent-grid: programs of one grid access the same bytes, and the result depends on the order in which
+they run.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +16,9 @@ from ligerdiag.rules.rule import ALIASED, DecidedBy, Measured, Party, Rule, make
 from ligerdiag.rules.wording import LOST, UPDATE_HELP, describe_equal_results, describe_meeting
 
 ROUNDING = 1e-5
-"""Relative difference that the order of additions in f32 may cause; another order of writes moves whole elements."""
+"""Relative difference that the order of additions in f32 may cause; another order of writes differs by more, because it
+changes whole elements.
+"""
 
 HELP = "let no program access what another writes, except by atomics that commute; a second launch sees all writes"
 TICKET_HELP = (
@@ -24,7 +28,9 @@ TICKET_HELP = (
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each output in separate bytes of which one program surely reads what another surely writes."""
+    """Yields a finding for each call that has an output in bytes of its own where one program of the grid surely reads
+    what another one surely writes.
+    """
     for call, effects in context.optimized_calls:
         count = len(call.operands)
         shared = {pair.buffer for pair in find_shared_buffers(call, context.positions)}
@@ -67,9 +73,11 @@ def _render(kernel: str, output: int | None) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the numbers of a replay to the static findings, and reports each other call whose results depend on the order.
+    """Yields the static findings with the numbers of a replay, and a finding for each further call whose results depend
+    on the order.
 
-    `order_difference` excludes what LD011 reports. A difference that reaches no output of the program is omitted.
+    Leaves out a difference that reaches no output of the program. `order_difference` of a launch does not contain what
+    LD011 reports.
     """
     numbers = measured.numbers
     launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}

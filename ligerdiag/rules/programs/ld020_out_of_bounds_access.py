@@ -14,7 +14,7 @@ _VERBS = {MemoryOperation.LOAD: "reads", MemoryOperation.STORE: "writes", Memory
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each operation that surely leaves its buffer, whatever the data."""
+    """Yields a finding for each access of a kernel that surely leaves its buffer, whatever the data."""
     for call, effects in context.optimized_calls:
         for number, use in enumerate((*effects.operand_uses, *effects.output_uses)):
             for one in use.outside:
@@ -27,7 +27,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports each operation of a kernel with each buffer that it leaves in a replay."""
+    """Yields a finding for each access outside a buffer that a replay observes, and the static findings that the replay
+    does not repeat.
+    """
     numbers = measured.numbers
     seen = [
         _report(launch, access, "replay")

@@ -1,4 +1,4 @@
-"""LD021 mixed-up-donations: XLA gives several donated arguments one buffer, without any kernel."""
+"""LD021 mixed-up-donations: XLA puts several donated arguments into one buffer, without any kernel being involved."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from ligerdiag.text import join_words
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports the arguments, once for a module."""
+    """Yields one finding about all donated arguments of the module that share a buffer, if there are any."""
     found = context.mixed_up
     if found is None:
         return

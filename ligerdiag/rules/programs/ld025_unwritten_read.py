@@ -1,4 +1,4 @@
-"""LD025 unwritten-read: a kernel reads an output before anything is written there, and uses the contents."""
+"""LD025 unwritten-read: a kernel reads an output before anything has been written there, and uses what it finds."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,14 +19,18 @@ _HELP = "or store one partial result per program without reading, and reduce the
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each output that a kernel surely reads before anything writes it, if the result depends on it."""
+    """Yields a finding for each output, and each operand in unwritten memory, that a kernel surely reads before
+    anything writes it, if an output of the program may depend on it.
+    """
     for call, effects in {one.id: (one, found) for one, found in context.calls}.values():
         aliased = set(call.operand_output_aliases.values())
         for output, (leaf, use) in enumerate(zip(iterate_leaves(call.shape), effects.output_uses, strict=False)):
             if use.old_read is None or leaf in aliased:
                 continue
             reach = find_dependents(context, context.program, call, [leaf])
-            if not reach.is_used and not use.old_read.is_atomic:  # the kernel may use it for its other outputs
+            if (
+                not reach.is_used and not use.old_read.is_atomic
+            ):  # the kernel may use what it reads for its other outputs
                 reach = find_dependents(context, context.program, call, iterate_leaves(call.shape))
             if not reach.is_used:
                 continue
@@ -88,9 +92,10 @@ def _describe_static(read: OldRead, output: int) -> tuple[str, str]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the numbers of a replay to the static findings, and reports each other output that is read before it is written.
+    """Yields the static findings with the numbers of a replay, and a finding for each further output that the replay
+    sees read before it is written.
 
-    A read on which no output of the program depends is omitted.
+    Leaves out a read on which no output of the program depends.
     """
     numbers = measured.numbers
     yield from _measure_allocations(measured)
@@ -98,7 +103,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
     seen: dict[tuple[str, int], tuple[LaunchNumbers, UnwrittenRead]] = {
         (launch.instruction, read.output): (launch, read)
         for launch in (numbers.launches if numbers is not None else ())
-        if launch.instruction not in broken  # an alias that XLA broke: LD022
+        if launch.instruction not in broken  # LD022 reports an alias that XLA broke
         for read in launch.old_reads
     }
     for finding in measured.findings_of(RULE.id):
@@ -123,7 +128,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _measure_allocations(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings on memory that the program allocates, and reports other memory that outputs depend on."""
+    """Yields the static findings about memory that the program allocates and does not write, and a finding for other
+    such memory on which, in a replay, outputs depend.
+    """
     known = [finding for finding in measured.findings_of(RULE.id) if finding.help == _FILL]
     yield from known
     names = {name for finding in known for name in finding.instructions}

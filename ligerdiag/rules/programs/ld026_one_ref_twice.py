@@ -19,7 +19,9 @@ HELP = "give each pointer a Ref or an array of its own, and combine the parts af
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call that overwrites one value through several operands, and one of whose results the program drops."""
+    """Yields a finding for each call that overwrites one value through several operands and one of whose results the
+    program drops.
+    """
     module = context.program
     flow = Dataflow(module, _NAMES)
     for call, effects in context.calls:
@@ -35,10 +37,10 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _is_one(context: Context, call: HloInstruction, effects: CallEffects, numbers: list[int]) -> bool:
-    """Returns whether the author means one buffer by these operands.
+    """Returns whether the author means one buffer by these operands of the call. numbers: the operands.
 
-    For a `Ref`, the trace shows it. For values, one operand may be scratch memory that nobody reads afterwards, unless the
-    kernel fills each of them only partly.
+    For a `Ref` the trace of the program tells. For values the answer is yes only if the kernel fills each of them
+    partly: else one may be scratch memory that nobody reads afterwards.
     """
     path = context.program.find_tag_path(call)
     repeated = context.repeated.get(path[-1]) if path else None
@@ -60,7 +62,9 @@ def _name(value: Position) -> tuple[int, ShapeIndex]:
 
 
 def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
-    """Returns whether the kernel writes the operand's bytes, through its own pointer or the output's."""
+    """Returns whether the kernel writes the bytes of the operand, through the operand's pointer or that of the output
+    that aliases it. number: of the operand. leaf: index of that output.
+    """
     outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
     accesses = [outputs.get(leaf, Access.NONE)]
     if number < len(effects.operands):
@@ -69,7 +73,9 @@ def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: Shape
 
 
 def _is_used(module: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
-    """Returns whether anything uses this result, apart from instructions that only pass it on to nobody."""
+    """Returns whether anything uses this result of the call; instructions that only pass the result on, and whose own
+    value nobody uses, do not count.
+    """
     users = module.homes[call.id].users
     root = module.homes[call.id].root
     pending = [call] if not is_tuple(call.shape) else _list_taken(users, call, leaf)
@@ -86,7 +92,7 @@ def _is_used(module: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
 def _list_taken(
     users: Mapping[int, tuple[HloInstruction, ...]], call: HloInstruction, leaf: ShapeIndex
 ) -> list[HloInstruction]:
-    """Returns the users of this leaf, and of the whole result."""
+    """Returns the users of one result of the call: instructions that take this leaf, or the tuple of all results."""
     return [
         user
         for user in users[call.id]
@@ -120,7 +126,7 @@ def _report(
 
 
 def _find_outputs(context: Context, call: HloInstruction) -> tuple[str, ...]:
-    """Returns the outputs that may be computed from the call's results."""
+    """Returns the names of the program's outputs that may be computed from results of the call."""
     module = context.program
     seen = {call.id}
     pending = [call]

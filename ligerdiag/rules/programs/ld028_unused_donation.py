@@ -1,4 +1,4 @@
-"""LD028 unused-donation: no output takes the bytes of a donated argument."""
+"""LD028 unused-donation: an argument is donated, and no output takes its bytes."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,14 @@ from ligerdiag.rules.rule import Example, Rule
 from ligerdiag.text import join_words, render_bytes
 
 _SMALLEST = 4096
-"""Bytes of the arguments with one fault that are worth a finding: optimizer states have counters."""
+"""Smallest total size, in bytes, of arguments with a common fault that is worth a finding: an optimizer's state has
+tiny counters.
+"""
 _MOST_NAMED = 4
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports the arguments that no output takes, those with one reason together."""
+    """Yields a finding for each reason why donated arguments are not used, about all arguments with that reason."""
     if context.memory is None:
         return
     groups: dict[tuple[DonationFault, str], list[Donation]] = {}

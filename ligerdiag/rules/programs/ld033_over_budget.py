@@ -13,7 +13,7 @@ _SHOWN = 5
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports each budget that the program exceeds."""
+    """Yields a finding for each budget (memory, or bytes of copies) that the program exceeds."""
     memory, budgets = measured.memory, measured.budgets
     if memory is None:
         return
@@ -110,7 +110,9 @@ def _while(instruction: str) -> str:
 
 
 def _find_remedy(memory: MemoryUse, excess: int) -> str:
-    """Returns the first remedy that can save enough, else the one for the largest part."""
+    """Returns the first remedy that can save enough memory, else the remedy for the largest part. excess: bytes above
+    the budget.
+    """
     if min(memory.arguments, memory.outputs) - memory.aliased >= excess:
         return "donate the arguments that the outputs replace: `jax.jit(..., donate_argnums=...)`"
     if memory.temporaries >= memory.arguments:

@@ -1,1 +1,1 @@
-"""Rules about schedules that break a program which is right as written, one rule in each file."""
+"""Rules about hazards of the schedule, which breaks a program that is right as written; each file holds one rule."""

@@ -1,4 +1,4 @@
-"""LD001 stale-read: a reader that should see the kernel's result reads the same memory before the kernel runs."""
+"""LD001 stale-read: a reader that should see the kernel's result reads the same bytes before the kernel runs."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from ligerdiag.rules.wording import begin_sentence, find_producer, find_read_ope
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each reader that reads the kernel's operand too early."""
+    """Yields a finding for each reader that reads the bytes of the kernel's operand too early."""
     for read in context.verdicts.stale:
         operand = find_read_operand(read)
         if read.wrong is None or read.wrong.place is not Place.SAME_BYTES or operand is None:
             continue
         if read.write.output is not None:
-            continue  # LD022
+            continue  # LD022 reports a declared write that is in other bytes
         value = find_producer(operand).name
         who = begin_sentence(read.outputs, "is", "are")
         message = f"{who} computed from `%{value}` before `{read.write.kernel}` overwrites it"

@@ -1,4 +1,6 @@
-"""LD002 stale-copy: a reader that should see what the kernel wrote gets the value from somewhere else."""
+"""LD002 stale-copy: a reader that should see the kernel's result reads a copy in other bytes, or a value that is
+computed again.
+"""
 
 from collections.abc import Iterator
 
@@ -16,13 +18,15 @@ _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each reader of a copy, and for each write the stale outputs that no reader explains."""
+    """Yields a finding for each reader that reads such a copy, and for each write one about the stale outputs that no
+    known reader explains.
+    """
     for read in context.verdicts.stale:
         if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES and read.write.output is None:
             yield _report(context, read)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
-        if names and write.output is None:  # else LD022
+        if names and write.output is None:  # LD022 reports a declared write
             message = f"{begin_sentence(names, 'does', 'do')} not depend on what `{write.kernel}` writes"
             yield report_write(
                 context, RULE, write, message, outputs=names, instructions=context.verdicts.list_mixing(names)
@@ -51,7 +55,9 @@ def _makes_operand(context: Context, read: ReadFinding) -> bool:
 
 
 def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
-    """Returns one clause: how the overwritten operand depends on the value that is read, or the reverse."""
+    """Returns a clause on how the kernel's operand was made from the value that is read, or that value from the
+    operand.
+    """
     call = context.optimized_call(read.write)
     if call is None:
         return "it holds the value from before the write"
@@ -68,7 +74,7 @@ def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
 
 
 def _is_gather(context: Context, step: HloInstruction) -> bool:
-    """Returns whether the instruction is a gathering collective, or runs one asynchronously."""
+    """Returns whether the instruction is a collective that gathers, or starts one asynchronously."""
     callees = (context.optimized.computations[number].root.opcode for number in step.called_computations)
     return not _GATHERS.isdisjoint((step.opcode, *callees))
 

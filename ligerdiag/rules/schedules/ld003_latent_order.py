@@ -1,4 +1,4 @@
-"""LD003 latent-order: a read is right in this schedule, and nothing forces its order."""
+"""LD003 latent-order: a read gets the intended version in this schedule, but nothing forces its order with the kernel."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from ligerdiag.rules.wording import begin_sentence
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each lucky reader."""
+    """Yields a finding for each read that is right by luck and reaches a latent output."""
     for read in context.verdicts.latent:
         names = tuple(name for name in read.outputs if context.verdicts.outputs[name].verdict is Verdict.LATENT)
         if read.lucky is None or not names:

@@ -1,4 +1,4 @@
-"""LD004 clobbered-read: a reader that needs the original reads after the kernel has overwritten it."""
+"""LD004 clobbered-read: a reader that needs the original value reads its bytes after the kernel has overwritten them."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,9 @@ from ligerdiag.rules.wording import begin_sentence, describe_remedy
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each clobbered reader, and for each write the clobbered outputs that no reader explains."""
+    """Yields a finding for each clobbered read, and for each write one about the clobbered outputs that no known read
+    explains.
+    """
     for read in context.verdicts.clobbered:
         kernel = read.write.kernel
         who = begin_sentence(

@@ -1,4 +1,4 @@
-"""LD005 concurrent-access: an operation reads the operand while the kernel overwrites it."""
+"""LD005 concurrent-access: an operation may read the kernel's operand while the kernel overwrites it."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ligerdiag.rules.wording import describe_write, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each reader that nothing orders with a hidden write."""
+    """Yields a finding for each reader that may run at the same time as a hidden write of the bytes that it reads."""
     for race in context.concurrency.races:
         write = context.writes[race.write]
         outputs = context.verdicts.outputs
@@ -31,7 +31,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _find_line(context: Context, race: Race) -> SourceLine | None:
-    """Returns the user's line that reads; for an asynchronous operation, the line of the operation that it runs."""
+    """Returns the user's line that reads; for an asynchronous instruction, the line of the operation that it starts."""
     inner = [
         context.optimized.computations[callee].root
         for callee in race.reader.called_computations
@@ -45,7 +45,7 @@ def _find_line(context: Context, race: Race) -> SourceLine | None:
 
 
 def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> str:
-    """Returns one sentence: why nothing orders the two."""
+    """Returns a sentence on why nothing orders the read with the write."""
     times, at, reader = context.logical_times, render_at(place.line), race.reader
     if race.kind is RaceKind.ONE_COMMAND_BUFFER:
         why = "is a command of the same command buffer, and the buffers that the two declare do not order them"

@@ -1,4 +1,4 @@
-"""LD007 vanished-call: a kernel that is called for its effect is missing from the compiled program."""
+"""LD007 vanished-call: a kernel is called for its effect, and the compiled program does not run it."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,10 @@ from ligerdiag.rules.wording import render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each call that is not run."""
+    """Yields a finding for each kernel call of the program that the schedule does not run."""
     for call in context.vanished:
         if call.write in context.matching.merged_into:
-            continue  # it runs, merged with its twin: LD008
+            continue  # it runs, merged with an equal call: LD008 reports that
         if call.write in context.matching.idle:
             reason = "the schedule calls it only in a branch or a loop that never runs"
         elif call.is_repeated:
@@ -48,7 +48,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _report_lost(context: Context, lost: LostRef) -> Finding:
-    """Returns the finding about a call on a Ref that JAX runs in the forward pass and drops when it recomputes that."""
+    """Returns the finding about a call on a Ref that JAX runs in the forward pass, and drops where it computes the
+    forward pass again.
+    """
     move = next(iter(lost.find_moves(context.moved_refs)), None)
     site = next((context.sites[tag] for tag in lost.tags if tag in context.sites), None)
     if site is None and move is not None:

@@ -1,4 +1,6 @@
-"""LD008 double-write: two kernel calls share one value, were merged into one, or one call was duplicated."""
+"""LD008 double-write: two kernel calls overwrite values that XLA merged, were merged into one call, or are copies of
+one call.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
@@ -16,14 +18,18 @@ _HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XL
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each pair of calls that overwrite one value, were merged into one call, or are copies of one call."""
+    """Yields a finding for each pair of calls that overwrite one value, were merged into one call, or are copies of one
+    call.
+    """
     yield from _find_shared(context)
     yield from _find_merged(context)
     yield from _find_duplicated(context)
 
 
 def _find_shared(context: Context) -> Iterator[Finding]:
-    """Finds two values of the program that XLA merged, each overwritten by a call of its own."""
+    """Yields a finding for each two values of the program that XLA merged into one although a kernel call overwrites
+    each of them.
+    """
     known = [write for write in context.actual.writes if not context.writes[write.write].unknown]
     for a, b in _pair_alike(known, lambda write: _resolve_actual(context, write)):
         first, second = sorted((context.writes[a.write], context.writes[b.write]), key=lambda w: w.index)
@@ -44,7 +50,7 @@ def _find_shared(context: Context) -> Iterator[Finding]:
 
 
 def _find_merged(context: Context) -> Iterator[Finding]:
-    """Finds two calls of the program on one value that XLA merged into one call."""
+    """Yields a finding for each two calls of the program on one value that XLA merged into one call."""
     for late, early in context.matching.merged_into.items():
         gone, kept = context.writes[late], context.writes[early]
         if gone.unknown or not _is_one_value(gone, kept):
@@ -68,7 +74,9 @@ def _find_merged(context: Context) -> Iterator[Finding]:
 
 
 def _find_duplicated(context: Context) -> Iterator[Finding]:
-    """Finds one call of the program that the schedule has twice, outside loops (an unrolled loop repeats its calls)."""
+    """Yields a finding for each call of the program that the schedule has twice, outside of loops: an unrolled loop
+    rightly repeats its calls.
+    """
     candidates = [
         one
         for one in context.actual.writes
@@ -97,7 +105,7 @@ def _find_duplicated(context: Context) -> Iterator[Finding]:
 def _pair_alike(
     writes: Sequence[ActualWrite], key_of: Callable[[ActualWrite], Hashable]
 ) -> Iterator[tuple[ActualWrite, ActualWrite]]:
-    """Yields each pair of writes with the same key once, in the order of `combinations`."""
+    """Yields each pair of writes that have the same key, in the order of `itertools.combinations`."""
     alike: dict[Hashable, list[int]] = {}
     for place, write in enumerate(writes):
         alike.setdefault(key_of(write), []).append(place)
@@ -116,12 +124,14 @@ def _resolve_actual(context: Context, write: ActualWrite) -> Definition:
 
 
 def _is_one_value(a: HiddenWrite, b: HiddenWrite) -> bool:
-    """Returns whether the author passed the same value to both calls."""
+    """Returns whether the author passes the same value to both calls."""
     return resolve_operand(a.module, a.frames, a.operand) == resolve_operand(b.module, b.frames, b.operand)
 
 
 def _are_exclusive(a: Frames, b: Frames) -> bool:
-    """Returns whether only one of the two call paths can run: they are in different branches of one conditional."""
+    """Returns whether only one of two call paths can run, because they go through different branches of one
+    conditional.
+    """
     for one, other in zip(a, b, strict=False):
         if one.computation is not other.computation:
             return True

@@ -1,4 +1,6 @@
-"""LD009 caller-clobbered: the kernel overwrites an argument that is not donated, or a constant."""
+"""LD009 caller-clobbered: a kernel overwrites a constant, or an argument that is not donated and that the caller still
+uses.
+"""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ _CONSTANT_HELP = "declare the write, and XLA copies the constant first"
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each hidden write to an argument that is not donated, or to a constant."""
+    """Yields a finding for each hidden write into the bytes of a constant, or of an argument that is not donated."""
     donated = find_donated(context.optimized)
     for write in context.actual.writes:
         if context.writes[write.write].unknown:
@@ -32,7 +34,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Adds the numbers of a replay to the static findings, and reports changes that no static finding covers."""
+    """Yields the static findings with the numbers of a replay, and findings for further arguments that the replay sees
+    overwritten and for outputs that change in a second execution.
+    """
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}
     later = dict(numbers.second_run) if numbers is not None else {}
@@ -64,14 +68,14 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def find_donated(module: HloModule) -> frozenset[tuple[int, ShapeIndex]]:
-    """Returns (entry parameter number, ShapeIndex) of every donated buffer."""
+    """Returns (number of the entry parameter, index in its shape) of each donated buffer of the module."""
     return frozenset(
         (entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in module.input_output_alias.entries
     )
 
 
 def spell_argument(path: str) -> str:
-    """Returns `state.0.w`, replay's name, for `state[0]['w']`, JAX's name of the parameter in the module."""
+    """Returns the name of an argument as replay writes it, such as `state.0.w` for JAX's `state[0]['w']`."""
     return _KEY.sub(r".\2", path)
 
 

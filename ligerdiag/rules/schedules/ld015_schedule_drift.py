@@ -1,4 +1,4 @@
-"""LD015 schedule-drift: around an in-place kernel, the schedule differs from the recorded baseline."""
+"""LD015 schedule-drift: around a kernel that overwrites its operand, the schedule differs from the recorded baseline."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,9 @@ _HELP = "if the new schedule is right, record it: `ligerdiag check --record FILE
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports each hidden write whose neighbourhood drifted, or else the verdicts that changed."""
+    """Yields a finding for each hidden write around which the schedule differs from the baseline; if there is none, one
+    about changed verdicts.
+    """
     if measured.recorded is None or measured.facts is None:
         return
     verdicts, pairs = compare_schedules(measured.recorded, measured.facts)
@@ -44,7 +46,9 @@ def _report(
 
 
 def _find_source(changes: tuple[Drift, ...], write: Neighbourhood | None) -> SourceLine | None:
-    """Returns the line of the first reader that still exists, else of the call."""
+    """Returns the source line of the first changed reader that still exists, else of the kernel call; None if neither
+    is known.
+    """
     there = (change.source for change in changes if change.source is not None and change.kind is not ChangeKind.LOST)
     return next(there, write.source if write is not None else None)
 

@@ -1,4 +1,6 @@
-"""LD022 broken-alias: XLA fused the call with the slices around it and separated the output from its operand."""
+"""LD022 broken-alias: XLA fused a call with the slices around it and put an output into other bytes than the operand
+that it aliases.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +13,9 @@ from ligerdiag.rules.wording import UNFUSED, begin_sentence, describe_write
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each declared write whose output is in other bytes, with the outputs that miss it."""
+    """Yields a finding for each declared write whose output is in other bytes than its operand, with the outputs of the
+    program that miss the write.
+    """
     for write in context.writes:
         if write.output is None:
             continue

@@ -1,4 +1,4 @@
-"""LD023 moved-by-jax: JAX moved the read of a Ref across a write before XLA saw the program."""
+"""LD023 moved-by-jax: JAX moved the read of a Ref across a write to it, before XLA saw the program."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from ligerdiag.rules.wording import begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each kernel call, and each store, whose write to a Ref an output misses."""
+    """Yields a finding for each kernel call or store whose write to a Ref outputs miss, or see in the wrong iterations."""
     for lost in context.lost_refs:
         if lost.verdict is not Verdict.UNKNOWN and not lost.is_dropped(context.moved_refs):
             yield _report(context, lost)

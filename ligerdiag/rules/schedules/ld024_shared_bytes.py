@@ -1,4 +1,4 @@
-"""LD024 shared-bytes: XLA put two values into the same bytes while both are alive."""
+"""LD024 shared-bytes: XLA put two values into the same bytes although both are still needed."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from ligerdiag.rules.wording import UNFUSED, begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each pair of values once, whichever of the two is lost."""
+    """Yields one finding for each pair of values that XLA keeps in the same bytes, whichever of the two is lost."""
     pairs: dict[frozenset[object], list[SharedBytes]] = {}
     for one in context.shared:
         key = frozenset(((one.lost[0].id, one.lost[1]), (one.other[0].id, one.other[1])))
@@ -63,7 +63,7 @@ def _describe_read(context: Context, pair: SharedBytes) -> str:
 
 
 def _locate(context: Context, both: Sequence[SharedBytes]) -> SourceLine | None:
-    """Returns the line of a reader, else of one of the values."""
+    """Returns the source line of a reader, else of one of the two values; None if none is known."""
     readers = [one.reader for one in both if one.reader is not None]
     found = (_find_line(context, one) for one in (*readers, both[0].lost[0], both[0].other[0]))
     return next((line for line in found if line is not None), None)
@@ -89,7 +89,7 @@ def _find_help(context: Context, pair: SharedBytes) -> str:
 
 
 def _holds_a_call(context: Context, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a custom call that XLA fused with the slices around it."""
+    """Returns whether the instruction is a fusion that contains a custom call and the slices around it."""
     if instruction.opcode != "fusion":
         return False
     fused = context.optimized.computations[instruction.called_computations[0]].instructions

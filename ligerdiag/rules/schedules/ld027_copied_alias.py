@@ -40,11 +40,11 @@ _BACKWARD = (
     " `optimization_barrier` between the reader and the write"
 )
 _NOTED = (CopyCause.UNDONATED, CopyCause.CONSTANT, CopyCause.UNKNOWN)
-"""Causes of which the author may know, or that may be none."""
+"""Causes whose findings are only notes: the author may know the cause, or there may be none to remove."""
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports the copies of each value, with their cause."""
+    """Yields a finding for each group of copies that XLA makes so that an operation can work in place."""
     for group in group_copies(context, REMEDIES):
         first = group[0]
         severity = Severity.NOTE if first.copy.cause in _NOTED or is_of_the_backward_pass(first) else None
@@ -52,7 +52,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def choose_remedy(one: ExplainedCopy) -> str:
-    """Returns the help for a cause, in more detail where the reason shows more."""
+    """Returns the help for the cause of a copy, with more detail where the reason of the copy allows it."""
     if "array of its own" in one.copy.why:
         return f"{COLLECTED}; or do not donate it"
     if one.copy.cause is CopyCause.LAYOUT and one.copy.why.startswith(("XLA computes", "XLA keeps")):
@@ -65,8 +65,8 @@ def choose_remedy(one: ExplainedCopy) -> str:
 
 
 def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
-    """Returns whether the reader of an old value is an operation in a loop whose order JAX or XLA chooses: that of a
-    derivative, or an asynchronous one.
+    """Returns whether a copy in a loop is made for a reader of the old value whose order JAX or XLA chooses, not the
+    author: an operation of a derivative, or an asynchronous one.
     """
     if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
         return False

@@ -16,7 +16,7 @@ _ALIASED = "alias the loop's state in the call, so that the kernel writes the ne
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each loop, with all of its copies."""
+    """Yields a finding for each loop that copies parts of its state, about all of these copies."""
     for group in group_copies(context, (CopyCause.CARRY_EXCHANGED, CopyCause.CARRY_REBUILT)):
         copy = group[0].copy
         remedy = _EXCHANGED if copy.cause is CopyCause.CARRY_EXCHANGED else _REBUILT

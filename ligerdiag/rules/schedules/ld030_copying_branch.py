@@ -1,4 +1,4 @@
-"""LD030 copying-branch: a branch of a conditional that changes nothing copies its operand."""
+"""LD030 copying-branch: a branch of a conditional that should change nothing copies its operand."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _EXCHANGED = "choose element by element with `jnp.where(p, b, a)`, or exchange t
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each conditional, with the copies in its branches and after them."""
+    """Yields a finding for each conditional that causes copies, in its branches or after them."""
     for group in group_copies(context, (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED)):
         is_exchanged = group[0].copy.cause is CopyCause.BRANCH_EXCHANGED
         yield report_copies(context, RULE, group, _EXCHANGED if is_exchanged else _UNCHANGED)

@@ -1,4 +1,6 @@
-"""LD031 equal-initial-values: XLA makes one value of two equal ones, and copies it for each writer."""
+"""LD031 equal-initial-values: XLA makes two equal values into one, and then copies it for each operation that
+overwrites it.
+"""
 
 from collections.abc import Iterator
 
@@ -19,7 +21,9 @@ _MADE_BY_JAX = (
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each value that XLA computes once for several writers; a note if no line of the program makes it."""
+    """Yields a finding for each value that XLA computes once and copies for several writers; a note if JAX made the
+    value and no line of the program did.
+    """
     for group in group_copies(context, (CopyCause.EQUAL_VALUES,)):
         is_authors = bool(group[0].reason.blamed[0].op_name)
         remedy = _AUTHORS if is_authors else _MADE_BY_JAX

@@ -1,4 +1,6 @@
-"""LD032 resharded-alias: the partitioner gathers or exchanges the operand of an operation that works in place."""
+"""LD032 resharded-alias: to partition the program, XLA gathers or exchanges the operand of an operation that works in
+place.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +11,7 @@ from ligerdiag.rules.rule import Rule, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Reports each collective that XLA put in front of such an operation."""
+    """Yields a finding for each collective that XLA inserted before an operation that works in place."""
     if context.memory is None:
         return
     for reshard, copy in context.memory.reshards:

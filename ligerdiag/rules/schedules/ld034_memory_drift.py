@@ -1,4 +1,4 @@
-"""LD034 memory-drift: memory or copies differ from the recorded baseline."""
+"""LD034 memory-drift: the memory or the copies of the program differ from the recorded baseline."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Reports the figures that differ by more than the tolerance, in one finding."""
+    """Yields one finding about all figures that differ from the baseline by more than the tolerance, if there are any."""
     before = measured.recorded.memory if measured.recorded is not None else None
     after = measured.facts.memory if measured.facts is not None else None
     if before is None or after is None:
@@ -47,7 +47,7 @@ def _name_change(change: CopyChange) -> str:
 
 
 def _find_source(memory: MemoryUse | None, copies: Sequence[CopyChange]) -> SourceLine | None:
-    """Returns the line of the copy that grew most, else the one of the peak."""
+    """Returns the source line of the first copy that grew, else that of the memory's peak; None if unknown."""
     if memory is None:
         return None
     for change in copies:
