@@ -57,7 +57,7 @@ def test_the_formats_of_other_versions_are_read(dumps: Path) -> None:
         ("allocation 1:", "allocation 7:", "out of turn"),
         ("maybe-live-out", "maybe-else", "unknown word `maybe-else`"),
         (" value: <", " values: <", "is not known"),
-        ("(size=2048,offset=0)", "(size=2048,offset=1)", "outside of its allocation"),
+        ("(size=2048,offset=0)", "(size=2048,offset=1)", "beyond its allocation"),
         ("(size=2048,offset=0)", "(size=-1,offset=0)", "is not known"),
         ("(size=2048,offset=0)", f"(size={10**30},offset=0)", "is not known"),
     ],

@@ -41,7 +41,7 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Returns the operands of an annotation, unchanged."""
     if len(operands) == 0:
-        raise ArtifactError(f"`{instruction.name}` annotates nothing")
+        raise ArtifactError(f"the annotation `{instruction.name}` has no operand")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]
 
 
