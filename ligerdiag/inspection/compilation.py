@@ -259,8 +259,10 @@ def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, 
     return find
 
 
-_OTHER_KERNELS = "the function that `partition` returns for the shards does not call the same kernels as the function for whole"
+_OTHER_KERNELS = (
+    "the function that `partition` returns for the shards does not call the same kernels as the function for whole"
     " arrays"
+)
 _WITHOUT_FUNCTION = (
     "the program does not contain the function of this `custom_partitioning`: XLA asks JAX for it during the compile"
 )
