@@ -71,14 +71,14 @@ def test_a_missing_operand_is_refused() -> None:
 def test_an_operand_of_another_computation_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].operand_ids[0] = 1
-    expect_error(builder, "has the operand 1")
+    expect_error(builder, "has operand 1")
 
 
 def test_an_operand_that_comes_later_is_refused() -> None:
     builder = build_small()
     entry = builder.proto.hlo_module.computations[1]
     entry.instructions[0].operand_ids.append(3)
-    expect_error(builder, "has the operand 3")
+    expect_error(builder, "has operand 3")
 
 
 def test_a_missing_called_computation_is_refused() -> None:
@@ -93,7 +93,7 @@ def test_recursion_is_refused(callee: int) -> None:
     builder = build_small()
     caller = builder.proto.hlo_module.computations[callee - 1].instructions[0]
     caller.called_computation_ids.append(2)
-    expect_error(builder, "calls the computation 2")
+    expect_error(builder, "calls computation 2")
 
 
 def test_two_instructions_with_one_id_are_refused() -> None:
@@ -121,7 +121,7 @@ def test_an_id_belongs_to_one_instruction_of_the_whole_module() -> None:
 def test_a_missing_root_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].root_id = 50
-    expect_error(builder, "`entry` refers to the instruction 50")
+    expect_error(builder, "`entry` refers to instruction 50")
 
 
 def test_a_missing_entry_computation_is_refused() -> None:
@@ -151,7 +151,7 @@ def test_a_schedule_that_does_not_list_each_instruction_once_is_refused(ids: lis
 def test_a_schedule_with_a_missing_instruction_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.schedule.sequences[2].instruction_ids.extend([2, 99])
-    expect_error(builder, "`entry` refers to the instruction 99")
+    expect_error(builder, "`entry` refers to instruction 99")
 
 
 def test_a_buffer_assignment_for_an_unknown_instruction_is_refused() -> None:

@@ -94,7 +94,7 @@ def test_a_loop_carries_its_state_in_place() -> None:
 def test_a_loop_whose_state_has_two_places_is_refused() -> None:
     module = parse(LOOP_BODY, LOOP)
     schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES | {"j": 256}), kernels=Doubling())
-    with pytest.raises(ArtifactError, match="its state"):
+    with pytest.raises(ArtifactError, match="the state of loop"):
         schedule.execute([[X]])
 
 
