@@ -333,7 +333,7 @@ def _iterate_fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
         elif kind in _SIZES:
             at += _SIZES[kind]
         else:
-            raise ValueError(f"no protobuf: wire type {kind}")
+            raise ValueError(f"not a protobuf: unknown wire type {kind}")
         if at > len(message):
             raise ValueError("the protobuf is truncated")
         yield key >> 3, start, content, at

@@ -135,7 +135,7 @@ class WorkerProcess:
                 raise self._make_end()
             self._buffer += block
             if len(self._buffer) > MAXIMUM_ANSWER_BYTES:
-                raise WorkerDied("gave an answer without end")
+                raise WorkerDied(f"gave an answer of more than {MAXIMUM_ANSWER_BYTES} bytes")
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode(errors="replace")
 
