@@ -95,7 +95,7 @@ def explain_untrusted(call: HloInstruction) -> str:
     if needs_parser(target):
         return "the call carries a kernel whose code could not be analysed"
     if has_trait(target, CallTrait.UNREAD_KERNEL):
-        return "the call passes the operands' own buffers to a kernel that ligerdiag does not read"
+        return "the call passes the operands' own buffers to code that ligerdiag does not read"
     return "the call has side effects" if call.proto.custom_call_has_side_effect else ""
 
 

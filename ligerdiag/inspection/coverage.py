@@ -23,7 +23,7 @@ from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, 
 from ligerdiag.text import count_of, join_words
 
 _CUT_TAGS = "the tags that ligerdiag gave the operations are incomplete or inconsistent, so they are ignored"
-_FOLDED = "the program is known only after MLIR folded it, so operations that MLIR folded are missing"
+_FOLDED = "the program could be read only after MLIR's folding, so operations that MLIR folded are missing"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
