@@ -38,7 +38,7 @@ def parse_object(text: str | bytes) -> Json:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FieldError(f"no JSON: {error}") from error
+        raise FieldError(f"not JSON: {error}") from error
     return as_object(value, "document")
 
 

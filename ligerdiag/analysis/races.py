@@ -392,7 +392,8 @@ def find_concurrency(
         command_buffers, notes = found.buffers, found.notes
     if command_order is CommandOrder.UNKNOWN:
         notes = (
-            "the order of commands in command buffers is unknown: only their buffers order them",
+            "the order of commands in command buffers is unknown: two are taken to be ordered only by the buffers that they"
+            " share",
             *notes,
         )
     return Concurrency(find_races(writes, buffers, positions, command_buffers), notes)

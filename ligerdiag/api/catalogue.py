@@ -185,7 +185,9 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
         return
     triton = toolchain.versions["triton"]
     yield ToolchainStep(
-        name="kernel", state=StepState.WORKS, detail=f"its IR is followed by triton {triton}, the hidden write is found"
+        name="kernel",
+        state=StepState.WORKS,
+        detail=f"triton {triton} reads the kernel's IR, and the hidden write is found",
     )
 
 

@@ -69,11 +69,16 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
 def _refuse_idle_options(options: BisectOptions) -> None:
     """Raises InputError for options that have no effect with this axis: the user meant something else."""
     if options.device and options.axis is not Axis.MITIGATION:
-        raise InputError(f"a device is timed over `mitigation`, not over `{options.axis.value}`")
+        raise InputError(f"`--device` is for `--over mitigation`, not for `--over {options.axis.value}`")
     if (options.toolchains or options.create) and options.axis is not Axis.TOOLCHAINS:
-        raise InputError(f"toolchains to compare are for `toolchains`, not for `{options.axis.value}`: name one to use")
+        raise InputError(
+            f"`--toolchains` and `--create` are for `--over toolchains`, not for `--over {options.axis.value}`: choose a"
+            " single toolchain with `--toolchain`"
+        )
     if options.toolchain != DEFAULT and options.axis is Axis.TOOLCHAINS:
-        raise InputError("expected the toolchains to compare, and not one to use")
+        raise InputError(
+            "`--over toolchains` compares several toolchains: name them with `--toolchains`, not with `--toolchain`"
+        )
 
 
 def _choose_cases(runner: TrialRunner, options: BisectOptions) -> tuple[CaseSpec, ...]:
@@ -132,7 +137,9 @@ def _require_comparable(options: DiffOptions) -> None:
         if len(names) > 2:
             raise InputError(f"expected two {noun}s to compare but got {len(names)}: {', '.join(names)}")
     if len({Path(name).name.removesuffix(SUFFIX) for name in options.targets}) < len(options.targets):
-        raise InputError(f"expected targets of two names but got {', '.join(options.targets)}: rename a description")
+        raise InputError(
+            f"expected targets with different names but got {', '.join(options.targets)}: rename a target description"
+        )
     if options.targets or options.toolchains:
         if max(len(options.targets), len(options.toolchains)) < 2:
             raise InputError("expected two different targets or toolchains to compare, such as `--targets a100,h100`")

@@ -106,7 +106,7 @@ def _describe_empty(path: Path, dump: Dump) -> str:
             f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
         )
     if path.is_dir() and any(path.glob("module_*")):  # XLA writes it into each folder, whatever the flags
-        return f"no HLO module in `{path}`, though XLA wrote there: give it `--xla_dump_hlo_as_proto` as well"
+        return f"no HLO module in `{path}`, though XLA wrote there: dump again with `--xla_dump_hlo_as_proto` as well"
     return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
 
 
@@ -126,7 +126,7 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
     if links:
         notes.append(f"{count_of(links, 'symbolic link')} not followed")
     if same:
-        notes.append(f"{count_of(same, 'file')} not inspected a second time: other names of files that are")
+        notes.append(f"{count_of(same, 'file')} left out: other names of files that are inspected")
     if deep:
         notes.append(
             f"{count_of(deep, 'folder')} more than {MAXIMUM_FOLDER_DEPTH} levels down, not looked into: name one itself"

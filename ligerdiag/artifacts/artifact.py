@@ -285,7 +285,9 @@ def _check_files(directory: Path) -> tuple[str, ...]:
         path, size = directory / name, read_int(entry, "size")
         actual = path.stat().st_size if path.is_file() else -1
         if actual != size:
-            raise FieldError(f"`{name}` has {actual} bytes, not {size}" if actual >= 0 else f"`{name}` is missing")
+            raise FieldError(
+                f"`{name}` has {actual} bytes, but {size} in the manifest" if actual >= 0 else f"`{name}` is missing"
+            )
         with open_untrusted(path, MAXIMUM_FILE_BYTES, follow=False) as file:
             if _compute_sha256(file) != read_str(entry, "sha256"):
                 raise FieldError(f"the sha256 of `{name}` differs from the manifest's")
@@ -331,7 +333,7 @@ def _iterate_fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
         elif kind in _SIZES:
             at += _SIZES[kind]
         else:
-            raise ValueError(f"no protobuf: wire type {kind}")
+            raise ValueError(f"not a protobuf: unknown wire type {kind}")
         if at > len(message):
             raise ValueError("the protobuf is truncated")
         yield key >> 3, start, content, at

@@ -37,7 +37,9 @@ class Placement:
         for shard in self.shards:
             fits = len(shard) == len(self.shape)
             if not fits or any(not 0 <= a <= b <= n for (a, b), n in zip(shard, self.shape, strict=True)):
-                raise FieldError(f"expected a part of {list(self.shape)} for `shards` but got {shard!r:.60}")
+                raise FieldError(
+                    f"expected ranges inside the shape {list(self.shape)} for `shards` but got {shard!r:.60}"
+                )
 
 
 def compute_placements(

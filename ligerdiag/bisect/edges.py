@@ -195,20 +195,21 @@ def _write_answers(
         which = f"all {len(knobs)}" if len(knobs) > 1 else "the only one that is possible"
         left = f": even with {which} {describe_wrong(every.outputs) or every.error}"
         if every.is_right:
-            left = f": with {which} some output no longer depends on all that it depends on without"
+            left = f": with {which}, some output loses a dependence that it has without ties"
         draft.answers.append(f"no set of ties makes every output right{left}")
         draft.answers += explain_wrong(every)
         copies = list_ids(RuleKind.COPY_READ)
         draft.answers += [ANOTHER_COPY] if any(finding.rule in copies for finding in every.findings) else []
     lucky = _list_lucky(experiment, list(search.tried))
     if lucky:
-        draft.notes.append(f"right by luck, in this schedule alone, with fewer: {'; '.join(lucky)}")
+        draft.notes.append(f"right by luck, in this schedule alone, with fewer ties: {'; '.join(lucky)}")
     match found.completeness:
         case Completeness.CERTAIN:
             pass
         case Completeness.IF_MONOTONE:
             draft.notes.append(
-                f"{len(search.tried)} of 2^{len(knobs)} sets were tried: there is no other unless a tie does harm"
+                f"{len(search.tried)} of 2^{len(knobs)} sets were tried: there is no other minimal set unless a tie does"
+                " harm"
             )
         case Completeness.LIMITED:
             draft.notes.append(f"there may be other sets: `--limit` allows more than {options.limit} trials")

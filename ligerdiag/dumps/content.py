@@ -299,7 +299,7 @@ def compute_form(data: bytes) -> Form:
     """Returns the form of the bytes. Raises ArtifactError if they certainly are something else; a protobuf has no mark."""
     for magic, what in _OTHERS.items():
         if data.startswith(magic):
-            raise ArtifactError(f"is {what}: expected an HloProto or HLO text, as they are or as gzip")
+            raise ArtifactError(f"is {what}: expected an HloProto or HLO text, plain or gzipped")
     if not data:
         raise ArtifactError("is empty")
     match = _COMMENTS.match(data, 0, _HEAD_BYTES)

@@ -28,6 +28,7 @@ from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module, pause
 from ligerdiag.hlo.shape import DTYPE_NAMES, iterate_leaf_shapes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.hlo.xla_pb2 import HloModuleProto, ShapeProto
+from ligerdiag.text import count_of
 
 CUSTOM_CALL = b"custom-call"
 
@@ -142,7 +143,7 @@ def _parse_same_program(
     programs, is_numbered = _parse_programs(files, path, translate)
     difference = _describe_difference(programs[0], optimized)
     if difference:
-        raise ArtifactError(f"`{path.name}` is of another program and not used: {difference}")
+        raise ArtifactError(f"`{path.name}` belongs to another program, so it is not used: {difference}")
     return programs, is_numbered
 
 
@@ -160,9 +161,9 @@ def _describe_difference(program: HloModule, optimized: HloModule) -> str:
 
 def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]:
     if program.name != optimized.name:
-        yield f"one is called `{program.name}` and the other `{optimized.name}`"
+        yield f"it is called `{program.name}`, the optimized module `{optimized.name}`"
     if program.number and optimized.number and program.number != optimized.number:
-        yield f"one is module {program.number} of its process and the other module {optimized.number}"
+        yield f"it is module {program.number} of its process, the optimized module is number {optimized.number}"
     ends = (
         (
             "parameter",
@@ -174,10 +175,11 @@ def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]
     for what, before, after in ends:
         one, other = _list_arrays(before), _list_arrays(after)
         if len(one) != len(other):
-            yield f"one has {len(one)} arrays as {what}s and the other {len(other)}"
+            yield f"its {what}s hold {count_of(len(one), 'array')}, those of the optimized module {len(other)}"
         for number, (written, left) in enumerate(zip(one, other, strict=False)):
             if not _may_become(written, left):
-                yield f"{what} {number} is {_describe_shape(written)} in one and {_describe_shape(left)} in the other"
+                shapes = f"{_describe_shape(written)}, that of the optimized module {_describe_shape(left)}"
+                yield f"its {what} {number} is {shapes}"
 
 
 def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:

@@ -174,10 +174,10 @@ def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
             continue
         heading = _ALLOCATION.fullmatch(line)
         if heading is None:
-            raise ArtifactError(f"line {number} of the buffer assignment is not known: `{line:.60}`")
+            raise ArtifactError(f"line {number} of the buffer assignment is not in a known format: `{line:.60}`")
         allocation = _add_allocation(proto, heading, number)
     else:
-        raise ArtifactError("the buffer assignment ends too early")
+        raise ArtifactError("the buffer assignment is cut off")
     _require_all_values(proto, module)
     buffers = parse_buffer_assignment(proto, module)
     _require_all_definitions(buffers, module)
@@ -186,7 +186,10 @@ def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
 
 def _add_allocation(proto: BufferAssignmentProto, heading: re.Match[str], number: int) -> BufferAllocationProto:
     if int(heading["index"]) != len(proto.buffer_allocations):
-        raise ArtifactError(f"line {number} of the buffer assignment: allocation {heading['index']} is out of turn")
+        expected = len(proto.buffer_allocations)
+        raise ArtifactError(
+            f"line {number} of the buffer assignment: expected allocation {expected} but got {heading['index']}"
+        )
     flags = frozenset(heading["flags"].split(", ")[1:])
     if flags - _FLAGS:
         raise ArtifactError(f"line {number} of the buffer assignment: unknown word `{min(flags - _FLAGS):.40}`")
@@ -207,9 +210,7 @@ def _add_value(
 ) -> None:
     size, offset = int(value["size"]), int(value["offset"])
     if offset + size > allocation.size:
-        raise ArtifactError(
-            f"line {number} of the buffer assignment: `{value['name']}` stands outside of its allocation"
-        )
+        raise ArtifactError(f"line {number} of the buffer assignment: `{value['name']}` extends beyond its allocation")
     allocation.assigned.add(logical_buffer_id=int(value["id"]), offset=offset, size=size)
     buffer = proto.logical_buffers.add(id=int(value["id"]), size=size)
     buffer.defined_at.instruction_name = value["name"]

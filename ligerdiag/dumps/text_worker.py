@@ -217,7 +217,7 @@ class Translator:
             return _restore_elided(translated) if elided else translated
         except CompileError as error:
             if isinstance(error.__cause__, WorkerDied) and "SIGPROF" in str(error.__cause__):
-                raise ArtifactError(f"`{name}`: parsing it was ended after {seconds:.3g} s of a processor") from error
+                raise ArtifactError(f"parsing `{name}` was ended after {seconds:.3g} s of processor time") from error
             raise ArtifactError(f"`{name}`: {error}") from error
         except OSError as error:
             raise LigerdiagError(f"cannot use the directory `{scratch}`: {error.strerror or error}") from error

@@ -127,7 +127,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         may_read_old=any(use.may_read_old for use in found),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
-        return replace(joined, reason="the launcher's configurations use it differently")
+        return replace(joined, reason="the configurations among which the autotuner chooses use it differently")
     return joined
 
 

@@ -37,7 +37,7 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
         )
     kernel = _find_mosaic_name(backend_config) if has_trait(target, CallTrait.UNREAD_MOSAIC) else ""
     note = load_notes().get(target)
-    what = f"`{target}`: {note}" if note else f"no table entry for custom-call target `{target}`"
+    what = f"`{target}`: {note}" if note else f"the effects of custom-call target `{target}` are not known"
     return create_unknown_effects(
         kernel=kernel or target,
         operands=operands,
@@ -95,7 +95,7 @@ def explain_untrusted(call: HloInstruction) -> str:
     if needs_parser(target):
         return "the call carries a kernel whose code could not be analysed"
     if has_trait(target, CallTrait.UNREAD_KERNEL):
-        return "the call exposes the operands' own buffers"
+        return "the call passes the operands' own buffers to code that ligerdiag does not read"
     return "the call has side effects" if call.proto.custom_call_has_side_effect else ""
 
 

@@ -126,7 +126,7 @@ def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> C
         return _create_unknown(call, operands, outputs, reason)
     found = find_ptx_writes(call.ptx, call.function, [parameter.is_buffer for parameter in parameters])
     if found.reason or any(parameter.is_descriptor for parameter in parameters):
-        reason = found.reason or "it takes a tensor descriptor"
+        reason = found.reason or "the kernel takes a tensor descriptor"
         return _create_unknown(
             call, operands, outputs, f"the payload of `{call.function}` has no Triton IR, and {reason}"
         )

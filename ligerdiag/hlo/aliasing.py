@@ -212,9 +212,9 @@ class _Check:
                     raise _Fault(f"{name} has no place in it")
                 size, given = compute_byte_size(shape), self._buffers.slices[number].size
                 if size is not None and given != size:
-                    raise _Fault(f"{name} has {size} bytes and a place of {given}")
+                    raise _Fault(f"{name} needs {size} bytes and is assigned {given}")
                 if slices.setdefault(group, number) != number:
-                    raise _Fault(f"{name} does not share storage as it must")
+                    raise _Fault(f"{name} is not in the bytes of a value with which it must share them")
         self._require_shared(slices)
 
     def _require_shared(self, slices: Mapping[int, int]) -> None:
@@ -227,7 +227,9 @@ class _Check:
             for index, number in listed:
                 group = self._shared_positions.find(instruction, index) if index in leaves else None
                 if group is not None and slices.get(group, number) != number:
-                    raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
+                    raise _Fault(
+                        f"`{instruction.name}`{_render(index)} is not in the bytes of the value that it passes on"
+                    )
 
     def _require_definitions(self) -> None:
         """Raises _Fault where an instruction that passes a value on has a slice of its own."""
@@ -237,7 +239,7 @@ class _Check:
             for index, _ in self._buffers.definitions.get(instruction.id, ()):
                 if index or instruction.opcode != "tuple":
                     name = f"`{instruction.name}`{_render(index)}"
-                    raise _Fault(f"{name} has a place of its own and only passes a value on")
+                    raise _Fault(f"{name} only passes a value on, but has bytes of its own")
 
     def _require_parameters(self) -> None:
         entry, slices = self._module.entry, self._buffers.slices
@@ -253,11 +255,11 @@ class _Check:
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
                     raise _Fault(f"`{parameter.name}`{_render(index)} is not in the bytes of the caller's argument")
         if self._buffers.parameters.keys() - own:
-            raise _Fault("an allocation is said to be a parameter's and is not")
+            raise _Fault("an allocation is marked as an entry parameter's, but no entry parameter is in it")
         for constant in self._constants:
             number = self._positions.find(constant, ())
             if number is not None and slices[number].allocation not in self._buffers.constants:
-                raise _Fault(f"`{constant.name}` does not stand in a constant's allocation")
+                raise _Fault(f"the constant `{constant.name}` is in an allocation that is not marked as a constant's")
 
 
 def _render(index: ShapeIndex) -> str:

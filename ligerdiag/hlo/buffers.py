@@ -147,16 +147,16 @@ def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tup
         for one in allocation.assigned:
             buffer = one.logical_buffer_id
             if one.size != sizes.get(buffer):
-                return f"the logical buffer {buffer} has {sizes.get(buffer, 'no')} bytes and is assigned {one.size}"
+                return f"the logical buffer {buffer} has {sizes.get(buffer, 'no')} bytes, but {one.size} are assigned to it"
             if one.offset < 0 or one.size < 0 or one.offset + one.size > allocation.size:
-                return f"the logical buffer {buffer} stands outside of its allocation"
+                return f"the logical buffer {buffer} extends beyond its allocation"
             if buffer in assigned:
                 return f"the logical buffer {buffer} is assigned twice"
             assigned.add(buffer)
     if len(assigned) < len(sizes):
         return f"the logical buffer {min(sizes.keys() - assigned)} is assigned nowhere"
     if any(len({index for index, _ in found}) < len(found) for found in definitions.values()):
-        return "a value has two places"
+        return "one value is assigned to two places"
     return ""
 
 

@@ -101,7 +101,7 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         ids.update([instruction.id for instruction in computation.instructions])
         count += len(computation.instructions)
         if len(ids) != count:  # tags, and the buffer assignment, name an instruction of the module by its id
-            raise ArtifactError(f"`{computation.name}` has an instruction with the id of one in another computation")
+            raise ArtifactError(f"`{computation.name}` and another computation have an instruction of the same id")
     entry = computations.get(proto.entry_computation_id)
     if entry is None:
         raise ArtifactError(f"the entry computation `{proto.entry_computation_name}` is missing")
@@ -138,7 +138,7 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
     if not operands and opcode in _NEEDS_OPERAND:
         raise ArtifactError(f"`{name}` is a {opcode} without operands")
     if opcode in _DONES and operands[0].opcode == "tuple":
-        raise ArtifactError(f"`{name}` is a {opcode} of `{operands[0].name}`, a tuple, which starts nothing")
+        raise ArtifactError(f"`{name}` is a {opcode}, but its operand `{operands[0].name}` is a tuple, not a start")
     called = instruction.called_computations
     if len(called) < _CALLEES.get(opcode, 0):
         raise ArtifactError(f"`{name}` is a {opcode} that calls {len(called)} computations")
@@ -147,9 +147,11 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
     if opcode in _OPERANDS_ARE_PARAMETERS:
         numbers = [parameter.proto.parameter_number for parameter in callees[called[0]].parameters]
         if numbers != list(range(len(operands))):
-            raise ArtifactError(f"`{name}` has {len(operands)} operands, its computation the parameters {numbers}")
+            raise ArtifactError(
+                f"`{name}` passes {len(operands)} operands to a computation with the parameters {numbers}"
+            )
     if opcode == "while" and any(len(callees[callee].parameters) != 1 for callee in called):
-        raise ArtifactError(f"`{name}` is a loop whose computations do not have one parameter")
+        raise ArtifactError(f"the condition or the body of the loop `{name}` does not have exactly one parameter")
 
 
 def _parse_computation(
@@ -160,11 +162,13 @@ def _parse_computation(
         called = tuple(message.called_computation_ids)
         for callee in called:
             if callee not in callees:  # also rules out recursion: callees come first in a well-formed module
-                raise ArtifactError(f"`{message.name}` calls the computation {callee}, which is not there")
+                raise ArtifactError(f"`{message.name}` calls computation {callee}, which is not defined before it")
         try:
             operands = tuple([by_id[operand] for operand in message.operand_ids])
         except KeyError as error:
-            raise ArtifactError(f"`{message.name}` has the operand {error.args[0]}, which is not there") from error
+            raise ArtifactError(
+                f"`{message.name}` has operand {error.args[0]}, which is not defined before it"
+            ) from error
         op_name = message.metadata.op_name
         instruction = HloInstruction(
             message.id,
@@ -187,9 +191,11 @@ def _parse_computation(
         root = by_id[proto.root_id]
         sequence = tuple([by_id[instruction_id] for instruction_id in order])
     except KeyError as error:
-        raise ArtifactError(f"`{proto.name}` refers to the instruction {error.args[0]}, which is not there") from error
+        raise ArtifactError(
+            f"`{proto.name}` refers to instruction {error.args[0]}, which it does not contain"
+        ) from error
     if sequence and not len(sequence) == len(set(order)) == len(by_id):
-        raise ArtifactError(f"the schedule of `{proto.name}` does not hold each of its instructions once")
+        raise ArtifactError(f"the schedule of `{proto.name}` does not list each of its instructions exactly once")
     return HloComputation(
         id=proto.id,
         name=proto.name,
@@ -206,7 +212,9 @@ def require_same_operands(program: HloModule, optimized: HloModule) -> None:
     written, left = _count_operands(program), _count_operands(optimized)
     for kernel in written.keys() & left.keys():
         if not left[kernel] <= written[kernel]:
-            raise ArtifactError(f"`{optimized.name}` calls a kernel with other operands than the program does")
+            raise ArtifactError(
+                f"`{optimized.name}` calls a kernel with another number of operands than the program does"
+            )
 
 
 def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:

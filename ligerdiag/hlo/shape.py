@@ -141,11 +141,12 @@ def _find_fault(entry: OutputOperandAliasing, result: ShapeProto, operands: list
     if not 0 <= entry.operand_index < len(operands):
         return f"the call has {len(operands)} operands"
     output = _find_part(result, tuple(entry.output_shape_index))
-    operand = _find_part(operands[entry.operand_index], tuple(entry.operand_shape_index))
+    part = tuple(entry.operand_shape_index)
+    operand = _find_part(operands[entry.operand_index], part)
     if output is None:
-        return f"the result is `{render_shape(result)}` and has no such part"
+        return f"the result is `{render_shape(result)}`, which has no part {render_index(entry.output_shape_index)}"
     if operand is None:
-        return f"the operand is `{render_shape(operands[entry.operand_index])}` and has no such part"
+        return f"the operand is `{render_shape(operands[entry.operand_index])}`, which has no part {render_index(part)}"
     if render_shape(output) != render_shape(operand):
         return f"the output is `{render_shape(output)}`, the operand `{render_shape(operand)}`"
     return ""

@@ -89,7 +89,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     for module in modules:
         leaves = sum(1 for _ in iterate_leaves(module.entry.root.shape))
         if leaves != len(names):
-            raise ArtifactError(f"`{module.name}` has {leaves} outputs, the program {len(names)}")
+            raise ArtifactError(f"module `{module.name}` has {leaves} outputs, but the program has {len(names)}")
     if program is not None:
         require_same_operands(program, optimized)
     effects = CallEffectsReader(
@@ -259,8 +259,13 @@ def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, 
     return find
 
 
-_OTHER_KERNELS = "the function that its `partition` returns does not call the same kernels as the function itself"
-_WITHOUT_FUNCTION = "XLA asks JAX for the function of a `custom_partitioning` while it compiles; the program lacks it"
+_OTHER_KERNELS = (
+    "the function that `partition` returns for the shards does not call the same kernels as the function for whole"
+    " arrays"
+)
+_WITHOUT_FUNCTION = (
+    "the program does not contain the function of this `custom_partitioning`: XLA asks JAX for it during the compile"
+)
 
 
 def _name_outputs(module: HloModule) -> tuple[str, ...]:
@@ -313,7 +318,7 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
 _LOOSE = (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration)
 """Raised if the parts of a file's module are inconsistent."""
 _TOO_MANY_STEPS = (
-    "the module calls its computations along more paths than XLA leaves: whether values share bytes is unknown"
+    "the module calls its computations along too many paths to follow: whether values share bytes is unknown"
 )
 
 
@@ -332,7 +337,7 @@ def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
     except TooManyStepsError as error:
         raise ArtifactError(_TOO_MANY_STEPS) from error
     except _LOOSE as fault:
-        raise ArtifactError(f"its computations are inconsistent: {type(fault).__name__} {fault}") from fault
+        raise ArtifactError(f"the module's computations are inconsistent: {type(fault).__name__} {fault}") from fault
 
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:

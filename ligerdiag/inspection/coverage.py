@@ -20,10 +20,10 @@ from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.report import Coverage, Inspection
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
-from ligerdiag.text import join_words
+from ligerdiag.text import count_of, join_words
 
-_CUT_TAGS = "the tags of operations are incomplete or inconsistent, so they are ignored"
-_FOLDED = "the program could not be read as written, so operations that MLIR folded are missing"
+_CUT_TAGS = "the tags that ligerdiag gave the operations are incomplete or inconsistent, so they are ignored"
+_FOLDED = "the program could be read only after MLIR's folding, so operations that MLIR folded are missing"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +108,8 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     program = compilation.program
     tags = compute_tag_coverage(context.program, context.optimized) if program is not None else TagCoverage()
     unplaced = tuple(
-        f"it is unknown where `{write.kernel}` writes operand {write.operand}" for write in context.matching.unplaced
+        f"it is unknown where in the schedule `{write.kernel}` writes operand {write.operand}"
+        for write in context.matching.unplaced
     )
     conditional = tuple(
         f"the schedule calls `{context.writes[index].kernel}` in a branch or a loop that may not run, but the program"
@@ -121,10 +122,11 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     )
     refuted = ()
     if context.refuted:
-        refuted = (f"{len(context.refuted)} of the tags contradict their instructions, so they are ignored",)
+        why = "an instruction with such a tag does not compute the tagged operation"
+        refuted = (f"{count_of(len(context.refuted), 'tag')} ignored: {why}",)
     notes = compilation.notes
     if compilation.refs_trouble:
-        happened = "JAX has moved a Ref, and" if compilation.moved_refs else "if JAX has moved a Ref, and"
+        happened = "JAX has moved a Ref, and" if compilation.moved_refs else "if JAX has moved a Ref,"
         notes = (*notes, f"{happened} the effect is unknown: {compilation.refs_trouble}")
     notes = (*notes, *_describe_unexplained(context))
     if context.writes:

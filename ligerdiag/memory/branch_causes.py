@@ -47,7 +47,7 @@ class BranchCauses:
                 why=(
                     "the branches return their operands in different positions"
                     if elsewhere
-                    else f"one branch returns {self._sources.describe_value(mine)}, and another one another array"
+                    else f"one branch returns {self._sources.describe_value(mine)}, and another branch a different array"
                 ),
                 subject=("branch", conditional.id),
                 blamed=(conditional,),

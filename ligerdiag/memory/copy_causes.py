@@ -190,7 +190,9 @@ class CopyCauses:
         elif readers[0].opcode in ASYNC_STARTS:
             why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it, and {end}"
         elif self._repeats_update(readers[0]):
-            why = f"XLA repeats `{writer}` in `{reader}`, which so reads {old} after it is overwritten, and {end}"
+            why = (
+                f"XLA repeats `{writer}` in `{reader}`, which therefore reads {old} after it is overwritten, and {end}"
+            )
         else:
             why = f"`{reader}` reads {old} after `{writer}` overwrites it, and {end}"
         return CopyReason(
@@ -416,9 +418,9 @@ class CopyCauses:
         return CopyReason(
             cause=CopyCause.EQUAL_VALUES,
             why=(
-                f"two writes in place start from {self.sources.describe_value(source)}"
+                f"two operations write in place to {self.sources.describe_value(source)}"
                 if is_given
-                else f"XLA computes `{self.sources.name(value)}` once, and two writes in place start from it"
+                else f"XLA computes `{self.sources.name(value)}` once, and two operations write in place to its result"
             ),
             subject=("equal", value.id, source[1]),
             blamed=(value, *value.operands, writer),

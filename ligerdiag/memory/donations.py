@@ -129,8 +129,8 @@ def _find_fault(
         name = names.name_output(number)
         if not _has_dimensions(local_outputs[number], local):
             why = (
-                f"output {name} is split over the devices in another way: {render_shape(local)} of it is on one device,"
-                f" and {render_shape(local_outputs[number])} of the output"
+                f"output {name} is split over the devices in another way: each holds {render_shape(local)} of the"
+                f" argument and {render_shape(local_outputs[number])} of the output"
             )
             return DonationFault.SHARDING, why, number
         if list(local_outputs[number].layout.minor_to_major) != list(local.layout.minor_to_major):

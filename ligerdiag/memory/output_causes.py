@@ -43,21 +43,21 @@ class OutputCauses:
                     moved = self._list_transposed((move.instruction, move.index), source[0])
                     return self.explain_layout(source, moved, is_back=False) if moved else None
                 other = self._names.name_argument(number)
-                why = f"output {output} is argument {name}, but has the bytes of the donated argument {other}"
+                why = f"output {output} returns argument {name}, but in the bytes of the donated argument {other}"
                 return CopyReason(
                     cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,)
                 )
             keeper = "whose bytes another output has" if self._sources.is_donated(*source) else "which the caller keeps"
             return CopyReason(
                 cause=CopyCause.RETURNED,
-                why=f"output {output} is argument {name}, {keeper}",
+                why=f"output {output} returns argument {name}, {keeper}",
                 subject=("returned", argument),
                 blamed=(self._module.entry.root,),
                 is_needed=True,
             )
         returned = [use for use in self._uses.list_uses(*source) if use.role is UseRole.RESULT]
         if any(use.index not in results for use in returned):
-            why = f"output {output} and another output are one value"
+            why = f"output {output} and another output return one value"
             return CopyReason(
                 cause=CopyCause.RETURNED,
                 why=why,
@@ -99,9 +99,9 @@ class OutputCauses:
         return CopyReason(
             cause=CopyCause.LAYOUT,
             why=(
-                f"XLA keeps {value} in another layout than it comes in, and moves it there and back"
+                f"XLA keeps {value} in another layout than that in which it is passed in, and copies it there and back"
                 if is_back
-                else f"{value} is returned in another layout than it has, so it is moved twice"
+                else f"{value} is returned in another layout than that in which it is passed in, so it is copied twice"
             ),
             subject=("layout", source[0].id, source[1]),
             blamed=tuple(blamed),

@@ -171,7 +171,7 @@ def join_programs(
     if not optimized.is_scheduled:
         raise ArtifactError(f"`{optimized.name}` holds no schedule")
     if fault := find_buffer_fault(optimized, buffers):
-        raise ArtifactError(f"the buffer assignment of `{optimized.name}` does not hold: {fault}")
+        raise ArtifactError(f"the buffer assignment of `{optimized.name}` is inconsistent: {fault}")
     if not program.tags or any(_needs_order(one) and one.id not in program.tags for one in program.instructions):
         raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
     _require_one_device(program, optimized)
@@ -290,10 +290,10 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
     inputs = _get_partition(snapshot)
     _require_count(len(inputs.arguments_descriptors), shapes)
     if snapshot.version > _VERSION or any(one.version > _VERSION for one in inputs.arguments_descriptors):
-        raise ArtifactError("of an unknown version of the format")
+        raise ArtifactError("their format has an unknown version")
     sizes = [one.argument_size_bytes for one in inputs.arguments_descriptors]
     if sum(sizes) > len(data) - end:
-        raise ArtifactError("is cut off")
+        raise ArtifactError("the file is cut off")
     return tuple(_iterate_arrays(memoryview(data)[end:], sizes, shapes))
 
 
@@ -311,7 +311,7 @@ def _find_metadata(data: bytes) -> tuple[int, int]:
 
 def _get_partition(snapshot: HloUnoptimizedSnapshot) -> HloInputs:
     if len(snapshot.partitions) != 1:
-        raise ArtifactError(f"of {len(snapshot.partitions)} devices, where the program is for one")
+        raise ArtifactError(f"they are for {len(snapshot.partitions)} devices, but the program is for one")
     return snapshot.partitions[0]
 
 
@@ -350,7 +350,7 @@ def _read_array(number: int, data: memoryview, shape: ShapeProto) -> Array:
 
 def _require_count(count: int, shapes: list[ShapeProto]) -> None:
     if count != len(shapes):
-        raise ArtifactError(f"{count} of them, where the program takes {len(shapes)}")
+        raise ArtifactError(f"the file holds {count}, but the program takes {len(shapes)}")
 
 
 def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:
@@ -360,4 +360,4 @@ def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:
         raise ArtifactError(f"argument {number} has an inconsistent layout")
     found, expected = ((one.element_type, get_dimensions(one), is_tuple(one)) for one in (own, wanted))
     if found != expected:
-        raise ArtifactError(f"argument {number} is {render_shape(own)}, where the program takes {render_shape(wanted)}")
+        raise ArtifactError(f"argument {number} is {render_shape(own)}, but the program takes {render_shape(wanted)}")

@@ -44,6 +44,7 @@ from ligerdiag.replay.runs.loop_cuts import (
     find_trip_count,
 )
 from ligerdiag.replay.runs.schedule import compute_sizes
+from ligerdiag.text import count_of
 
 FLOPS = 60e9
 """Floating point operations per second and core. NumPy's f32 product on an EPYC core: 92e9 for 64x64, 41e9 for
@@ -256,7 +257,7 @@ def _compute_costs(
                     trips = find_trip_count(module, instruction)
                     if trips is None:
                         trips = unknown_trips
-                        notes.append(f"`{instruction.name}` is taken to run {trips} times")
+                        notes.append(f"the loop `{instruction.name}` is assumed to run {count_of(trips, 'time')}")
                     trips = min(trips, most.get(instruction.id, trips))
                     cost.add(costs[called[0]], trips)
                     cost.add(costs[called[1]], trips + 1)

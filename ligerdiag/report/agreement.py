@@ -183,7 +183,7 @@ def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Fin
     )
 
 
-_SHOWN = "the numbers show that it does"
+_SHOWN = "the replayed numbers are wrong, so the kernel does create or remove such a value"
 
 
 def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
@@ -282,7 +282,7 @@ def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
     differ = "differs" if len(names) == 1 else "differ"
     return (
         f"{describe_names(names, tuple(device.outputs))} {differ} from the reference on {device.device}: only a replay can"
-        " show whether the schedule or the program itself does",
+        " show whether the schedule or the program itself is wrong",
     )
 
 
@@ -365,7 +365,7 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             output=name,
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
-            message=f"`{name}` is fresh by its schedule and differs in another legal order of it",
+            message=f"`{name}` is fresh by its schedule, but has another value in another legal order of the schedule",
             evidence=(("static", "fresh"), ("orders", f"{render_figure(one.error)} from itself with {one.order}")),
         )
         for name, one in changes.items()
@@ -400,11 +400,12 @@ def _between_verdict_and_replay(
 
 def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
     output, verdict = device.outputs[name], Verdict(device.verdicts[name])
+    found = f"{output.attribution.value} when it runs there"
     return Disagreement(
         output=name,
         static=verdict,
         numbers=output.attribution,
-        message=f"`{name}` is {verdict.value} by the schedule of {device.device} and {output.attribution.value} on it",
+        message=f"`{name}` is {verdict.value} by the schedule for {device.device} and {found}",
         evidence=(("static", f"{verdict.value}, {device.artifact}"), ("device", render_device_numbers(output))),
     )
 
@@ -417,7 +418,7 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
         output=name,
         static=Verdict(device.verdicts[name]) if name in device.verdicts else Verdict.UNKNOWN,
         numbers=output.attribution,
-        message=f"the replay of `{name}` is not what {device.device} computed",
+        message=f"the replay of `{name}` differs from what {device.device} computed",
         evidence=(("device", render_device_numbers(output)), ("replay", difference)),
     )
 

@@ -208,7 +208,7 @@ class _Child:
             question.answer.unlink()
             return parse_record(ModuleOutcome, data)
         except (ArtifactError, OSError, FieldError) as error:
-            raise ChildEnded(f"gave no answer: {error}") from error
+            raise ChildEnded(f"gave an answer that cannot be read: {error}") from error
 
     def end(self) -> None:
         """Ends the process and everything that it started, and waits until it is gone."""
@@ -241,12 +241,12 @@ class _Child:
                 raise self._make_end()
             self._buffer += block
             if len(self._buffer) > _LINE_BYTES:
-                raise ChildEnded("gave an answer without end")
+                raise ChildEnded(f"gave an answer of more than {_LINE_BYTES} bytes")
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             return parse_record(kind, line)
         except FieldError as error:
-            raise ChildEnded(f"gave no answer: {error}") from error
+            raise ChildEnded(f"gave an answer that cannot be read: {error}") from error
 
     def _make_end(self) -> ChildEnded:
         try:

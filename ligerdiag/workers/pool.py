@@ -167,7 +167,9 @@ class Pool:
             return job.parse(line)
         except FieldError as error:
             is_readable = False
-            raise CompileError(f"the worker for {job.name} gave no answer: {error}", _read_tail(log)) from error
+            raise CompileError(
+                f"the worker for {job.name} gave an answer that cannot be read: {error}", _read_tail(log)
+            ) from error
         except CompileError as error:
             raise CompileError(str(error), _read_tail(log)) from error
         finally:

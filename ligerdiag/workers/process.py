@@ -94,7 +94,7 @@ class WorkerProcess:
             fields = parse_object(line)
             return read_int(fields, "ready"), read_bool(fields, "forks")
         except FieldError as error:
-            raise WorkerDied(f"began with `{line:.60}`") from error
+            raise WorkerDied(f"began with `{line:.60}` instead of a message that it is ready") from error
 
     def ask(self, line: str, timeout: float) -> str:
         """Sends the line and returns the worker's line. Raises WorkerDied or WorkerTimeout."""
@@ -135,7 +135,7 @@ class WorkerProcess:
                 raise self._make_end()
             self._buffer += block
             if len(self._buffer) > MAXIMUM_ANSWER_BYTES:
-                raise WorkerDied("gave an answer without end")
+                raise WorkerDied(f"gave an answer of more than {MAXIMUM_ANSWER_BYTES} bytes")
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode(errors="replace")
 

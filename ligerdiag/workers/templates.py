@@ -164,7 +164,7 @@ class _WorkerStarter:
                 try:
                     return _fork(worker.channel, log, kind, module)
                 except OSError as error:
-                    raise WorkerDied("was not forked: its template is gone") from error
+                    raise WorkerDied("was not started: the process that forks workers has ended") from error
             if module != kind.module:
                 worker.close()
                 worker, _ = self._start(

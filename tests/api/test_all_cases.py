@@ -184,6 +184,8 @@ FOUND_BESIDES = {
     "seed_cross_entropy[aliased-4-128-50304-0.5]": ["LD027"],
     "sharded_flce[fsdp-aliased]": ["LD032"],
     "sharded_flce[fsdp-aliased-2]": ["LD032"],
+    "sharded_flce[vocabulary-aliased]": ["LD032"],
+    "sharded_flce[vocabulary-aliased-2]": ["LD032"],
 }
 """Copies of arguments that the caller keeps, and collectives that the partitioner inserts."""
 

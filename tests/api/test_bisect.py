@@ -97,10 +97,18 @@ def test_ctrl_c_returns_the_answer_so_far(edges: dict[str, Bisection], cache: Pa
 @pytest.mark.parametrize(
     ("axis", "changes", "message"),
     [
-        (Axis.EDGES, {"device": True}, "a device is timed over `mitigation`, not over `edges`"),
-        (Axis.FLAGS, {"toolchains": ("seed",)}, "toolchains to compare are for `toolchains`, not for `flags`"),
-        (Axis.TARGETS, {"create": True}, "toolchains to compare are for `toolchains`, not for `targets`"),
-        (Axis.TOOLCHAINS, {"toolchain": "seed"}, "expected the toolchains to compare, and not one to use"),
+        (Axis.EDGES, {"device": True}, "`--device` is for `--over mitigation`, not for `--over edges`"),
+        (
+            Axis.FLAGS,
+            {"toolchains": ("seed",)},
+            "`--toolchains` and `--create` are for `--over toolchains`, not for `--over flags`",
+        ),
+        (
+            Axis.TARGETS,
+            {"create": True},
+            "`--toolchains` and `--create` are for `--over toolchains`, not for `--over targets`",
+        ),
+        (Axis.TOOLCHAINS, {"toolchain": "seed"}, "`--over toolchains` compares several toolchains"),
     ],
 )
 def test_options_without_meaning_for_the_axis_are_refused(axis: Axis, changes: dict[str, Any], message: str) -> None:

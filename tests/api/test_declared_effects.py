@@ -50,7 +50,7 @@ def test_a_declaration_that_the_kernel_contradicts_is_a_finding_and_not_trusted(
     (case,) = check(folder / "lucky.py", cache, {"double_kernel": {"writes": []}}).cases
     assert (case.status, case.outputs["columns"]) == (Status.FINDINGS, Verdict.LATENT)
     assert [finding.message for finding in case.findings if finding.rule == "LD018"] == [
-        "operand 0 of `double_kernel` is declared read only and is read and written"
+        "operand 0 of `double_kernel` is declared read only but is read and written"
     ]
 
 

@@ -88,8 +88,8 @@ def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "expected an object for `document`"),
         ("{}", "expected an integer for `format`"),
         (change("format", 2), "expected format 1 but got 2, of another ligerdiag"),

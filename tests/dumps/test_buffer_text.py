@@ -54,12 +54,12 @@ def test_the_formats_of_other_versions_are_read(dumps: Path) -> None:
     ("old", "new", "said"),
     [
         ("BufferAssignment:\n", "", "expected `BufferAssignment:`"),
-        ("allocation 1:", "allocation 7:", "out of turn"),
+        ("allocation 1:", "allocation 7:", "expected allocation 1 but got 7"),
         ("maybe-live-out", "maybe-else", "unknown word `maybe-else`"),
-        (" value: <", " values: <", "is not known"),
-        ("(size=2048,offset=0)", "(size=2048,offset=1)", "outside of its allocation"),
-        ("(size=2048,offset=0)", "(size=-1,offset=0)", "is not known"),
-        ("(size=2048,offset=0)", f"(size={10**30},offset=0)", "is not known"),
+        (" value: <", " values: <", "is not in a known format"),
+        ("(size=2048,offset=0)", "(size=2048,offset=1)", "beyond its allocation"),
+        ("(size=2048,offset=0)", "(size=-1,offset=0)", "is not in a known format"),
+        ("(size=2048,offset=0)", f"(size={10**30},offset=0)", "is not in a known format"),
     ],
 )
 def test_any_irregularity_makes_the_text_unusable(old: str, new: str, said: str, dumps: Path) -> None:

@@ -47,19 +47,25 @@ def renamed(name: str, number: int = 7) -> HloProto:
 
 
 OTHERS: dict[str, tuple[HloProto, str]] = {
-    "name": (renamed("jit_other"), "one is called `jit_other` and the other `jit_step`"),
-    "number": (renamed("jit_step", 9), "one is module 9 of its process and the other module 7"),
-    "fewer parameters": (build(array(8, 4)), "one has 1 arrays as parameters and the other 2"),
-    "more parameters": (build(array(8, 4), array(4), array(4)), "one has 3 arrays as parameters and the other 2"),
-    "smaller": (build(array(8, 2), array(4)), "parameter 0 is f32[8,2] in one and f32[8,4] in the other"),
-    "rank": (build(array(32), array(4)), "parameter 0 is f32[32] in one and f32[8,4] in the other"),
-    "order": (build(array(4), array(8, 4)), "parameter 0 is f32[4] in one and f32[8,4] in the other"),
+    "name": (renamed("jit_other"), "it is called `jit_other`, the optimized module `jit_step`"),
+    "number": (renamed("jit_step", 9), "it is module 9 of its process, the optimized module is number 7"),
+    "fewer parameters": (build(array(8, 4)), "its parameters hold 1 array, those of the optimized module 2"),
+    "more parameters": (
+        build(array(8, 4), array(4), array(4)),
+        "its parameters hold 3 arrays, those of the optimized module 2",
+    ),
+    "smaller": (build(array(8, 2), array(4)), "its parameter 0 is f32[8,2], that of the optimized module f32[8,4]"),
+    "rank": (build(array(32), array(4)), "its parameter 0 is f32[32], that of the optimized module f32[8,4]"),
+    "order": (build(array(4), array(8, 4)), "its parameter 0 is f32[4], that of the optimized module f32[8,4]"),
     "dtype": (
         build(ShapeProto(element_type=16, dimensions=(8, 4)), array(4)),
-        "parameter 0 is bf16[8,4] in one and f32[8,4] in the other",
+        "its parameter 0 is bf16[8,4], that of the optimized module f32[8,4]",
     ),
-    "outputs": (build(outputs=(array(8, 4),)), "one has 1 arrays as outputs and the other 2"),
-    "an output": (build(outputs=(array(8, 4), array(4))), "output 1 is f32[4] in one and f32[8] in the other"),
+    "outputs": (build(outputs=(array(8, 4),)), "its outputs hold 1 array, those of the optimized module 2"),
+    "an output": (
+        build(outputs=(array(8, 4), array(4))),
+        "its output 1 is f32[4], that of the optimized module f32[8]",
+    ),
 }
 SAME = {
     "itself": build(),
@@ -74,7 +80,7 @@ def test_a_module_of_another_program_is_not_used(what: str, tmp_path: Path) -> N
     program, said = OTHERS[what]
     number, notes = load(tmp_path, program)
     assert number == 0
-    assert notes == (f"`module_0007.jit_step.before.pb` is of another program and not used: {said}",)
+    assert notes == (f"`module_0007.jit_step.before.pb` belongs to another program, so it is not used: {said}",)
 
 
 @pytest.mark.parametrize("what", SAME)

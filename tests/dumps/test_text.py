@@ -164,7 +164,7 @@ LONG_TEXT = b"HloModule m\n\nENTRY e {\n  a0 = f32[] parameter(0)\n%s\n  ROOT r 
 def test_a_text_that_takes_too_long_is_ended_by_processor_time(cache: Path) -> None:
     with (
         Translator(cache=Cache(cache), timeout=1e-3) as hasty,
-        pytest.raises(ArtifactError, match=r"`x\.txt`: parsing it was ended after 0\.001 s of a processor"),
+        pytest.raises(ArtifactError, match=r"parsing `x\.txt` was ended after 0\.001 s of processor time"),
     ):
         hasty.translate(LONG_TEXT, "x.txt")
 

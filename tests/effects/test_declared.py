@@ -167,7 +167,10 @@ def test_a_call_s_aliases_are_trusted_only_if_declared(
 @pytest.mark.parametrize(
     ("reason", "left"),
     [
-        ("no table entry for custom-call target `lib_f`; say what it writes under [tool.ligerdiag.effects]", 0),
+        (
+            "the effects of custom-call target `lib_f` are not known; say what it writes under [tool.ligerdiag.effects]",
+            0,
+        ),
         ("a pointer is made from an integer", 1),
     ],
 )

@@ -99,11 +99,11 @@ def test_a_declared_operand_is_restored(access: Access) -> None:
 @pytest.mark.parametrize(
     ("saved", "said"),
     [
-        ((), "the launcher does not know"),
+        ((), "the launcher does not see the alias"),
         (((0, 0),), ""),
         (((0, 1),), ""),
-        (((0, 2),), "looks at output 1"),
-        (((1, 0),), "the launcher does not know"),
+        (((0, 2),), "the same address as output 1"),
+        (((1, 0),), "the launcher does not see the alias"),
     ],
 )
 @pytest.mark.parametrize("access", [Access.READ, Access.READ_WRITE])

@@ -228,7 +228,10 @@ def test_a_loss_that_is_small_on_these_arguments_stays_a_finding_with_a_note() -
     numbers = {"a": make_numbers(), "b": make_numbers()}
     (finding,) = measure(LOSSY_PATTERN, outputs=numbers, rounded={"a": 1e-7, "b": 2e-6})
     assert (finding.outputs, finding.severity) == (LOSSY_PATTERN.outputs, LOSSY_PATTERN.severity)
-    assert finding.evidence[-1] == ("replay", "relative error 2.0e-06 compared with the program without the two")
+    assert finding.evidence[-1] == (
+        "replay",
+        "relative error 2.0e-06 compared with the program without this addition and subtraction",
+    )
 
 
 @pytest.mark.parametrize("reference", [{}, {"a": 1e-6}, {"a": 1e-6, "b": float("nan")}])

@@ -90,7 +90,7 @@ def test_a_tuple_has_no_storage_for_an_element(compiled: bytes) -> None:
     tables = [one for one in proto.buffer_assignment.logical_buffers if one.defined_at.instruction_id == root.id]
     assert [tuple(one.defined_at.shape_index) for one in tables] == [()]
     tables[0].defined_at.shape_index.append(0)
-    assert find_fault(proto).endswith("has a place of its own and only passes a value on")
+    assert find_fault(proto).endswith("only passes a value on, but has bytes of its own")
 
 
 def test_a_constant_of_several_arrays_has_storage_for_each() -> None:

@@ -65,26 +65,26 @@ def test_an_empty_module_is_refused() -> None:
 def test_a_missing_operand_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].operand_ids[0] = 77
-    expect_error(builder, "`call.3` has the operand 77, which is not there")
+    expect_error(builder, "`call.3` has operand 77, which is not defined before it")
 
 
 def test_an_operand_of_another_computation_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].operand_ids[0] = 1
-    expect_error(builder, "has the operand 1")
+    expect_error(builder, "has operand 1")
 
 
 def test_an_operand_that_comes_later_is_refused() -> None:
     builder = build_small()
     entry = builder.proto.hlo_module.computations[1]
     entry.instructions[0].operand_ids.append(3)
-    expect_error(builder, "has the operand 3")
+    expect_error(builder, "has operand 3")
 
 
 def test_a_missing_called_computation_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].called_computation_ids[0] = 9
-    expect_error(builder, "calls the computation 9, which is not there")
+    expect_error(builder, "calls computation 9, which is not defined before it")
 
 
 @pytest.mark.parametrize("callee", [1, 2])
@@ -93,7 +93,7 @@ def test_recursion_is_refused(callee: int) -> None:
     builder = build_small()
     caller = builder.proto.hlo_module.computations[callee - 1].instructions[0]
     caller.called_computation_ids.append(2)
-    expect_error(builder, "calls the computation 2")
+    expect_error(builder, "calls computation 2")
 
 
 def test_two_instructions_with_one_id_are_refused() -> None:
@@ -115,13 +115,13 @@ def test_an_id_belongs_to_one_instruction_of_the_whole_module() -> None:
     first = builder.add(builder.computation("called"), "parameter")
     second = builder.add(builder.computation("entry"), "parameter")
     second.id = builder.proto.hlo_module.computations[1].root_id = first.id
-    expect_error(builder, "`entry` has an instruction with the id of one in another computation")
+    expect_error(builder, "`entry` and another computation have an instruction of the same id")
 
 
 def test_a_missing_root_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].root_id = 50
-    expect_error(builder, "`entry` refers to the instruction 50")
+    expect_error(builder, "`entry` refers to instruction 50")
 
 
 def test_a_missing_entry_computation_is_refused() -> None:
@@ -145,13 +145,13 @@ def test_the_sequence_follows_the_schedule_and_not_the_list() -> None:
 def test_a_schedule_that_does_not_list_each_instruction_once_is_refused(ids: list[int]) -> None:
     builder = build_small()
     builder.proto.hlo_module.schedule.sequences[2].instruction_ids.extend(ids)
-    expect_error(builder, "the schedule of `entry` does not hold each of its instructions once")
+    expect_error(builder, "the schedule of `entry` does not list each of its instructions exactly once")
 
 
 def test_a_schedule_with_a_missing_instruction_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.schedule.sequences[2].instruction_ids.extend([2, 99])
-    expect_error(builder, "`entry` refers to the instruction 99")
+    expect_error(builder, "`entry` refers to instruction 99")
 
 
 def test_a_buffer_assignment_for_an_unknown_instruction_is_refused() -> None:

@@ -46,7 +46,7 @@ def test_a_done_of_a_tuple_that_starts_nothing_is_refused(opcode: str) -> None:
     main = builder.computation("main")
     x = builder.add(main, "parameter")
     builder.add(main, opcode, [builder.add(main, "tuple", [x, x], tuple_of(array(4), array(4)))])
-    with pytest.raises(ArtifactError, match=r"is a .* of `tuple.2`, a tuple, which starts nothing"):
+    with pytest.raises(ArtifactError, match=r"is a .*, but its operand `tuple.2` is a tuple, not a start"):
         parse_hlo(builder.bytes())
 
 

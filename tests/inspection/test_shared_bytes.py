@@ -142,7 +142,7 @@ def test_a_declaration_that_names_a_buffer_twice_is_not_reported_as_refused(insp
     text, offsets, _ = find("two operands declared to be one output")
     found = [f for f in judge(inspect_content(place(text, offsets), "x.hlo.pb")).findings if f.rule == "LD018"]
     assert len(found) == 2
-    assert all("refuse" not in finding.help and "which it does not" not in finding.message for finding in found)
+    assert all("refuse" not in finding.help and "does not hold" not in finding.message for finding in found)
 
 
 def test_a_loop_that_loses_a_part_of_its_state_is_not_an_error_without_a_kernel(

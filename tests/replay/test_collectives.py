@@ -173,7 +173,7 @@ def test_a_device_outside_every_group_is_an_error() -> None:
     body = """%p = f32[2] parameter(0)
     ROOT %r = f32[2] all-reduce(%p),
         channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=%add"""
-    with pytest.raises(ArtifactError, match="do not hold each of 8 devices once"):
+    with pytest.raises(ArtifactError, match="do not list each of 8 devices exactly once"):
         exchange_text(body, "all-reduce", make_operands(2))
 
 

@@ -179,13 +179,13 @@ def test_another_form_of_condition_gives_no_count() -> None:
 
 def test_a_loop_of_unknown_length_in_the_program_runs_as_often_as_the_optimized_one() -> None:
     found = run(make_loop(12, direction="NE"), make_loop(400))
-    assert found.notes == ("`w` is taken to run 400 times",)
+    assert found.notes == ("the loop `w` is assumed to run 400 times",)
     assert found.seconds == pytest.approx(run(make_loop(400)).seconds, rel=0.01)
 
 
 def test_a_loop_of_unknown_length_in_both_modules_counts_once_and_is_noted() -> None:
     found = run(make_loop(12, direction="NE"))
-    assert found.notes == ("`w` is taken to run 1 times",) * 2
+    assert found.notes == ("the loop `w` is assumed to run 1 time",) * 2
 
 
 def test_a_kernel_counts_once_for_the_program_and_once_for_the_schedule() -> None:

@@ -94,7 +94,7 @@ def test_a_loop_carries_its_state_in_place() -> None:
 def test_a_loop_whose_state_has_two_places_is_refused() -> None:
     module = parse(LOOP_BODY, LOOP)
     schedule = ScheduleRunner(module=module, buffers=assign(module, LOOP_PLACES | {"j": 256}), kernels=Doubling())
-    with pytest.raises(ArtifactError, match="its state"):
+    with pytest.raises(ArtifactError, match="the state of loop"):
         schedule.execute([[X]])
 
 
@@ -133,7 +133,7 @@ def test_devices_run_in_lockstep_on_separate_bytes() -> None:
 
 def test_a_value_that_does_not_fit_its_place_is_refused() -> None:
     module = parse("{\nx = f32[64] parameter(0)\nROOT r = f32[64] negate(x)\n}")
-    with pytest.raises(ArtifactError, match="takes 256 bytes and has 64"):
+    with pytest.raises(ArtifactError, match="needs 256 bytes and is assigned 64"):
         ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute(
             [[np.zeros(64, np.float32)]]
         )

@@ -31,5 +31,5 @@ def test_a_part_that_no_device_holds_is_an_error() -> None:
 
 
 def test_an_argument_of_another_shape_is_an_error() -> None:
-    with pytest.raises(ArtifactError, match="was compiled as"):
+    with pytest.raises(ArtifactError, match="was compiled for"):
         take_shard(WHOLE.T, ROWS, 0)

@@ -140,7 +140,7 @@ def test_a_device_is_compared_with_the_verdict_on_its_own_artifact() -> None:
     device = make_device(verdicts={"loss": "fresh", "input": "latent"})
     assert compute_device_agreements(device) == {"loss": A, "input": D}
     (one,) = compute_disagreements({"input": Verdict.STALE}, (), None, device)
-    assert one.message == "`input` is latent by the schedule of NVIDIA H200 and stale on it"
+    assert one.message == "`input` is latent by the schedule for NVIDIA H200 and stale when it runs there"
     assert dict(one.evidence)["device"] == "stale: relative error 1.3e+04"
 
 
@@ -167,7 +167,9 @@ def with_input(**changes: object) -> DeviceOutput:
 def test_a_device_is_compared_with_the_replay_of_its_own_artifact(output: DeviceOutput, found: int) -> None:
     device = make_device(outputs={"input": output})
     disagreements = compute_disagreements({}, (), None, device)
-    assert [one.message for one in disagreements] == ["the replay of `input` is not what NVIDIA H200 computed"] * found
+    assert [one.message for one in disagreements] == [
+        "the replay of `input` differs from what NVIDIA H200 computed"
+    ] * found
 
 
 @pytest.mark.parametrize(("distance", "said"), [(12345.0, D), (1e-5, S), (0.0, S)])

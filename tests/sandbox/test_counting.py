@@ -62,7 +62,7 @@ def test_links_to_the_same_file_count_once(tmp_path: Path) -> None:
     selection = select_modules([tmp_path / "d", tmp_path / "d" / "b3.hlo"], count=count)
     assert len(asked) == 1
     assert [module.optimized[0].name for module in selection.modules] == ["a.hlo", "b3.hlo"]
-    assert "24 files not inspected a second time: other names of files that are" in selection.notes
+    assert "24 files left out: other names of files that are inspected" in selection.notes
 
 
 def test_all_texts_together_have_one_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,15 +66,15 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
             when = f"from before or after `{write.kernel}` overwrote it"
             why = f"whether {reader} should read `%{value}`, or a derivative of it, {when}"
         case Reason.OTHER_FORM:
-            why = f"whether {reader} should read another form of `%{value}`, or its value after `{write.kernel}`"
+            form = f"`%{value}` in another form, from before `{write.kernel}`"
+            why = f"whether {reader} should read {form}, or the value from after it"
         case Reason.CONSTANT:
             why = f"which constants are the same as `%{value}`, a constant that `{write.kernel}` overwrites"
         case Reason.AMBIGUOUS:
             why = f"which operation {reader} is, and so whether it should see what `{write.kernel}` wrote"
         case Reason.UNSURE:
-            why = (
-                f"whether {reader} is the author's operation, and so whether it should see what `{write.kernel}` wrote"
-            )
+            wanted = f"whether it should see what `{write.kernel}` wrote"
+            why = f"whether {reader} is an operation of the program, and so {wanted}"
         case Reason.NO_METADATA:
             why = f"which operation each instruction is, and so who reads what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
@@ -83,12 +83,13 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
             why = f"whether {reader}, whose name is unreliable, computes what `{write.kernel}` overwrites"
         case Reason.RECOMPUTED:
             new = f"the result of the call of `{write.kernel}` that JAX drops there"
-            why = f"whether {reader}, `%{value}` recomputed by `jax.checkpoint`, should be the original or {new}"
+            recomputed = f"{reader}, which is `%{value}` recomputed by `jax.checkpoint`,"
+            why = f"whether {recomputed} should be the original value or {new}"
         case Reason.TWIN_OPERANDS:
             why = f"how {reader}, which gets `%{value}` and another value that XLA merged with it, is affected by"
             why = f"{why} `{write.kernel}`"
         case Reason.MIXED:
-            why = f"which of two merged values a loop or branch returns, `%{value}` after `{write.kernel}` or its twin"
+            why = f"which of two merged values a loop or branch returns, `%{value}` after `{write.kernel}` or the other one"
     return f"it is unknown {why}: {listed}"
 
 

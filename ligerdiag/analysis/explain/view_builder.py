@@ -554,7 +554,7 @@ def _list_notes(context: Context) -> Iterator[str]:
     if not context.intended.outputs:
         yield "without the program as written it is unknown which version a reader means"
     for write in context.matching.unplaced:
-        yield f"it is unknown where `{write.kernel}` writes operand {write.operand}"
+        yield f"it is unknown where in the schedule `{write.kernel}` writes operand {write.operand}"
     for write in context.matching.missing:
         kept = context.matching.merged_into.get(write.index)
         what = f"XLA merged it with another call of `{write.kernel}`" if kept is not None else "it is not run"

@@ -204,8 +204,8 @@ def lower_case(
         ref_stores=tuple(dict.fromkeys(stores)),
         refs_trouble=refs.describe_lack(traced.jaxpr)
         or (trouble if refs.moves else "")
-        or ("the stores cannot be marked" if has_moved_stores and not stores else "")
-        or ("no program as written to compare with the lowered one" if refs.moves and not is_compared else ""),
+        or ("the stores to the Refs cannot be marked" if has_moved_stores and not stores else "")
+        or ("there is no program as written to compare with the lowered one" if refs.moves and not is_compared else ""),
         bodies=bodies,
         marked=marked,
         readers=readers,

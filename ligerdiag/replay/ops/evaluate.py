@@ -43,7 +43,7 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Evaluates a custom call that only annotates its operands: returns them unchanged."""
     if len(operands) == 0:
-        raise ArtifactError(f"`{instruction.name}` annotates nothing")
+        raise ArtifactError(f"the annotation `{instruction.name}` has no operand")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]
 
 

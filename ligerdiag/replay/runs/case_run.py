@@ -168,7 +168,7 @@ def load_programs(artifact: Artifact) -> Programs:
     inconsistent, and NotCoveredError if replay cannot run them.
     """
     if not artifact.as_written.stat().st_size:
-        raise NotCoveredError("a program that could not be translated as written")
+        raise NotCoveredError("a program that jaxlib could not translate as written to HLO")
     program, _ = load_hlo(artifact.as_written)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None or not optimized.is_scheduled:
@@ -343,7 +343,7 @@ def compare_runs(
         undecided = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
         if undecided and not reason:
             error = f"{found[undecided[0]]:.1g}"
-            reason = f"`{undecided[0]}` loses digits in program order already: its roundings add up to {error} of it"
+            reason = f"the rounding errors of `{undecided[0]}` add up to {error} of its value even in program order"
     if not cuts.loops:
         numbers |= _find_overwritten(numbers, runs, tolerances, setup)
     rounded = measure_workarounds(
@@ -428,7 +428,10 @@ def _judge_cut_loops(
     changed = [n for n in unexplained if not compute_error(isolated[n][0], stale[n]) <= numbers[n].tolerance]
     for name in changed:
         found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
-    return found, f"`{changed[0]}` changes where loops are cut short: `--full` decides" if changed else ""
+    return (
+        found,
+        f"`{changed[0]}` may differ only because loops were cut short: `--full` replays them whole" if changed else "",
+    )
 
 
 def _find_overwritten(

@@ -93,7 +93,7 @@ def _shape_result(instruction: HloInstruction, operands: tuple[Value, ...], resu
     if instruction.opcode not in _OPERANDS_FIRST:
         return tuple(results) if is_tuple(shape) else results[0]
     if not is_tuple(shape) or len(shape.tuple_shapes) < 2:
-        raise ArtifactError(f"`{instruction.name}` has no shape of operands and results")
+        raise ArtifactError(f"the shape of `{instruction.name}` is not a tuple of operands and results")
     first, second, *contexts = shape.tuple_shapes
     return (
         tuple(operands) if is_tuple(first) else operands[0],
@@ -111,7 +111,7 @@ def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: C
     values in place.
     """
     if len(instruction.called_computations) != 1:
-        raise ArtifactError(f"`{instruction.name}` has no reducer")
+        raise ArtifactError(f"`{instruction.name}` does not call exactly one computation to reduce by")
     results = list(column)
     for group in groups:
         total: Value = column[group[0]]
@@ -148,7 +148,9 @@ def _swap(instruction: HloInstruction, columns: list[Column], groups: Groups) ->
     for group in groups:
         if is_tuple(instruction.shape):
             if len(columns) != len(group):
-                raise ArtifactError(f"`{instruction.name}` has {len(columns)} pieces for {len(group)} devices")
+                raise ArtifactError(
+                    f"`{instruction.name}` has {len(columns)} operands for a group of {len(group)} devices"
+                )
             sent = [[column[device] for column in columns] for device in group]
         else:
             sent = [_split(instruction, columns[0][device], len(group)) for device in group]
@@ -194,7 +196,7 @@ def _broadcast(column: Column, groups: Groups) -> Column:
 def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array]:
     dimension = _get_dimension(instruction, value)
     if value.shape[dimension] % pieces:
-        raise ArtifactError(f"`{instruction.name}` splits {value.shape[dimension]} elements into {pieces}")
+        raise ArtifactError(f"`{instruction.name}` splits {value.shape[dimension]} elements into {pieces} equal parts")
     return np.split(value, pieces, dimension)
 
 
@@ -202,5 +204,7 @@ def _get_dimension(instruction: HloInstruction, value: Array) -> int:
     """Returns the one dimension along which a collective gathers, scatters or splits."""
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
-        raise ArtifactError(f"`{instruction.name}` has the dimensions {list(dimensions)} for {value.ndim}")
+        raise ArtifactError(
+            f"`{instruction.name}` names the dimensions {list(dimensions)} of an array of rank {value.ndim}"
+        )
     return dimensions[0]

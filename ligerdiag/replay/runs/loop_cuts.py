@@ -108,7 +108,7 @@ def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[st
         return NO_CUTS
     loops = {one.loop.name: one for one in find_shared_loops(program, optimized)}
     if missing := [name for name in names if name not in loops]:
-        raise ArtifactError(f"program and schedule do not run a loop `{missing[0]}` equally often")
+        raise ArtifactError(f"program and schedule share no loop `{missing[0]}` with the same number of iterations")
     return cut_loops(program, [loops[name] for name in names])
 
 

@@ -286,7 +286,8 @@ class _Run:
             case "custom-call" if called and is_custom_partitioning(instruction):
                 if len(called[0].parameters) != len(operands):
                     raise ArtifactError(
-                        f"`{instruction.name}` has {len(operands)} operands for a computation of {len(called[0].parameters)}"
+                        f"`{instruction.name}` has {len(operands)} operands for a computation of"
+                        f" {len(called[0].parameters)} parameters"
                     )
                 return self.run(called[0], operands)
             case "while":

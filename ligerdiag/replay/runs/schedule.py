@@ -109,7 +109,9 @@ class DeviceMemory:
     ) -> list[tuple[Array, Array]]:
         if is_tuple(shape):
             if not isinstance(value, tuple) or len(value) != len(shape.tuple_shapes):
-                raise ArtifactError(f"`{instruction.name}` computes another tuple than its shape says")
+                raise ArtifactError(
+                    f"the value computed for `{instruction.name}` is not the tuple that its shape declares"
+                )
             pairs: list[tuple[Array, Array]] = []
             for number, (child, part) in enumerate(zip(shape.tuple_shapes, value, strict=True)):
                 pairs += self._pair(instruction, part, (*index, number), child)
@@ -120,7 +122,7 @@ class DeviceMemory:
         if isinstance(value, tuple) or value.shape != target.shape or value.dtype != target.dtype:
             kind = "a tuple" if isinstance(value, tuple) else f"{value.dtype}{list(value.shape)}"
             raise NotCoveredError(
-                f"`{instruction.name}` ({instruction.opcode}): {kind} instead of {target.dtype}{list(target.shape)}"
+                f"`{instruction.name}` ({instruction.opcode}): computed {kind} instead of {target.dtype}{list(target.shape)}"
             )
         return [(target, value)]
 
@@ -138,7 +140,7 @@ def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, of
         strides[dimension] = size
         size *= dimensions[dimension]
     if size > room:
-        raise ArtifactError(f"`{instruction.name}` takes {size} bytes and has {room}")
+        raise ArtifactError(f"`{instruction.name}` needs {size} bytes and is assigned {room}")
     return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
@@ -361,7 +363,7 @@ class ScheduleRunner:
         for index in iterate_leaves(loop.shape):
             places = self._memories[0].locate(one, index), self._memories[0].locate(two, index)
             if places[0] != places[1]:
-                raise ArtifactError(f"`{loop.name}` has its state{list(index)} in two places")
+                raise ArtifactError(f"the state of loop `{loop.name}`, at {list(index)}, is in two places")
 
     def _run_branches(
         self, conditional: HloInstruction, branches: Sequence[HloComputation], active: Sequence[int]
@@ -387,7 +389,7 @@ class ScheduleRunner:
         for memory, value in zip(self._memories, values, strict=True):
             if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
                 if not isinstance(value, tuple):
-                    raise ArtifactError(f"`{instruction.name}` computes no pair")
+                    raise ArtifactError(f"the result of `{instruction.name}` is not a pair of operand and result")
                 memory.write(instruction, value[1], (1,))
             else:
                 memory.write(instruction, value)

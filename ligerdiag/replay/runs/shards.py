@@ -91,7 +91,7 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
         raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
     # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
-        raise ArtifactError(f"the groups of `{instruction.name}` do not hold each of {devices} devices once")
+        raise ArtifactError(f"the groups of `{instruction.name}` do not list each of {devices} devices exactly once")
     return listed
 
 
@@ -121,7 +121,7 @@ def _expand_iota(proto: IotaReplicaGroupListProto) -> Groups:
     groups, each = proto.num_replica_groups, proto.num_devices_per_group
     ids = _transpose_iota(proto.iota_reshape_dims, proto.iota_transpose_perm)
     if ids.size != groups * each:
-        raise ArtifactError(f"{groups} groups of {each} devices made of {ids.size} ids")
+        raise ArtifactError(f"a list of {groups} replica groups of {each} devices has {ids.size} device ids")
     return _split_rows(ids.reshape(groups, each))
 
 
@@ -139,7 +139,7 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
     for axis in proto.axes:
         number = axis.mesh_axis_index
         if number >= len(sizes):
-            raise ArtifactError(f"a replica group names the mesh axis {number} of {len(sizes)}")
+            raise ArtifactError(f"a replica group names mesh axis {number}, but the mesh has {len(sizes)} axes")
         before, size = 1, sizes[number]
         if axis.HasField("sub_axis_info"):
             before, size = axis.sub_axis_info.pre_size, axis.sub_axis_info.size
@@ -174,7 +174,7 @@ def _place_on_mesh(mesh: MeshProto) -> Array:
     else:
         ids = _transpose_iota([total], [0])
     if ids.size != total:
-        raise ArtifactError(f"a mesh of {total} devices lists {ids.size}")
+        raise ArtifactError(f"a mesh of {total} devices lists {ids.size} device ids")
     return ids.reshape(-1)
 
 
@@ -182,7 +182,7 @@ def _transpose_iota(dimensions: Sequence[int], permutation: Sequence[int]) -> Ar
     if sorted(permutation) != list(range(len(dimensions))):
         raise ArtifactError(f"device ids of {len(dimensions)} dimensions are permuted by {list(permutation)}")
     if not 0 < math.prod(dimensions) <= MAX_DEVICES:
-        raise ArtifactError(f"{math.prod(dimensions)} device ids")
+        raise ArtifactError(f"expected 1 to {MAX_DEVICES} device ids but got {math.prod(dimensions)}")
     return np.arange(math.prod(dimensions)).reshape(dimensions).transpose(permutation)
 
 
@@ -195,7 +195,9 @@ def take_shard(array: Array, placement: Placement, device: int) -> Array:
     the shape of the placement.
     """
     if array.shape != placement.shape:
-        raise ArtifactError(f"an argument of shape {list(array.shape)} was compiled as {list(placement.shape)}")
+        raise ArtifactError(
+            f"an argument has the shape {list(array.shape)} but was compiled for {list(placement.shape)}"
+        )
     return array[tuple([slice(start, stop) for start, stop in placement.shards[device]])]
 
 
@@ -261,7 +263,7 @@ class _Sharding:
                 for axis in axes:
                     part, parts = part * self.axes[axis] + int(place[axis]), parts * self.axes[axis]
                 if size % parts:
-                    raise NotCoveredError("shard_map over a dimension that its axes do not divide")
+                    raise NotCoveredError("shard_map over a dimension whose size its mesh axes do not divide")
                 ranges.append((part * (size // parts), (part + 1) * (size // parts)))
             shards.append(tuple(ranges))
         return Placement(shape=shape, shards=tuple(shards))
@@ -273,7 +275,7 @@ def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
         if not isinstance(whole, Cell):
-            raise ArtifactError("an edge of a shard_map takes a tuple")
+            raise ArtifactError("a tuple enters or leaves a shard_map")
         placement = sharding.place(whole.array.shape)
         key = id(whole), placement
         if key not in spread:
@@ -308,7 +310,9 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
         devices = count_devices(operand)
         shards = _list_arrays([read_cells(pick_cells(operand, d)) for d in range(len(placement.shards))])
         if devices and devices != len(placement.shards):
-            raise ArtifactError(f"`{leave.name}` joins the values of {devices} devices over {len(placement.shards)}")
+            raise ArtifactError(
+                f"`{leave.name}` joins the values of {devices} devices by a sharding over {len(placement.shards)}"
+            )
         joined.append(Cell(join_shards(shards, placement)))
     return tuple(joined) if leave.shape.tuple_shapes else joined[0]
 
@@ -340,12 +344,12 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
             raise NotCoveredError("shard_map over a part of the mesh's axes")
         found.append(_Sharding(axes, dimensions))
     if len(found) != len(edge.operands):
-        raise NotCoveredError(f"shard_map whose shardings do not place its values (`{edge.name}`)")
+        raise NotCoveredError(f"shard_map with {len(found)} shardings for {len(edge.operands)} values (`{edge.name}`)")
     return found
 
 
 def _list_arrays(values: Sequence[Value]) -> list[Array]:
     arrays = [value for value in values if not isinstance(value, tuple)]
     if len(arrays) != len(values):
-        raise ArtifactError("an edge of a shard_map takes a tuple")
+        raise ArtifactError("a tuple enters or leaves a shard_map")
     return arrays

@@ -80,7 +80,7 @@ class KernelEvaluator:
             self._leave_block(frame, blocks[number].body[-1].op, here, waiting)
             rounds += 1
             if rounds > self._most_rounds:
-                raise NotCoveredError(f"more than {self._most_rounds} blocks of one function")
+                raise NotCoveredError(f"a function that runs more than {self._most_rounds} blocks")
         results: list[Value] | None = None
         for taken, values in frame.returned:
             if results is None or taken is None:
@@ -235,7 +235,7 @@ class KernelEvaluator:
 
     def _check_rounds(self, rounds: int) -> None:
         if rounds > self._most_rounds:
-            raise NotCoveredError(f"a loop of {rounds} rounds")
+            raise NotCoveredError(f"a loop of more than {self._most_rounds} iterations")
 
     def _run_while(self, frame: Activation, instruction: Instruction, active: Active) -> list[Value]:
         carried = frame.take(instruction.op.operands)
@@ -258,7 +258,7 @@ class KernelEvaluator:
             if rounds > MOST_WAITING and frame.programs > 1 and self._memory.journal.used_atomics:
                 raise WaitingError
             if rounds > 20 * MOST_WAITING and self._memory.journal.used_atomics:
-                raise NotCoveredError("a program that waits for another one")
+                raise NotCoveredError("a grid program that waits for another one")
             carried = self._run_region(frame, after, handed, running)
 
     def _call(self, frame: Activation, op: Operation, active: Active) -> list[Value]:

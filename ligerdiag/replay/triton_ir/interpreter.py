@@ -124,9 +124,12 @@ class _Launch:
         if function is None or not function.blocks:
             raise NotCoveredError(f"a kernel `{entry}` that its module does not hold")
         if len(arguments) != len(function.arguments):
-            raise NotCoveredError(f"kernel `{entry}`: {len(arguments)} arguments for {len(function.arguments)}")
+            raise NotCoveredError(
+                f"kernel `{entry}`: {len(arguments)} arguments for {len(function.arguments)} parameters"
+            )
         if min(grid) < 0 or prod(grid) > MOST_PROGRAMS:
-            raise NotCoveredError(f"a grid of {grid[0]} x {grid[1]} x {grid[2]} programs")
+            size = " x ".join(map(str, grid))
+            raise NotCoveredError(f"a grid of {size} programs, where 0 to {MOST_PROGRAMS} are possible")
         self._entry, self._grid, self._options = entry, grid, options
         self._buffers = [_find_buffer(argument) for argument in arguments]
         self._values = [
@@ -172,7 +175,7 @@ class _Launch:
         except WaitingError:
             meets = self._observed.waited = True
             if is_alone or self._options.together:
-                raise NotCoveredError("a program that waits for another one") from None
+                raise NotCoveredError("a grid program that waits for another one") from None
             traffic = None
         else:
             traffic = make_traffic(memory.journal.accesses, self._observed.sites, self._buffers, numbers)
@@ -258,10 +261,10 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
         if not kind.is_pointer or kind.shape:
             raise NotCoveredError(f"an argument of type {kind.text[:80]} that is no descriptor")
         if argument is not None and not isinstance(argument, np.ndarray):
-            raise NotCoveredError("a number for a pointer")
+            raise NotCoveredError("a number as argument for a pointer")
         return np.array([make_address(number) if argument is not None else 0], np.int64)
     if argument is None or isinstance(argument, np.ndarray):
-        raise NotCoveredError(f"a buffer for an argument of type {kind.text[:80]}")
+        raise NotCoveredError(f"a buffer as argument for a parameter of type {kind.text[:80]}")
     dtype = kind.get_dtype()
     if dtype.kind == "i":
         bits = 8 * dtype.itemsize

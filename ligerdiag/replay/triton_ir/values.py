@@ -81,7 +81,7 @@ def parse_type(text: str) -> ValueType:
     """Returns a type from its text as MLIR prints it; raises NotCoveredError for absurdly large tensors."""
     shape, element = parse_shape(text), parse_element(text)
     if prod(shape) > MOST_ELEMENTS:
-        raise NotCoveredError(f"a tensor of {prod(shape)} elements")
+        raise NotCoveredError(f"a tensor of {prod(shape)} elements, more than {MOST_ELEMENTS}")
     pointee = parse_pointee(text)
     is_block = "tensordesc" in element or "tensor<" in element
     dtype = None if is_block else np.dtype(np.int64) if element.startswith("!tt.ptr") else _DTYPES.get(element)

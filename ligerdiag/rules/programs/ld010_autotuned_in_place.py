@@ -103,12 +103,12 @@ def _counts(effects: CallEffects, operand: int, output: int) -> bool:
 def _explain_search(effects: CallEffects, operand: int, output: int) -> str:
     others = [other for first, other in effects.saved if first == operand]
     if not others:
-        return f"output {output} is declared to alias it, but the launcher does not know"
+        return f"output {output} is declared to alias it, but the launcher does not see the alias"
     count = len(effects.operands)
     found = ", ".join(f"operand {n}" if n < count else f"output {n - count}" for n in others)
     return (
-        f"output {output} is declared to alias it, but the launcher restores operand {operand} only if it finds the same"
-        f" address elsewhere, and it looks at {found}"
+        f"output {output} is declared to alias it, but the launcher restores operand {operand} only if it has the same"
+        f" address as {found}"
     )
 
 

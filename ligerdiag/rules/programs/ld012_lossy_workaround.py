@@ -144,10 +144,10 @@ def _with_measured(finding: Finding, numbers: Replay) -> Finding:
         return finding
     if not all(error <= _find_tolerance(numbers, name) for name, error in lost.items()):
         return finding
-    message = f"{finding.message.removesuffix(_NOT_MEASURED)}; on these arguments by no more than other arithmetic does"
+    message = f"{finding.message.removesuffix(_NOT_MEASURED)}; on these arguments the loss is within rounding"
     evidence = (
         "replay",
-        f"relative error {render_error(max(lost.values()))} compared with the program without the two",
+        f"relative error {render_error(max(lost.values()))} compared with the program without this addition and subtraction",
     )
     return replace(finding, message=message, evidence=(*finding.evidence, evidence))
 

@@ -61,7 +61,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 _NOTHING = "nothing in the kernel writes"
-_CUT = ("readers", "the program only reads slices of it at constant offsets")
+_CUT = ("readers", "the program reads only slices of this output, at constant offsets")
 _HANDS_ON = having(Trait.SAME_ELEMENTS | Trait.BARRIER)
 
 

@@ -14,7 +14,7 @@ from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 from ligerdiag.text import join_words
 
 HELP = "outputs that depend on it count as unknown; "
-IN_THE_KERNEL = "write through the operands' own pointers in the kernel"
+IN_THE_KERNEL = "in the kernel, write only through pointers that are derived from those of its operands"
 IN_THE_SHARDS = "call the same kernels, equally often, on the shards as on whole arrays; or declare what they overwrite"
 BY_DECLARATION = "declare under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
 OR_ELSEWHERE = ", or inspect it with the Triton version that compiled it"

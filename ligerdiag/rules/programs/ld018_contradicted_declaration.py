@@ -43,7 +43,7 @@ def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
                 rule=RULE.id,
                 severity=RULE.severity,
                 message=f"`{kernel}` declares that output {render_index(alias.output)} aliases operand {alias.operand},"
-                f" {'and another alias names the same buffer' if alias.is_shared else 'which it does not'}",
+                f" {'and another alias names the same buffer' if alias.is_shared else 'but this does not hold'}",
                 source=find_user_line(module, call),
                 kernel=kernel,
                 operand=alias.operand if alias.operand >= 0 else None,  # a dump may hold any number
@@ -71,12 +71,12 @@ def _find_contradicted(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"operand {one.operand} of `{one.kernel}` is declared {_WORDS[one.declared]} and {found}",
+            message=f"operand {one.operand} of `{one.kernel}` is declared {_WORDS[one.declared]} but {found}",
             source=find_user_line(context.program, call),
             kernel=one.kernel,
             operand=one.operand,
             instructions=(call.name,),
-            evidence=(("declared", f"under the name `{one.target}`"),),
+            evidence=(("declared", f"in the effects that are declared for `{one.target}`"),),
             help="fix the declaration: ligerdiag uses what the call itself says instead",
         )
 

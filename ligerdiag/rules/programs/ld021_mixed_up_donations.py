@@ -16,10 +16,11 @@ def check(context: Context) -> Iterator[Finding]:
         return
     numbers = [str(number) for number in sorted(found.parameters)]
     when = "" if found.is_seen else " when XLA compiles on a machine with the GPU"
+    shared = f"the donated arguments {join_words(numbers)} share one buffer{when}"
     yield Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"the donated arguments {join_words(numbers)} share one buffer{when}: a reader of one gets another",
+        message=f"{shared}: a reader of one gets the value of another",
         outputs=tuple([name for n, name in enumerate(context.verdicts.outputs) if n in found.outputs]),
         source=find_user_line(context.optimized, found.value),
         instructions=(found.value.name,),
@@ -30,8 +31,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 _SEEN = "the buffer assignment puts an entry parameter into the allocation of another"
 _KNOWN = (
-    "the program returns one value of one element for all of them, and also returns them unchanged; in a compile for an"
-    " absent GPU, XLA still makes the copies that this needs"
+    "the program returns one value of one element for all of them, and also returns them unchanged; XLA leaves out the"
+    " copies that this needs, except in a compile for an absent GPU"
 )
 
 _BEFORE = """\

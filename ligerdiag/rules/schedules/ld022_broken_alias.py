@@ -29,7 +29,7 @@ def check(context: Context) -> Iterator[Finding]:
             context,
             RULE,
             write,
-            f"{who} what `{write.kernel}` writes: the output that aliases operand {write.operand} is in other bytes",
+            f"{who} what `{write.kernel}` writes: the output that should alias operand {write.operand} is in other bytes",
             remedy=UNFUSED,
             outputs=names,
             instructions=() if call is None else (call.name,),
@@ -52,7 +52,7 @@ def _describe_alias(context: Context, write: HiddenWrite) -> str:
     fusions = context.optimized.callers.get(home.id, ()) if home is not None else ()
     where = f"%{fusions[0].name}" if fusions else "the schedule"
     return (
-        f"{declared} is declared to alias operand {write.operand}; in {where} XLA put it elsewhere, and copies nothing"
+        f"{declared} is declared to alias operand {write.operand}; in {where} XLA put it in other bytes, without a copy"
     )
 
 

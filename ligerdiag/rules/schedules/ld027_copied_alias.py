@@ -17,24 +17,28 @@ REMEDIES: Mapping[CopyCause, str] = {
         "read the old value before the write, and keep that order:"
         " `x, old = jax.lax.optimization_barrier((x, read(x)))`, then write to `x`"
     ),
-    CopyCause.LAYOUT: "return the array in the layout that it came in, or keep it in the other one between calls",
+    CopyCause.LAYOUT: (
+        "return the array in the layout in which it is passed in, or pass it in the layout in which it is returned"
+    ),
     CopyCause.PAIRING: (
         "return the outputs in the order, and with the shardings, of the donated arguments that they replace, or donate"
         " only those that an output replaces"
     ),
     CopyCause.DONATION: (
-        "do not donate this argument, so that XLA computes the output where it is returned, or compute it from the"
-        " same elements of the argument alone"
+        "do not donate this argument, so that XLA computes the output in bytes of its own; or compute each element of the"
+        " output from the same element of the argument alone"
     ),
     CopyCause.UNKNOWN: "compare the schedule around the copy with the program, and report it if it is a mistake of XLA's",
 }
 
 
 _OTHER_LAYOUT = (
-    "give the value the layout of the argument by `jax.experimental.layout.with_layout_constraint`, or write the"
-    " operation that makes XLA choose another one, such as a product with the transposed array, without it"
+    "give the value the layout of the argument by `jax.experimental.layout.with_layout_constraint`, or avoid the"
+    " operation for which XLA chooses another layout, such as a product with the transposed array"
 )
-_REPEATED = "put the result of the write through `jax.lax.optimization_barrier`, so that its reader takes it from there"
+_REPEATED = (
+    "pass the result of the write through `jax.lax.optimization_barrier`, so that its reader does not compute it again"
+)
 _BACKWARD = (
     "XLA chose this order: try `unroll` for the scan, or write the derivative by `jax.custom_vjp`, with an"
     " `optimization_barrier` between the reader and the write"

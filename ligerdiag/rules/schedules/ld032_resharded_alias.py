@@ -18,7 +18,10 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"the partitioner inserted a collective that brings {describe_amount([copy])} from other devices: {copy.why}",
+            message=(
+                f"a collective that the program does not ask for brings {describe_amount([copy])} from other devices:"
+                f" {copy.why}"
+            ),
             source=copy.line,
             instructions=(copy.instruction, reshard.writer.name),
             evidence=(

@@ -105,7 +105,7 @@ def test_a_program_that_waits_forever_is_not_covered() -> None:
 
 
 def test_a_loop_without_end_is_not_covered() -> None:
-    with pytest.raises(NotCoveredError, match="rounds"):
+    with pytest.raises(NotCoveredError, match="iterations"):
         run("endless", x=np.ones(1, np.int32), options=GridOptions(most_rounds=1000))
 
 
