@@ -8,7 +8,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton before any file of the user's, see `cases.loader`, and returns the function that answers
+    """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
     requests.
     """
     from ligerdiag.compile.cases.device_queries import import_as, install_answers

@@ -375,7 +375,7 @@ def _compute_placements(
 
 
 def _is_partitioned(request: CompileRequest, inputs: Sequence[Placement]) -> bool:
-    """Whether XLA's partitioner ran because an input is split over several devices."""
+    """Whether XLA's partitioner ran: an input is split over several devices, and no flag concerns the partitioner."""
     flags = [*map(str, request.flags.values()), request.environment.get("XLA_FLAGS", "")]
     is_split = any(shard != one.shards[0] for one in inputs for shard in one.shards)
     return is_split and not any("spmd-partitioning" in words for words in flags)
