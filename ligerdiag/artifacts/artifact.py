@@ -106,7 +106,9 @@ class KernelCall:
     source line.
     """
     alone: LoneCall | None
-    """The custom call that XLA would have got; None if XLA got it, or if it could not be built."""
+    """The custom call that XLA would have got for a dropped call; None if XLA got the call, or if it could not be
+    built.
+    """
     site: SourceLine | None = None
     """The line that makes the call; None if no single line is known. For a call in a backward function this is a line
     there, while `source` is in the forward pass.
@@ -120,7 +122,7 @@ class KernelCall:
 
 
 ANY_OPERAND = -1
-"""In `Provenance.crossed_operands`, stands in place of an operand's number and means all operands."""
+"""A value that means all operands, where `Provenance.crossed_operands` otherwise has the number of an operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +185,8 @@ class Artifact:
     as_written: Path
     """The program as its author means it, before anything is folded; an empty file if the program has no such form."""
     as_lowered: Path | None
-    """The program that JAX gave to XLA, before anything is folded; None if JAX cannot have moved a Ref."""
+    """The program as JAX gave it to XLA, before anything is folded; None if JAX cannot have moved an access of a Ref.
+    """
     unoptimized: Path
     """The program that XLA got, before XLA's optimizations."""
     optimized: Path

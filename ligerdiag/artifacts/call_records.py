@@ -75,11 +75,11 @@ class RefMove(StrEnum):
     """How JAX separated a read of a Ref from a write when it split a function, see `compile.lowering.refs`."""
 
     OUT_OF_LOOP = "out of loop"
-    """The Ref is made and read before the loop, and written in the loop."""
+    """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""
     SHARED = "shared"
-    """The Ref is made before the loop, and all iterations share it."""
+    """JAX makes the Ref once, before the loop, so all iterations share a Ref that each iteration should make anew."""
     DROPPED = "dropped"
-    """The Ref is made and read once more, without the write in between."""
+    """JAX makes and reads the Ref a second time, for the backward pass, without the write in between."""
     UNKNOWN = "unknown"
 
 
@@ -89,7 +89,7 @@ class MovedRef:
 
     kind: RefMove
     made: SourceLine | None
-    """The line that makes the Ref; None if it is unknown. `read` and `write` are None for the same reason."""
+    """The line that makes the Ref; like `read` and `write`, None if it is unknown."""
     read: SourceLine | None
     write: SourceLine | None
     """The line of the write: a kernel call, or a store."""
@@ -127,7 +127,7 @@ class TieSite:
     kernel: str
     """Name of the kernel's function; the target of the custom call if the kernel has no known name."""
     call: int
-    """Tag of the kernel's custom call."""
+    """Tag of the kernel call, a custom call."""
     operand: int
     """Number of the kernel call's operand that is read, from 0."""
     through: tuple[int, ...]

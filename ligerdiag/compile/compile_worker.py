@@ -20,7 +20,7 @@ def prepare() -> Answerer:
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
-    list_project_modules()  # each fork then knows that none of these files is the project's
+    list_project_modules()  # fills a cache for the forks: none of these files is the project's
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

@@ -88,7 +88,7 @@ def _has_backend() -> bool:
 def serve_forks(control: socket.socket, work: Work) -> None:
     """Forks a worker that runs `work` for each request on the control socket, until the socket closes."""
     gc.collect()
-    gc.freeze()  # the copies share what is never freed
+    gc.freeze()  # forks share the memory of objects that are never freed
     with selectors.DefaultSelector() as events:
         events.register(control, selectors.EVENT_READ)
         while True:

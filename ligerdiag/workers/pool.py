@@ -98,8 +98,8 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """The cache that the pool's callers keep answers in: the one that the caller gave, otherwise the default one,
-        opened on first use.
+        """The cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened on
+        first use.
         """
         return self._cache or Cache()
 
@@ -116,7 +116,9 @@ class Pool:
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
-        """Yields (number of the job, None) when a job begins, and (number, its finished future) when it ends."""
+        """Runs the jobs; yields (position of the job, None) when one begins, and (position, its finished future) when
+        one ends.
+        """
         events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
         futures: list[Future[A]] = []
         try:
@@ -134,7 +136,7 @@ class Pool:
                 future.cancel()
 
     def close(self) -> None:
-        """Ends all workers, including busy ones, and waits until they are gone."""
+        """Ends all workers, including busy ones, waits until they are gone, and removes the pool's folder."""
         with self._lock:
             self._is_closed = True
             workers = list(self._workers)

@@ -144,7 +144,7 @@ def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDt
         raise InputError(f"`{arg.dtype}` for {place} needs JAX_ENABLE_X64=1")
     _check_partition(place, arg, mesh)
     sharding = NamedSharding(mesh, PartitionSpec(*arg.partition))
-    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # JAX of 2024 does not know it
+    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # JAX of 2024 does not know this parameter
     return jax.ShapeDtypeStruct(tuple(arg.shape), dtype, sharding=sharding, **weak)
 
 

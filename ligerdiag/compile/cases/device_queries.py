@@ -256,7 +256,7 @@ def _answer_callbacks() -> None:
     """Lets JAX lower host callbacks although there is no GPU backend; the lowering uses the backend on TPUs only."""
     context: Any = getattr(_find_module("jax._src.interpreters.mlir"), "ModuleContext", None)
     original = getattr(context, "get_backend", None)
-    if original is None:  # an older JAX keeps it as a field
+    if original is None:  # an older JAX keeps the backend in a field
         return
 
     def get_backend(self: Any, *args: Any, **words: Any) -> Any:

@@ -345,7 +345,7 @@ def list_project_modules() -> dict[str, str]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
-            files[name] = file  # a module that gives itself a relative path has no file to read
+            files[name] = file  # not if the path is relative: a module that sets its own has no file there
     return files
 
 

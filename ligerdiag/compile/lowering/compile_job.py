@@ -1,20 +1,20 @@
-"""Makes the artifact of one case.
+"""Makes the artifact of one case: the directory with the results of compiling its program for one target.
 
 The key of an artifact has two hashes. The first covers everything that decides what is compiled: the program (StableHLO
-with tags and locations), the same program as its author intends it, its names and calls, target, toolchain, flags,
-ties, the environment and the settings of JAX at that time, and ligerdiag's own sources. The second covers the names in
-the artifact: those of its case, file, target and toolchain. Except for measured seconds, an artifact does not depend on
-what the worker or the cache did before.
+with tags and locations), the same program as its author intends it, the names of its inputs and outputs, its kernel
+calls, the target, the toolchain, flags, ties, the environment and the settings of JAX at that time, and ligerdiag's own
+sources. The second covers the names in the artifact: those of its case, file, target and toolchain. Except for measured
+seconds, an artifact does not depend on what the worker or the cache did before.
 
 A complete artifact with the same key is reused, whichever process made it. If only the first hash is equal, another
 case has the same program and its files are copied. Otherwise the artifact is made in a directory of its own and moved
 into place when it is complete.
 
-For a target that is only described, nothing runs, so compiling skips what only running needs. XLA starts a ptxas for
-each kernel, after schedule, buffer assignment and thunks; scripts instead of ptxas and nvlink write empty files, which
-saves 40 percent of the processor time. XLA does not autotune either, since it would only compile each fusion to see
-whether it compiles, and LLVM does not optimize. If a product has no configuration that XLA accepts untried, the program
-is compiled once more, with autotuning.
+For a target that is only described, nothing runs, so compiling skips all that only running needs. XLA starts a ptxas
+for each kernel, after it has written schedule, buffer assignment and thunks; scripts that replace ptxas and nvlink
+write empty files, which saves 40 percent of the processor time. XLA does not autotune either, since without a GPU it
+would only compile each fusion to see whether that works, and LLVM does not optimize. If a product has no configuration
+that XLA accepts untried, the program is compiled once more, with autotuning.
 """
 
 import json
@@ -202,7 +202,7 @@ def make_artifact(
     try:
         compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
     finally:
-        beside.cancel()  # has no effect once it runs
+        beside.cancel()  # has no effect once the translation runs
         beside.join()
     if opaque:
         program = program.without_bodies(opaque)

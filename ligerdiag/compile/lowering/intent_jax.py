@@ -382,7 +382,7 @@ def watch_splits(marks: Saver) -> Generator[None]:
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
     names = [name for name in (custom, stateful) if hasattr(evaluation, name)]
-    if stateful in getattr(evaluation, custom).__code__.co_names:  # not so in JAX 0.4
+    if stateful in getattr(evaluation, custom).__code__.co_names:  # it calls that one, but not in JAX 0.4
         names.remove(custom)
     with ExitStack() as stack:
         for name in names:

@@ -371,7 +371,7 @@ def _name_tokens(module: Any) -> tuple[str, ...]:
 def _blame_function(case: Case) -> Generator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a fault
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a KernelFault
             yield
     except LigerdiagError:
         raise

@@ -120,7 +120,7 @@ def lower_whole() -> Generator[None]:
     if entry is None:
         yield
         return
-    is_bare = callable(entry)  # before 0.8 or so
+    is_bare = callable(entry)  # before jax 0.8 or so, the entry is the rule itself
     replaced = _lower_to_call(entry if is_bare else entry.rule, rules)
     rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)
     try:
@@ -275,7 +275,7 @@ def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
                 untagged.extend(body.tag for body in same)
             else:
                 stack.enter_context(wrapped(call, "partition", note(same)))
-        if hasattr(rules, _BUILD):  # before 0.5 or so, another function does this, without MLIR
+        if hasattr(rules, _BUILD):  # before jax 0.5 or so, another function lowers it, without MLIR
             stack.enter_context(wrapped(rules, _BUILD, tag))
         yield untagged
 

@@ -58,7 +58,7 @@ class RefNotes:
     """Notes on how JAX moved the Refs of one program while it traced the program; see `watch_refs`."""
 
     are_split: bool = False
-    """Whether a function that is traced inside another one makes a Ref, so that JAX may split it."""
+    """Whether a function that JAX traces inside another one makes a Ref, so that JAX may split the function."""
     moves: list[MovedRef] = field(default_factory=list[MovedRef])
     sites: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
     """The user's line of each access to a Ref and of each kernel call, by the name that `call_names` gives it."""
@@ -154,7 +154,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
         if there[_EVALUATION]:
             trace = evaluation.JaxprTrace
             stack.enter_context(wrapped(trace, "process_primitive", lambda method: _following(method, notes)))
-        for name in splits[-1:]:  # one calls the other
+        for name in splits[-1:]:  # one calls the other, so wrapping the last is enough
             stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
         if there[_LOOPS]:
             stack.enter_context(wrapped(loops, _LOOPS, lambda function: _hoisting(function, notes)))
@@ -232,7 +232,7 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
     """
 
     accesses: dict[tuple[int, int], _Accesses] = {}
-    kept: list[Any] = []  # keeps the objects alive whose ids are keys
+    kept: list[Any] = []  # keeps the objects alive whose ids are keys of `accesses`
 
     def processed(self: Any, primitive: Any, tracers: Any, params: Any, /, *rest: Any) -> Any:
         results = process(self, primitive, tracers, params, *rest)

@@ -176,7 +176,7 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """Returns the operation's tag; 0 if it has none."""
+    """Returns the tag, the number in the name of the operation's location; 0 if there is none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 

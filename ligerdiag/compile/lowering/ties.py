@@ -284,7 +284,7 @@ def is_kernel(operation: Any) -> bool:
 
 
 def read_target(operation: Any) -> str:
-    """Returns the target of a custom call."""
+    """Returns the call target of a custom call: the name by which XLA finds the code."""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
 
 
