@@ -2,16 +2,16 @@
 
 | file | content |
 |---|---|
-| as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty if it has no such form |
+| as_written.hlo.pb | HloProto of the program as its author means it, tagged, nothing folded; empty if there is none |
 | unoptimized.hlo.pb | HloProto of the program that XLA got, tagged |
-| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; only where JAX may have moved a Ref |
+| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; only if JAX may have moved a Ref |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | the thunks that the GPU executes, with streams and command buffers; empty if XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, including those that never reached XLA |
 | readers.json | the reads of a kernel's operands after its call, in the program without ties |
-| provenance.json | the program, the target and the toolchain |
+| provenance.json | the case, the program, the target and the toolchain |
 | log.txt | the output of the compiler and the program |
-| passes/ | snapshots after single passes, on request |
+| passes/ | the modules after single passes of XLA, on request |
 | manifest.json | size and sha256 of each of these files, written last |
 """
 
@@ -73,7 +73,7 @@ REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneCall:
-    """A custom call by itself, without its module: the one that XLA would have got for a kernel call that was dropped."""
+    """A custom call by itself, without its module: the one that XLA would have got for a dropped kernel call."""
 
     target: str
     config: str
@@ -253,7 +253,7 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
 
 
 def write_manifest(directory: Path) -> None:
-    """Writes the manifest, with the size and hash of each file in the directory, which makes the directory an artifact."""
+    """Writes the manifest, with size and hash of each file in the directory, which makes the directory an artifact."""
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     entries = {
         path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}
@@ -326,7 +326,7 @@ def drop_module_id(proto: bytes) -> bytes:
 
 
 def _iterate_fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yields (number, start of the field, start of its content, end) for each field of a serialized protobuf message."""
+    """Yields (number, start of the field, start of its content, end) for each field of a protobuf message."""
     at = 0
     while at < len(message):
         start = at

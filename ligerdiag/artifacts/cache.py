@@ -1,4 +1,4 @@
-"""The cache: artifacts by their content, and an index that finds them without tracing anything.
+"""The cache: artifacts, named by what was compiled, and an index that finds them without tracing anything.
 
     <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifact`
     <root>/index/<sha256 of the question>.json                               an answer, and the files that it depends on
@@ -8,8 +8,8 @@
     <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
-every project file that was imported for the answer keeps its sha256. A file that cannot be read is a miss, and so is an
-entry whose question or key is not the one that was looked up. Failures are never kept.
+every project file that was imported for the answer keeps its sha256. An entry counts as missing if its file cannot be
+read, or if its question or key is not the one that was looked up. Failures are never kept.
 
 An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
 process that compiles a key holds its lock; others that want the same program wait and then find it. The operating

@@ -362,5 +362,7 @@ def _ignore(event: Progress) -> None:
 
 
 def make_toolchain_step(step: str) -> Progress:
-    """Returns the progress event for one step in the creation of a toolchain's environment; `step` is the text to show."""
+    """Returns the progress event for one step in the creation of a toolchain's environment. step: the text to show
+    about it.
+    """
     return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

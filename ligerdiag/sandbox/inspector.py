@@ -61,7 +61,7 @@ class ChildEnded(Exception):
 
 
 class SandboxedInspector:
-    """Inspects one module after another in a sandboxed process, which may die and is then replaced; a context manager."""
+    """Inspects one module after another in a sandboxed process, replaced if it dies; a context manager."""
 
     def __init__(self, request: InspectionRequest, *, cache: Cache) -> None:
         self._setup = Setup(request=request, cache=cache.root)

@@ -98,7 +98,7 @@ def _allow(library: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
 
 
 def call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
-    """Returns the result of the system call with this number. Raises OSError if the call fails. library: the C library."""
+    """Returns the result of the system call with this number. Raises OSError if it fails. library: the C library."""
     wide = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     result = int(library.syscall(ctypes.c_long(number), *wide))
     if result < 0:

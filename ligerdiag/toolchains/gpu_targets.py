@@ -61,7 +61,7 @@ def load_target(name_or_path: str) -> Target:
 
 
 def find_bandwidth(name: str) -> float:
-    """Returns the memory bandwidth, in bytes per second, of a target that comes with ligerdiag; 0 for any other name."""
+    """Returns the memory bandwidth, in bytes per second, of a target that ligerdiag has; 0 for any other name."""
     path = DIRECTORY / f"{name}{SUFFIX}"
     if not re.fullmatch(r"[\w.-]+", name) or not path.is_file():
         return 0.0

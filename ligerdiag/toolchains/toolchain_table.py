@@ -62,7 +62,7 @@ class ToolchainSpec:
 
 
 def load_table() -> dict[str, ToolchainSpec]:
-    """Returns the toolchains of the table `TABLE` by name, in its order, with the releases of jax. Raises FieldError."""
+    """Returns the toolchains of the table `TABLE` by name, in its order, with releases of jax. Raises FieldError."""
     return parse_table(TABLE.read_text(encoding="utf-8"))
 
 

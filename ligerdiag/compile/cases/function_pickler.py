@@ -62,7 +62,7 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns how to pickle an object; pickle calls this for each object that is not of one of pickle's own types."""
+        """Returns how to pickle an object; pickle calls this method for objects not of its own types."""
         match _name_class(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)

@@ -55,7 +55,7 @@ def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Sel
 
 
 def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ...]]) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selection matches, in the order of its sources. Raises InputError if there are none."""
+    """Returns the cases that the selection matches, in the order of its sources. Raises InputError if none does."""
     known = [case for source in selection.sources for case in cases[source]]
     pattern = compile_glob(selection.pattern)
     chosen = tuple(case for case in known if pattern.fullmatch(case.id))

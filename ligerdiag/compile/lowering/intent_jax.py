@@ -59,7 +59,7 @@ def read_form(value: Any) -> Form | None:
 
 
 def _make_primitive(name: str) -> Any:
-    """Returns a new JAX primitive that returns its one array unchanged, and that is lowered to an optimization barrier."""
+    """Returns a new JAX primitive that returns its one array unchanged and is lowered to an optimization barrier."""
     primitive: Any = jex_core.Primitive(name)
     dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
     library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
@@ -365,7 +365,7 @@ WRITES = _make_effect()
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Replaces the attribute `name` of the holder by `wrap(attribute)` inside the context, and restores it afterwards."""
+    """Replaces the attribute `name` of the holder by `wrap(attribute)` inside the context; restores it afterwards."""
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:

@@ -79,7 +79,7 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Whether the custom call may contain the kernel of `call`; true if its backend config has no kernel as text."""
+        """Whether the custom call may contain the kernel of `call`; true if its config has no kernel as text."""
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
@@ -132,7 +132,7 @@ def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCal
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags that occur in the serialized unoptimized module; operations with other tags did not reach XLA."""
+    """Returns the tags that occur in the serialized unoptimized module: those that reached XLA."""
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 

@@ -227,7 +227,7 @@ def _read_key(operation: Any) -> _Key:
 
 
 def _compute_kind(of: Any) -> str:
-    """Returns the rank and element type of an array type, without its sizes: a shard is smaller than the whole array."""
+    """Returns rank and element type of an array's type, without its sizes, in which a shard differs from the array."""
     if not isinstance(of, ir.RankedTensorType):
         return str(of)
     return f"{of.rank} {of.element_type}"

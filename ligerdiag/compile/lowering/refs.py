@@ -259,7 +259,7 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Adds a move if this access runs at once although a staged access comes before it, and one of the two is a write."""
+    """Adds a move if this access runs at once, but comes after a staged access, and one of the two is a write."""
     if is_staged and is_read:
         accesses.staged_read = here
     elif is_staged:
