@@ -93,7 +93,9 @@ MAXIMUM_WRAPPERS = 8
 
 
 def list_own_folders() -> tuple[str, ...]:
-    """Returns the absolute entries of `sys.path`, each once, that belong neither to Python nor to its packages."""
+    """Returns each entry of `sys.path` that belongs neither to Python nor to installed packages, once, as an absolute
+    path.
+    """
     folders = [os.path.abspath(entry) for entry in sys.path]
     return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
 

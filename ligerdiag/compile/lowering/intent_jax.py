@@ -117,13 +117,14 @@ class Saver(Protocol):
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """Fixes the version of the inputs of `body` inside the context, in which this trace splits `body`: whenever an
-        input is saved, its present version is used.
+        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint`, while this trace splits it inside
+        the context: whenever an input is saved, its present version is used.
         """
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends `pin` for one input of `body`: if it is saved later, the version that the body leaves is used.
+        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
+        that the body leaves is used.
 
         Returns whether `body` is the innermost body that is being split, and the input was pinned. position: that of
         the input.

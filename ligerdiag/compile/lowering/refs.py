@@ -92,12 +92,14 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Adds a move of a Ref unless it is in the list already."""
+        """Adds the record of a read of a Ref that JAX separated from a write, unless the list has it already."""
         if move not in self.moves:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Adds a move of unknown kind: a fault in ligerdiag's own observation may have hidden one."""
+        """Adds a record of unknown kind: ligerdiag failed while it observed JAX, and may have missed how JAX moved a
+        Ref.
+        """
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
 
@@ -215,7 +217,7 @@ class _Accesses:
 
     made: SourceLine | None = None
     staged_write: "_Access | None" = None
-    """The last write that is staged."""
+    """The last write to the Ref that JAX has staged, so that it runs later."""
     staged_read: "_Access | None" = None
 
 
@@ -259,7 +261,9 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Adds a move if this access runs at once, but comes after a staged access, and one of the two is a write."""
+    """Notes that JAX moved an access of a Ref: this one runs at once, although an earlier access is staged for later,
+    and one of the two is a write. Remembers this access if it is staged itself.
+    """
     if is_staged and is_read:
         accesses.staged_read = here
     elif is_staged:
@@ -341,8 +345,8 @@ def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
 
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
-    """Adds a move for a hoisted Ref, with the first write and the first read that stay in the loop's body; adds none if
-    no iteration can see what another one wrote.
+    """Notes that JAX moved a Ref out of a loop, with the first write and the first read of it that stay in the loop's
+    body; notes nothing if no iteration can see what another one wrote.
     """
     uses = [*_list_uses(staged.eqns, variable)]
     writes = [one for one in uses if one.primitive.name not in _READS]
