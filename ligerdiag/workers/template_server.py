@@ -35,8 +35,8 @@ from ligerdiag.workers.templates import VARIABLE, TemplateKind, send_request, st
 
 _START_SECONDS, _END_SECONDS = 60.0, 5.0
 MAXIMUM = 8
-"""The most templates that the server keeps, not counting those with workers; each takes about 200 MB, mostly shared
-with its forks.
+"""The most templates that the server keeps, or more while the oldest have workers; each takes about 200 MB, mostly
+shared with its forks.
 """
 
 
