@@ -1,1 +1,1 @@
-"""Artifacts: the results of one compilation, in directories that the cache names by their content."""
+"""Artifacts: the results of one compilation each, in directories that the cache names by what was compiled."""

@@ -2,16 +2,16 @@
 
 | file | content |
 |---|---|
-| as_written.hlo.pb | HloProto of the program as traced, tagged, before anything is folded; empty if it has no such form |
+| as_written.hlo.pb | HloProto of the program as its author means it, tagged, nothing folded; empty if there is none |
 | unoptimized.hlo.pb | HloProto of the program that XLA got, tagged |
-| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; only where JAX may have moved a Ref |
+| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; only if JAX may have moved a Ref |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | the thunks that the GPU executes, with streams and command buffers; empty if XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, including those that never reached XLA |
 | readers.json | the reads of a kernel's operands after its call, in the program without ties |
-| provenance.json | the program, the target and the toolchain |
+| provenance.json | the case, the program, the target and the toolchain |
 | log.txt | the output of the compiler and the program |
-| passes/ | snapshots after single passes, on request |
+| passes/ | the modules after single passes of XLA, on request |
 | manifest.json | size and sha256 of each of these files, written last |
 """
 
@@ -73,74 +73,79 @@ REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneCall:
-    """The custom call that XLA would have got for a kernel call that was dropped."""
+    """A custom call by itself, without its module: the one that XLA would have got for a dropped kernel call."""
 
     target: str
     config: str
-    """The call's `backend_config` as XLA stores it, in base64."""
+    """The call's `backend_config`, which has the kernel, as XLA stores it, in base64."""
     declared: tuple[int, ...]
-    """Numbers of the operands that are declared to share their bytes with an output."""
+    """Numbers of the operands that the call declares to share their bytes with an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCall:
-    """A kernel call that the program asks for."""
+    """A kernel call that the program makes, whether or not it reached XLA."""
 
     kernel: str
-    """The kernel's function name."""
+    """Name of the kernel's Python function."""
     primitive: str
-    """`triton_kernel_call` or `pallas_call`."""
+    """Name of the JAX primitive: `triton_kernel_call` or `pallas_call`."""
     operands: int
     outputs: int
     source: SourceLine
-    """The innermost frame outside of installed packages; file "" if there is none."""
+    """The innermost frame of the call outside of installed packages; file "" if there is none."""
     name_stack: str
     traced: bool
-    """Whether the call is in the traced program; false if tracing dropped it."""
+    """Whether the call is in the program as JAX traced it; false if it was dropped during tracing."""
     in_program: bool
-    """Whether XLA got the call: JAX drops one whose outputs nobody uses."""
+    """Whether XLA got the call; JAX drops a call whose outputs nobody uses."""
     operand_used_later: bool
-    """Whether an instruction reads one of its operands after it; true if that is unknown."""
+    """Whether the program reads one of the call's operands after the call; true if that is unknown."""
     tags: tuple[int, ...]
-    """Tags of the StableHLO operations of this kernel at this source line."""
+    """Tags of the StableHLO operations that may be this call: those with its name or, without one, its kernel and
+    source line.
+    """
     alone: LoneCall | None
-    """The custom call that XLA would have got; None if XLA got it, or if it could not be built."""
+    """The custom call that XLA would have got for a dropped call; None if XLA got the call, or if it could not be
+    built.
+    """
     site: SourceLine | None = None
-    """The line that makes the call; None if no single line is known. `source` is in the forward pass even for a call of
-    a backward function."""
+    """The line that makes the call; None if no single line is known. For a call in a backward function this is a line
+    there, while `source` is in the forward pass.
+    """
     repeated: tuple[tuple[int, ...], ...] = ()
-    """Numbers of the operands that are the same `Ref`, for each `Ref` that is passed more than once."""
+    """For each `Ref` that is passed more than once, the numbers of the operands that are this `Ref`."""
     dropped: tuple[int, ...] = ()
     """Tags of this call's operations in the program as written that XLA did not get."""
     call: str = ""
-    """Its name in the trace, the same for all calls from one place in the user's code; empty if it has none."""
+    """The call's name in the trace, the same for all calls from one place in the user's code; empty if it has none."""
 
 
 ANY_OPERAND = -1
-"""Used instead of an operand's number in `Provenance.crossed_operands`."""
+"""A value that means all operands, where `Provenance.crossed_operands` otherwise has the number of an operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The origin of an artifact: program, target and toolchain."""
+    """The origin of an artifact: the case, its program, the target and the toolchain."""
 
     format_version: int
     key: str
     case_id: str
     source: str
-    """File or `module:name` of the case."""
+    """The file or `module:name` in which the case was found."""
     outputs: tuple[str, ...]
-    """Names of the program's outputs, in the order of the entry computation's root tuple."""
+    """Names of the program's outputs, in the order of the root tuple of the module's entry computation."""
     inputs: tuple[str, ...]
     """Names of the program's arguments, in order."""
     input_placements: tuple[Placement, ...]
-    """For each input, the placement of its shards."""
+    """For each input, how it is split over the devices."""
     output_placements: tuple[Placement, ...]
-    """For each output, the placement of its shards; empty if XLA does not report it."""
+    """For each output, how it is split over the devices; empty if XLA does not report that."""
     parameters: tuple[int, ...]
-    """For each input its parameter_number in the entry computation, 0-based."""
+    """For each input, the number of its parameter in the module's entry computation, from 0."""
     tags: int
-    """Number of tagged operations; tags are 1 to this number."""
+    """Number of operations of the program that have a tag; their tags are 1 to this number."""
     target: str
     target_sha256: str
     compute_capability: int
@@ -151,56 +156,59 @@ class Provenance:
     environment: Mapping[str, str]
     flags: Mapping[str, Flag]
     ties: tuple[str, ...]
-    """Ids of the readers that a trivial operation ties to their kernel, sorted."""
+    """Ids of the readers that a trivial operation ties to their kernel, sorted; see `compile.lowering.ties`."""
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
-    """Kernel operands around whose calls JAX changed the author's order, see `compile.lowering.traced_calls`; `ANY_OPERAND`
-    means all operands. None if the artifact does not record it."""
+    """Numbers of the kernel operands around whose calls JAX changed the author's order of operations, see
+    `compile.lowering.traced_calls`; `ANY_OPERAND` means all operands. None if the artifact does not record it.
+    """
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX separated from the writes before them."""
+    """Reads of Refs that JAX separated from the writes before them, see `compile.lowering.refs`."""
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs in both programs, if JAX separated one from a read."""
+    """The stores into Refs in both programs, as written and as lowered; empty unless JAX separated a store from a read.
+    """
     refs_trouble: str = ""
-    """The reason why the consequences of these moves may be incomplete; empty if they are complete."""
+    """The reason why the consequences of `moved_refs` may be incomplete; empty if they are complete."""
     donated: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
     donation_warning: str = ""
-    """JAX's own warning about donations that it cannot use; empty without any."""
+    """JAX's own warning about donations that it cannot use; empty if JAX did not warn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """One compilation's files; paths are absolute."""
+    """The files and records of one compilation; paths are absolute."""
 
     directory: Path
     as_written: Path
-    """The program as traced, before anything is folded; an empty file if it has no such form."""
+    """The program as its author means it, before anything is folded; an empty file if the program has no such form."""
     as_lowered: Path | None
-    """The program that JAX gave to XLA, before anything is folded; None if JAX cannot have moved a Ref."""
+    """The program as JAX gave it to XLA, before anything is folded; None if JAX cannot have moved an access of a Ref.
+    """
     unoptimized: Path
-    """The program that XLA got."""
+    """The program that XLA got, before XLA's optimizations."""
     optimized: Path
     thunks: Path
     log: Path
     passes: tuple[Path, ...]
-    """Snapshots after single passes, in order; empty unless requested."""
+    """The modules after single passes of XLA, in order; empty unless the user requested them."""
     kernel_calls: tuple[KernelCall, ...]
     readers: tuple[TieSite, ...]
-    """The places for ties, in the program without ties, in program order."""
+    """The reads at which a tie could be inserted, in the program without ties, in program order."""
     readers_trouble: str
     """The reason why `readers` is incomplete; empty if it is complete."""
     provenance: Provenance
 
     @property
     def program(self) -> Path:
-        """The program as traced; if it has no such form, the program that XLA got."""
+        """Path of the program as written; if it has no such form, of the program that XLA got."""
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 
 def load_artifact(directory: Path) -> Artifact:
-    """Checks every file against the manifest and reads the records. Raises ArtifactError."""
+    """Returns the artifact in the directory, after checking every file against the manifest. Raises ArtifactError."""
     directory = directory.absolute()
     if not directory.is_dir():
         raise ArtifactError(f"no artifact directory `{directory}`")
@@ -237,7 +245,7 @@ def render_kernel_calls(calls: tuple[KernelCall, ...]) -> str:
 
 
 def list_artifact_files(directory: Path) -> tuple[Path, ...]:
-    """Returns the files that an artifact in this directory may have, whatever its manifest says."""
+    """Returns the paths of the files that an artifact in this directory may have, whatever its manifest lists."""
     with suppress(OSError), os.scandir(directory / PASSES) as entries:
         passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
         return (*(directory / name for name in (MANIFEST, *REQUIRED, AS_LOWERED)), *passes)
@@ -245,7 +253,7 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
 
 
 def write_manifest(directory: Path) -> None:
-    """Writes the manifest of the files in the directory, which makes it an artifact."""
+    """Writes the manifest, with size and hash of each file in the directory, which makes the directory an artifact."""
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     entries = {
         path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}
@@ -299,14 +307,15 @@ def _read_json(path: Path) -> bytes:
 
 
 _MODULE, _ID = 1, 5
-"""Field numbers of HloProto.hlo_module and HloModuleProto.id."""
+"""Field numbers in protobuf: of the module in an HloProto, and of the id in an HloModuleProto."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def drop_module_id(proto: bytes) -> bytes:
-    """Returns the serialized HloProto without the module's id, otherwise unchanged. Raises ValueError if it is no
-    protobuf."""
+    """Returns the serialized HloProto without the module's id, which differs from compile to compile; otherwise
+    unchanged. Raises ValueError if the bytes are no protobuf.
+    """
     parts: list[bytes] = []
     for number, start, content, end in _iterate_fields(proto):
         if number == _MODULE:
@@ -319,7 +328,7 @@ def drop_module_id(proto: bytes) -> bytes:
 
 
 def _iterate_fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yields (number, start of the field, start of its content, end) of each field."""
+    """Yields (number, start of the field, start of its content, end) for each field of a protobuf message."""
     at = 0
     while at < len(message):
         start = at

@@ -1,4 +1,4 @@
-"""The cache: artifacts by their content, and an index that finds them without tracing anything.
+"""The cache: artifacts, named by what was compiled, and an index that finds them without tracing anything.
 
     <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifact`
     <root>/index/<sha256 of the question>.json                               an answer, and the files that it depends on
@@ -8,8 +8,8 @@
     <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
-every project file that was imported for the answer keeps its sha256. A file that cannot be read is a miss, and so is an
-entry whose question or key is not the one that was looked up. Failures are never kept.
+every project file that was imported for the answer keeps its sha256. An entry counts as missing if its file cannot be
+read, or if its question or key is not the one that was looked up. Failures are never kept.
 
 An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
 process that compiles a key holds its lock; others that want the same program wait and then find it. The operating
@@ -48,19 +48,22 @@ from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.untrusted_files import read_untrusted
 
 INDEX, REPLAYS, TOOLCHAINS, LOCKS, EFFECTS = "index", "replays", "toolchains", "locks", "effects"
-"""Folders of answers, of replays, of environments, of locks, and of kernels' effects."""
+"""Names of the cache's folders: answers, results of replays, toolchain environments, locks, and effects of kernels."""
 SCRATCH_PREFIX = ".tmp-"
 RUN_PREFIX = "run-"
 _SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")
 SCRATCH_SECONDS = 24 * 3600.0
-"""A process that died left any temporary directory older than this."""
+"""Age in seconds after which a temporary directory counts as left by a process that has died."""
 
 
 class Cache:
-    """One cache directory. Make one object per run: it remembers the hashes of the files that it has read."""
+    """The cache in one directory. A run uses one object, because the object remembers the hashes of the files that it
+    has read.
+    """
 
     def __init__(self, root: Path | None = None) -> None:
-        """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's; makes its directories.
+        """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's cache folder; makes the directories
+        and removes what dead processes left.
 
         Raises InputError if the directories cannot be used.
         """
@@ -85,29 +88,33 @@ class Cache:
             ) from error
 
     def forget_hashes(self) -> None:
-        """Forgets the hashes of files, so that they are read again."""
+        """Forgets the hashes of all files, so that changed files are noticed."""
         self._hashes.clear()
 
     def allocate_scratch(self) -> Path:
-        """Returns a path for a temporary directory beside the artifacts; the caller makes and removes it."""
+        """Returns an unused path for a temporary directory beside the artifacts; the caller makes and removes the
+        directory.
+        """
         return self.artifacts / self._name_scratch()
 
     def find_artifact(self, key: str) -> Artifact | None:
-        """Returns the artifact of that key if it exists and is undamaged."""
+        """Returns the artifact with that key; None if it does not exist or is damaged."""
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """Returns the answer to the question if no file that it depends on has changed since."""
+        """Returns the kept answer to the question; None if there is none or a file on which it depends has changed."""
         found = self._find_entry(question, folder)
         return None if found is None else found[0]
 
     def find_dependencies(self, question: Mapping[str, object]) -> dict[str, str] | None:
-        """Returns the sha256 of each file that the answer depends on; None if there is no valid answer."""
+        """Returns the files on which the kept answer to the question depends, each with its sha256; None if there is no
+        valid answer.
+        """
         found = self._find_entry(question, INDEX)
         return None if found is None else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
-        """Returns whether each of the files still has its sha256."""
+        """Whether each file still has the sha256 that `dependencies` gives for it."""
         return all(self._hash(file) == digest for file, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
@@ -128,7 +135,9 @@ class Cache:
         answer: Mapping[str, object],
         folder: str = INDEX,
     ) -> None:
-        """Keeps the answer; ignores errors, because a cache that cannot be written only costs time."""
+        """Writes an answer that `find_answer` returns for this question as long as the dependencies (file to sha256) do
+        not change. Ignores errors, because a cache that cannot be written only costs time.
+        """
         path = self._locate(question, folder)
         temporary = path.with_name(self._name_scratch())
         text = json.dumps({"question": question, "dependencies": dict(dependencies), "answer": answer}, indent=1)
@@ -190,19 +199,22 @@ class Cache:
                     path.unlink()
 
     def _is_left(self, name: str) -> bool:
-        """Returns whether the run that made the scratch file or folder of that name has ended."""
+        """Whether the scratch file or folder of that name was left: the run that made it has ended."""
         found = _SCRATCH.match(name)
         return found is not None and not is_held(self._locate_lease(found[1]))
 
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PROGRAM_DIGITS = 40
-"""Hexadecimal digits of a key that identify the program; 160 bits do not collide by chance."""
+"""Number of hexadecimal digits, at the beginning of a key, that identify the program; 160 bits do not collide by
+chance.
+"""
 
 
 def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns the artifact of that key if it exists, is undamaged and not older than `not_before` (seconds since the
-    epoch)."""
+    """Returns the artifact with that key in the folder `artifacts`; None if it does not exist, is damaged, or is older
+    than `not_before` (seconds since the epoch).
+    """
     if not _KEY.fullmatch(key):
         return None
     directory = artifacts / key
@@ -216,17 +228,21 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
 
 
 def join_key(program: str, names: str) -> str:
-    """Returns a key that begins with the program's hash and ends with that of the names; each hash has 64 digits."""
+    """Returns the key that begins with the hash of the program and ends with the hash of the names; all three have 64
+    digits.
+    """
     return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
 
 
 def get_program(key: str) -> str:
-    """Returns the part of a key that all artifacts of one program share."""
+    """Returns the part of a key that all artifacts of one program have in common."""
     return key[:_PROGRAM_DIGITS]
 
 
 def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns an undamaged artifact of the same program, perhaps under other names: the first by key."""
+    """Returns an undamaged artifact of the same program as `key`, perhaps with the names of another case, the one with
+    the smallest key; None if there is none. not_before: seconds since the epoch; older artifacts do not count.
+    """
     if not _KEY.fullmatch(key):
         return None
     keys = sorted(path.name for path in artifacts.glob(f"{get_program(key)}*"))
@@ -235,7 +251,7 @@ def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Art
 
 @contextmanager
 def hold_key(artifacts: Path, key: str) -> Generator[None]:
-    """Holds the lock of the key's program; first waits for any process that holds it."""
+    """Holds the lock of the key's program inside the context; first waits until no other process holds it."""
     locks = artifacts.parent / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with (locks / f"{get_program(key)}.lock").open("w") as file:
@@ -244,7 +260,9 @@ def hold_key(artifacts: Path, key: str) -> Generator[None]:
 
 
 def keep_artifact(scratch: Path, artifacts: Path, key: str) -> None:
-    """Moves the finished directory `scratch` into place. The caller must hold the key's lock."""
+    """Moves the finished directory `scratch` to the place of the artifact with that key. The caller must hold the lock
+    of the key (`hold_key`).
+    """
     write_manifest(scratch)
     directory = artifacts / key
     if directory.exists():

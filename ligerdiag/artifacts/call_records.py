@@ -1,6 +1,7 @@
-"""Records of an artifact beside its modules: placements of inputs and outputs, moved Refs, and readers to tie.
+"""Records in an artifact besides the modules: how inputs and outputs are split over devices, moved Refs, and the reads
+at which ties can be inserted.
 
-Device numbers are the partition ids of the SPMD module.
+A device's number is its partition id in the SPMD module.
 """
 
 import json
@@ -20,17 +21,19 @@ from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import SourceLine
 
 type Range = tuple[int, int]
-"""(start, stop) of one dimension, in elements."""
+"""(start, stop) of a shard in one dimension, in elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The distribution of one array over the devices."""
+    """How one array is split over the devices."""
 
     shape: tuple[int, ...]
     """Shape of the whole array."""
     shards: tuple[tuple[Range, ...], ...]
-    """For each device, by partition id, its range of each dimension; the whole range if the array is replicated."""
+    """For each device, by partition id, the range of its shard in each dimension; the whole range if the array is
+    replicated.
+    """
 
     def __post_init__(self) -> None:
         """Raises FieldError if a shard is not a part of the array."""
@@ -45,7 +48,7 @@ class Placement:
 def compute_placements(
     shapes: Sequence[tuple[int, ...]], shardings: Sequence[Any], devices: Sequence[Any]
 ) -> tuple[Placement, ...]:
-    """Returns the placements of arrays of these shapes under `jax.sharding.Sharding`s.
+    """Returns how arrays of these shapes are split under these shardings, each a `jax.sharding.Sharding`.
 
     devices: in the order of partition ids, which is that of the device assignment: the flattened mesh. Raises
     CompileError if XLA does not report how an array is split, as without its partitioner.
@@ -71,31 +74,31 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """How JAX moved accesses of a Ref when it split a function, see `compile.lowering.refs`."""
+    """How JAX separated a read of a Ref from a write when it split a function, see `compile.lowering.refs`."""
 
     OUT_OF_LOOP = "out of loop"
-    """The Ref is made and read before the loop, and written in the loop."""
+    """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""
     SHARED = "shared"
-    """The Ref is made before the loop, and all iterations share it."""
+    """JAX makes the Ref once, before the loop, so all iterations share a Ref that each iteration should make anew."""
     DROPPED = "dropped"
-    """The Ref is made and read once more, without the write in between."""
+    """JAX makes and reads the Ref a second time, for the backward pass, without the write in between."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """One read of a Ref that JAX separated from the write before it."""
+    """A read of a Ref that JAX separated from the write before it."""
 
     kind: RefMove
     made: SourceLine | None
-    """The line that makes the Ref; None if unknown, as for the next two."""
+    """The line that makes the Ref; like `read` and `write`, None if it is unknown."""
     read: SourceLine | None
     write: SourceLine | None
-    """The line of the kernel call, or of the store."""
+    """The line of the write: a kernel call, or a store."""
     kernel: str
-    """The kernel's function name; empty for a store."""
+    """Name of the function of the kernel that writes; empty for a store."""
     call: str
-    """The name of the kernel call or the store in the trace, see `compile.lowering.call_names`."""
+    """Name in the trace of the kernel call or store that writes, see `compile.lowering.call_names`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,51 +106,57 @@ class RefStore:
     """A store into a Ref outside of kernels: `ref[...] = value`."""
 
     tag: int
-    """Tag of the operation that computes the stored value, in the program as written and in the one that XLA gets."""
+    """Tag of the operation that computes the stored value; the same in the program as written and in the one that XLA
+    gets.
+    """
     name: str
-    """The same for all stores from one place in the user's code."""
+    """The store's name in the trace, the same for all stores from one place in the user's code."""
     source: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One read, after a kernel call, of one of the kernel's operands: a place where a trivial operation can be
-    inserted.
+    """One read, after a kernel call, of one of the kernel's operands: a place where a tie can be inserted, a trivial
+    operation that puts the read after the kernel.
 
     Tags are those of the program without ties.
     """
 
     id: str
-    """`<call>.<operand>:<reader>.<reader_operand>`, with the tags of the calls in `through` first: `9/40.0:12.1`."""
+    """`<call>.<operand>:<reader>.<reader_operand>`; if there are function calls in `through`, their tags come first, as
+    in `9/40.0:12.1`.
+    """
     kernel: str
-    """The kernel's function name; the custom call's target if it has none."""
+    """Name of the kernel's function; the target of the custom call if the kernel has no known name."""
     call: int
-    """Tag of the kernel's custom call."""
+    """Tag of the kernel call, a custom call."""
     operand: int
-    """Number of the kernel call's operand, 0-based."""
+    """Number of the kernel call's operand that is read, from 0."""
     through: tuple[int, ...]
-    """Tags of the function calls that lead from the reader's function to the kernel's; empty if both are the same."""
+    """Tags of the function calls that lead from the reader's function to the kernel's; empty if both are in one
+    function.
+    """
     reader: int
-    """Tag of the operation that reads."""
+    """Tag of the operation that reads the value."""
     reader_operand: int
-    """Number of that operation's operand, 0-based."""
+    """Number of the reading operation's operand that is the value, from 0."""
     opcode: str
-    """StableHLO's name of the reading operation."""
+    """StableHLO name of the reading operation."""
     shape: str
     """Shape of the value that is read, such as `f32[4,32]`."""
     source: SourceLine
-    """The innermost frame of the reading operation outside of installed packages; file "" when there is none."""
+    """The innermost frame of the reading operation outside of installed packages; file "" if there is none."""
     untieable: str = ""
-    """The reason why no trivial operation can be inserted here; empty if one can."""
+    """The reason why no tie can be inserted here; empty if one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
-    """The readers of one program, in program order."""
+    """The reads of kernels' operands in one program, after the kernels' calls, in program order."""
 
     found: tuple[TieSite, ...] = ()
     trouble: str = ""
-    """The reason why the list is incomplete; empty if it is complete."""
+    """The reason why the list of reads is incomplete; empty if it is complete."""
 
 
 def render_readers(readers: Readers) -> str:
@@ -155,5 +164,5 @@ def render_readers(readers: Readers) -> str:
 
 
 def parse_readers(fields: Json) -> Readers:
-    """Parses the records from a JSON object. Raises FieldError."""
+    """Returns the records from the JSON object of an artifact's file of readers. Raises FieldError."""
     return Readers(found=read_record(tuple[TieSite, ...], fields, "readers"), trouble=read_str(fields, "trouble"))

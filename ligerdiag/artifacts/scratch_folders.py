@@ -26,18 +26,18 @@ from weakref import finalize
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Lease:
-    """A lock that is held until `end`, until the last reference goes, or until the process ends."""
+    """A lock on a file; it ends with `end`, with the last reference to this object, or with the process."""
 
     path: Path
     file: TextIO
 
     def end(self) -> None:
-        """Releases the lock and removes its file."""
+        """Releases the lock and removes the file."""
         _end(self.path, self.file)
 
 
 def hold_lease(path: Path) -> Lease:
-    """Makes the file and locks it. Raises OSError."""
+    """Makes the file, locks it, and returns the lease. Raises OSError."""
     while True:
         file = path.open("w", encoding="ascii")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +51,7 @@ def hold_lease(path: Path) -> Lease:
 
 
 def is_held(path: Path) -> bool:
-    """Returns whether a living process holds the lease."""
+    """Whether a living process holds the lease on this file."""
     try:
         with path.open("r", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,10 +76,13 @@ UNLOCKED_SECONDS = 24 * 3600.0
 
 
 class ScratchFolder:
-    """A temporary folder that other users cannot enter."""
+    """A temporary folder that other users cannot enter, and that a later run removes if this process is killed."""
 
     def __init__(self, kind: str = "") -> None:
-        """kind: a part of the folder's name, for people. The first folder of a process also removes stale folders."""
+        """Makes the folder. The first folder of a process also removes the folders that dead processes left.
+
+        kind: a part of the folder's name, for people who look at it.
+        """
         remove_stale_folders_once()
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
         try:
@@ -92,7 +95,7 @@ class ScratchFolder:
             os.rename(self.path / NEW_LOCK, self.path / LOCK)
 
     def remove(self) -> None:
-        """Removes the folder and its content; may be called twice."""
+        """Removes the folder and its content; a second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self._lock)
@@ -100,7 +103,7 @@ class ScratchFolder:
 
 
 def remove_stale_folders(parent: Path) -> None:
-    """Removes the folders of processes that have ended; ignores errors."""
+    """Removes, from the folder `parent`, the temporary folders of processes that have ended; ignores errors."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             status = folder.lstat()
@@ -113,7 +116,9 @@ def remove_stale_folders(parent: Path) -> None:
 
 
 def _is_abandoned(folder: Path, changed: float) -> bool:
-    """changed: the folder's modification time, in seconds since the epoch."""
+    """Whether the process that made the temporary folder has ended. changed: when the folder was last modified, in
+    seconds since the epoch.
+    """
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -130,5 +135,7 @@ def _is_abandoned(folder: Path, changed: float) -> bool:
 
 @cache
 def remove_stale_folders_once() -> None:
-    """Removes the stale folders from the folder for temporary files; only the first call in a process does anything."""
+    """Removes the folders of ended processes from the system's folder for temporary files; only the first call in a
+    process does anything.
+    """
     remove_stale_folders(Path(tempfile.gettempdir()))

@@ -1,6 +1,6 @@
 """Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
 
-If nothing has changed, the cache's index gives both, without a worker and without JAX.
+If nothing has changed, the cache's index gives both cases and artifacts, without a worker and without JAX.
 """
 
 import os
@@ -34,7 +34,7 @@ from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environm
 from ligerdiag.workers.pool import Pool
 
 type OnBroken = Callable[[Source, LigerdiagError], None]
-"""Called with a source whose cases cannot be found, and the reason."""
+"""A function that is called with a source whose cases cannot be found, and the reason."""
 
 _UNCHANGED = Variation()
 
@@ -50,19 +50,19 @@ _PARTS = (
     "model/case.py",
     "model/jobs.py",
 )
-"""Files and folders of ligerdiag that decide what an artifact contains."""
+"""Files and folders of ligerdiag's own source that decide what an artifact contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
-    """One case on one target: an artifact, or the reason why there is none."""
+    """The result of compiling one case for one target: an artifact, or the error because of which there is none."""
 
     case: CaseSpec
     target: str
     artifact: Artifact | None
     error: LigerdiagError | None
     seconds: float
-    """Wall time since the job started; 0 if cached."""
+    """Wall-clock seconds since the worker began the compile; 0 if the artifact was in the cache."""
     cached: bool
 
 
@@ -77,10 +77,10 @@ def discover_cases(
 ) -> tuple[CaseSpec, ...]:
     """Returns the selected cases, each once, in the order of the selectors.
 
-    directory: paths and modules are relative to it; by default the current one. on_broken: gets the errors of sources
-    if there are several, and the cases of the other sources are returned. Raises InputError for a selector that matches
-    nothing and for a size that no file asks for, CaseError for a file that does not import, CompileError if the worker
-    dies.
+    directory: the folder to which paths and modules are relative; by default the current one. refresh: look into the
+    sources even if the cache knows their cases. on_broken: called for each source with an error if there are several
+    sources; the cases of the other sources are returned. Raises InputError for a selector that matches nothing and for
+    a size that no file asks for, CaseError for a file that does not import, CompileError if the worker dies.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -126,8 +126,10 @@ def discover_cases(
 
 
 def _check_sizes(asked: set[str]) -> None:
-    """Raises InputError if a size was given that no file asks for: its name is misspelt, or the file asks for it only
-    later. asked: the names that the files ask for while they are imported.
+    """Raises InputError if the user gave a size that no file asks for: its name is misspelt, or a file asks for it only
+    after its import.
+
+    asked: names of the sizes that the files ask for while they are imported.
     """
     given = read_sizes()
     unknown = sorted(given.keys() - asked)
@@ -145,9 +147,9 @@ def compile_cases(
     refresh: bool = False,
     report_progress: OnProgress | None = None,
 ) -> Iterator[CompileResult]:
-    """Yields a result for each case on each target as soon as it exists; cached results come first.
+    """Yields a result for each case on each target as soon as it exists; results from the cache come first.
 
-    Errors of a case are not raised: they are in its result.
+    An error of a case is not raised: it is in the case's result.
     """
     report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
@@ -177,7 +179,7 @@ def compile_cases(
 def _compile_missing(
     missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, variation: Variation, not_before: float
 ) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
-    """Yields each pair when its job starts, and its result when the job ends."""
+    """Yields each (case, target) when its compile begins, and its result when the compile ends."""
     started: dict[int, float] = {}
     jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
     for number, future in pool.run_all(jobs):
@@ -228,7 +230,7 @@ def _make_request(
 
 
 def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
-    """Returns the request to compile the case for the devices of this machine, which XLA queries itself."""
+    """Returns the request to compile the case for the GPUs of this machine, which XLA queries itself."""
     return CompileRequest(
         source=case.source,
         case_id=case.id,
@@ -247,8 +249,8 @@ def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
 
 
 def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
-    """Returns the cases in the index, or None. Their source is `source`, which a worker will load, rather than the
-    recorded one.
+    """Returns the cases of the source as the cache's index has them; None if the index does not know them. The `source`
+    of each case is the given one, from which a worker will load it, not the recorded one.
     """
     answer = pool.cache.find_answer(_make_cases_question(pool.toolchain, source))
     try:
@@ -267,8 +269,8 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
-    """Returns the project's files that an import of the source reads, with their sha256. Empty until its cases have
-    been found.
+    """Returns the files of the project that an import of the source reads, each with its sha256; empty unless the cache
+    knows the cases of the source.
     """
     return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
@@ -276,8 +278,10 @@ def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source)
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Returns the files as `find_import_dependencies` does, and those imported while the case is traced, for an
-    artifact compiled with these environment variables.
+    """Returns the files of the project on which an artifact depends, each with its sha256: those that an import of the
+    source reads, and those that are imported while the case is traced. Empty unless the cache knows the artifact.
+
+    environ: environment variables with which the artifact was compiled.
     """
     question = _make_question(source, case_id, target, toolchain=toolchain, variation=_UNCHANGED, environ=environ)
     return cache.find_dependencies(question) or {}
@@ -325,12 +329,12 @@ def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> 
 
 @remember
 def compute_compile_fingerprint() -> str:
-    """Returns the sha256 of ligerdiag's own sources that decide what an artifact contains, file names included."""
+    """Returns the sha256 of those sources of ligerdiag that decide what an artifact contains, file names included."""
     return compute_sources_sha256(_PARTS)
 
 
 def compute_sources_sha256(parts: Sequence[str]) -> str:
-    """Returns the sha256 of these files and folders of ligerdiag, file names included."""
+    """Returns the sha256 of these files and folders of ligerdiag's source, file names included."""
     root = Path(__file__).parents[1]
     digest = sha256()
     for part in parts:
@@ -358,5 +362,7 @@ def _ignore(event: Progress) -> None:
 
 
 def make_toolchain_step(step: str) -> Progress:
-    """Returns the progress event for a step of creating a toolchain's environment."""
+    """Returns the progress event for one step in the creation of a toolchain's environment. step: the text to show
+    about it.
+    """
     return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

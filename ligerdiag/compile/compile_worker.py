@@ -8,7 +8,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton before any file of the user's, see `cases.loader`, and returns the function that answers
+    """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
     requests.
     """
     from ligerdiag.compile.cases.device_queries import import_as, install_answers
@@ -20,7 +20,7 @@ def prepare() -> Answerer:
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
-    list_project_modules()  # each fork then knows that none of these files is the project's
+    list_project_modules()  # fills a cache for the forks: none of these files is the project's
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:

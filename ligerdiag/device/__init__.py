@@ -1,1 +1,3 @@
-"""Runs a case on the GPUs of this machine and compares the results with program order and the replay."""
+"""Runs a case on the GPUs of this machine and compares the results with program order (the intended result) and with
+the replay.
+"""

@@ -1,8 +1,9 @@
 """The comparison worker: compares a GPU's results with program order and with the replay, on the CPU.
 
-Program order gives the intended result, as for a replay. Tensor cores round the f32 operands of a product to TF32
-unless the program asks for more precision. Replay does not imitate this, so an output that agrees with program order is
-also compared with the case's reference, if it has one: further off than the tolerance, it is lossy.
+Program order means the program as its author wrote it, computed in that order: it gives the intended result, as for a
+replay. Tensor cores round the f32 operands of a product to TF32 unless the program asks for more precision. Replay does
+not imitate this, so an output that agrees with program order is also compared with the case's reference, if there is
+one: further off than the tolerance, the output is lossy.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,9 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares the device's results of each draw with program order and with the replay of its artifact."""
+    """Compares the results that the device has left in the folder `results` with program order and with the replay of
+    the artifact, for each draw of the arguments.
+    """
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}
     replay_errors: dict[str, float] = {}
@@ -98,7 +101,9 @@ def _judge_precision(
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy before any file of the user's, see `compile.cases.loader`."""
+    """Imports jax, triton and numpy, before any file of the user's (see `compile.cases.loader`), and returns the
+    function that answers requests.
+    """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries

@@ -18,11 +18,13 @@ from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.model.jobs import CompileRequest, Job, Source, parse_answer, render_request
 
 if TYPE_CHECKING:
-    import numpy as np  # a fifth of a command's import time, and only workers have arrays
+    import numpy as np  # takes a fifth of a command's import time, and only workers have arrays
 
 DEVICE_TOLERANCE = 2e-2
-"""Relative error in norm: TF32 keeps 11 bits (2**-12 = 2.4e-4 per operand), and a few products in a row and sums that
-cancel leave up to some 1e-3 of it on an H200; missed hidden writes are off by 0.5 and more."""
+"""The relative error in norm up to which a device's output counts as equal. TF32 keeps 11 bits (2**-12 = 2.4e-4 per
+operand), and a few products in a row, and sums that cancel, lead to some 1e-3 on an H200; missed hidden writes lead
+to 0.5 and more.
+"""
 
 BADNESS = (
     Attribution.FRESH,
@@ -32,12 +34,13 @@ BADNESS = (
     Attribution.NEITHER,
     Attribution.STALE,
 )
-"""From best to worst; the worst of several draws counts."""
+"""Attributions from best to worst; an output gets the worst of its draws."""
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Judges outputs by their errors against the reference alone: they cannot distinguish stale from otherwise
-    wrong."""
+    """Returns a judgement of each output from its errors against the case's reference alone, per draw. Such errors
+    cannot distinguish a stale output from one that is wrong for another reason.
+    """
     return {
         name: DeviceOutput(
             errors=found,
@@ -68,7 +71,11 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the results of this draw by output name, with the dtypes and shapes of `like`. Raises ArtifactError."""
+    """Returns the results of this draw that the device worker wrote into the directory, by output name. Raises
+    ArtifactError.
+
+    like: arrays with the dtype and shape of each output, which the file lacks.
+    """
     import numpy as np
 
     try:
@@ -83,39 +90,42 @@ def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRequest:
-    """Request to compile a case for the GPUs of this machine and to run it on them."""
+    """A request to compile a case for the GPUs of this machine and to run it on them."""
 
     compile: CompileRequest
-    """Its `description` is empty, because XLA queries the devices."""
+    """The part of the request about the compile; its `description` is empty, because XLA queries the devices."""
     results: str
-    """Existing directory for the devices' results."""
+    """Path of an existing directory, into which the devices' results are written."""
     draws: int
-    """Number of different draws of the arguments."""
+    """Number of different random draws of the arguments."""
     runs: int
-    """Number of runs of each draw."""
+    """Number of runs with each draw of the arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """The result of running a case on the devices."""
+    """The result of compiling a case for the devices and running it on them."""
 
     key: str
-    """Key of the artifact."""
+    """Key of the artifact of the program that ran."""
     device: str
     count: int
     milliseconds: float
-    """Median time of one execution."""
+    """Median time of one execution, in milliseconds."""
     timed_runs: int
-    """Number of executions behind the median."""
+    """Number of executions from which the median time is computed."""
     unsteady: Mapping[str, float]
-    """Output name to the largest relative difference between two runs of one draw; 0 if all are equal bit for bit."""
+    """Name of each output to the largest relative difference between two runs with the same arguments; 0 if all runs
+    are equal bit for bit.
+    """
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-    """Output name to its relative error against the case's reference, per draw; empty without a reference."""
+    """Name of each output to its relative error against the case's reference, one per draw; empty without a reference.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """Request to replay a device's artifact on the same draws and to compare the results."""
+    """A request to replay the artifact of a run on the device with the same arguments, and to compare the results."""
 
     source: Source
     case_id: str
@@ -125,9 +135,9 @@ class ComparisonRequest:
 
 
 def make_comparison_request(request: DeviceRequest, artifact: Path) -> ComparisonRequest:
-    """Returns the request to compare a device run's results with a replay of the artifact that it ran.
+    """Returns the request to compare the results of a run on the device with a replay.
 
-    artifact: that artifact's directory.
+    request: that of the run. artifact: directory of the artifact that ran.
     """
     return ComparisonRequest(
         source=request.compile.source,
@@ -140,15 +150,15 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The comparison of the device's outputs with program order and the replay."""
+    """The result of comparing the device's outputs with program order and with the replay."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
-    """The operation that replay does not compute; empty if it computes all."""
+    """The operation that replay cannot compute; empty if it computes all."""
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
-    """Returns the job for a device worker; `timeout` in seconds."""
+    """Returns the job that sends this request to a device worker. timeout: in seconds."""
     return Job(
         source=request.compile.source,
         name=f"the run of case `{request.compile.case_id}` on the GPU",
@@ -160,7 +170,7 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job for a comparison worker; `timeout` in seconds."""
+    """Returns the job that sends this request to a comparison worker. timeout: in seconds."""
     return Job(
         source=request.source,
         name=f"the replay of case `{request.case_id}` as the GPU ran it",
@@ -179,5 +189,5 @@ def parse_comparison_request(job: Json) -> ComparisonRequest:
 
 
 def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
-    """Returns one line for the parent."""
+    """Returns the answer as the line that the worker sends to its parent."""
     return json.dumps({"answer": encode_record(answer)}) + "\n"

@@ -1,8 +1,8 @@
-"""Runs cases on this machine's GPUs, judges each by its own artifact, and has its results compared.
+"""Runs cases on this machine's GPUs, analyses the artifact of each run, and has the results compared.
 
-The intended result comes from program order, replayed on the same inputs. If the replay is too large or not covered, it
-comes from the case's reference; without one, the run decides nothing. A worker that dies or takes too long fails only
-its own case. The devices' results are removed afterwards.
+The intended result comes from program order, replayed on the same inputs. If the replay is too large or does not cover
+the program, the intended result comes from the case's reference; without one, the run decides nothing. A worker that
+dies or takes too long fails only its own case. The devices' results are removed afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,32 +36,38 @@ DEVICE_WORKER = "ligerdiag.device.device_worker"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
-"""Device files of NVIDIA's driver on Linux, and on the Windows subsystem for Linux."""
+"""Device files of NVIDIA's driver, on Linux and on the Windows subsystem for Linux; a machine with a GPU has one of
+them.
+"""
 RUNS = 3
-"""Number of runs of each draw."""
+"""Number of runs on the device with each draw of the arguments."""
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
-"""Called with `started` or `finished`, the case, how many are done, and how many there are."""
+"""A function that is called with `started` or `finished`, the case, the number of cases done, and the number of all
+cases.
+"""
 type JudgeArtifact = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
-"""Takes the device's own artifact; returns the static verdict on each output, and what the analysis does not cover."""
+"""A function from a case and the artifact of its run on the device to the static verdict on each output, by name, and a
+list of all that the analysis does not cover.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """Options of a run on the devices."""
+    """How to run cases on the devices."""
 
     timeout: float
-    """Seconds for one case."""
+    """The most seconds for one job of a case: the run on the device, or the comparison."""
     refuse: Callable[[Artifact], str]
-    """Returns the reason why an artifact is not replayed; empty if it is."""
+    """Returns the reason why an artifact must not be replayed; empty if it may be."""
     draws: Callable[[CaseSpec], int]
-    """Returns the number of different draws of a case's arguments."""
+    """Returns the number of different random draws of a case's arguments."""
 
 
 def require_gpu(toolchain: str = DEFAULT) -> None:
     """Raises InputError if this machine has no NVIDIA GPU or the toolchain is not the default one.
 
-    Commands call it before they compile anything.
+    Commands call this function before they compile anything.
     """
     if toolchain != DEFAULT:
         raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{toolchain}`")
@@ -78,7 +84,9 @@ def run_cases(
     judge: JudgeArtifact,
     on_case: OnCase,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with its run. Errors of one case are not raised: they are in the run's `error`."""
+    """Yields each case with the result of its run. An error of one case is not raised: it is in the `error` of the
+    case's result.
+    """
     cores = count_cores()
     with (
         _open_pool(cache, toolchain, options, DEVICE_WORKER, DEVICE_ENVIRONMENT) as devices,
@@ -107,7 +115,10 @@ class _DeviceRunner:
     judge: JudgeArtifact
 
     def run(self, case: CaseSpec, results: str) -> DeviceRun:
-        """Runs one case. results: directory for the devices' results. Raises the workers' LigerdiagError."""
+        """Runs one case on the device and returns the result. Raises the workers' LigerdiagError.
+
+        results: path of the directory for the devices' results.
+        """
         compiles = make_request(self.devices, case)
         request = DeviceRequest(compile=compiles, results=results, draws=self.options.draws(case), runs=RUNS)
         answer = self.devices.submit(make_device_job(request, self.options.timeout)).result()
@@ -133,7 +144,9 @@ class _DeviceRunner:
     def _compare(
         self, artifact: Artifact, device_request: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
-        """Returns (numbers by output, the source of the intended result, the reason if there is none)."""
+        """Returns (judgement of each output by name, the source of the intended result, the reason if there is no
+        intended result).
+        """
         why = self.options.refuse(artifact)
         if not why:
             request = make_comparison_request(device_request, artifact.directory)
@@ -156,7 +169,7 @@ def _open_pool(
         timeout=options.timeout,
         module=module,
         environment=environment,
-        forks=module != DEVICE_WORKER,  # an import may have opened a driver
+        forks=module != DEVICE_WORKER,  # an import may have opened the GPU's driver, which no fork could use
     )
 
 
@@ -170,11 +183,12 @@ def run_judged_cases(
     draws: Callable[[CaseSpec], int],
     report_progress: OnProgress,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with its run, one after another. Errors of one case are not raised: they are in its run's
-    `error`.
+    """Yields each case with the result of its run on the device and the static verdicts, one case after another. An
+    error of one case is not raised: it is in the `error` of the case's result.
 
-    effects: declared effects beside those that each case declares. replay: how to replay program order, the intended
-    result; None uses the case's reference. timeout: seconds per case. draws: number of draws of a case's arguments.
+    effects: declared effects of kernels beside those that each case declares. replay: how to replay program order, the
+    intended result; None uses the case's reference. timeout: seconds per case. draws: returns the number of draws of a
+    case's arguments.
     """
     toolchain = current_toolchain()
 

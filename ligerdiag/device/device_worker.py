@@ -40,12 +40,15 @@ from ligerdiag.workers.loop import Answerer, serve
 
 MOST_RUNS = 20
 BUDGET = 1.0
-"""Seconds for all timed executions."""
+"""Seconds after which no further timed execution begins."""
 
 
 def time_executions(compiled: Callable[..., Any], arguments: Any, *, donates: bool) -> tuple[float, ...]:
-    """Returns the milliseconds of each timed execution. arguments: those of `compiled`, on the devices. donates:
-    whether the program takes some of them over."""
+    """Returns the milliseconds of each timed execution of the compiled program.
+
+    arguments: those of `compiled`, on the devices. donates: whether the program takes over the bytes of some arguments,
+    so that each execution needs copies.
+    """
     library: Any = jax
     times: list[float] = []
     began = perf_counter()
@@ -63,14 +66,15 @@ def _copy(array: Any) -> Any:
 
 
 LEAST_DIFFERENCE = 1e-300
-"""The error reported for values that differ in bits but not in numbers, such as 0 and -0."""
+"""The difference that is reported for values that differ in bits but not in numbers, such as 0 and -0."""
 
 type Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAnswer:
-    """Compiles, runs and times a case. Raises InputError if the devices do not fit, CompileError if compiling or
-    running fails."""
+    """Compiles a case for the GPUs of this machine, runs it and times it; writes the outputs into the request's
+    directory. Raises InputError if there are too few devices, CompileError if compiling or running fails.
+    """
     case = loader.find_case(request.compile.source, request.compile.case_id)
     mesh = build_device_mesh(case)
     devices: list[Any] = list(mesh.devices.flat)
@@ -114,7 +118,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
 
 
 def build_device_mesh(case: Case) -> Mesh:
-    """Returns the case's mesh over the first GPUs of this machine. Raises InputError if there are too few."""
+    """Returns the case's mesh over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs."""
     sizes = dict(case.mesh) or {"x": 1}
     needed = prod(sizes.values())
     library: Any = jax
@@ -143,7 +147,7 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
 
 
 def _put(drawn: Any, specs: Any) -> Any:
-    """Copies the arguments to the devices and waits until they are there."""
+    """Copies the arguments to the devices, waits until they are there, and returns the copies."""
     library: Any = jax
     return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
 
@@ -168,7 +172,9 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton before any file of the user's, see `compile.cases.loader`."""
+    """Imports jax and triton, before any file of the user's (see `compile.cases.loader`), and returns the function that
+    answers requests.
+    """
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import configure_locations
     from ligerdiag.device.device_worker import run_case

@@ -1,1 +1,3 @@
-"""Runs a process that reads foreign files instead of ours: it may die, and it may do little else."""
+"""Reads foreign files in a process of its own, which may die without harm to ours, and which has given up most of its
+rights.
+"""

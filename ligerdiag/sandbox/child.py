@@ -10,13 +10,14 @@ Before it imports anything that reads a file, it gives up
 - all capabilities, including those that the user namespace gave (see `_drop_capabilities`);
 - system calls that reading does not need (see `seccomp`).
 
-If memory runs out, the operating system kills this process before its parent. All of this must run before the process
-has a second thread.
+If memory runs out, the operating system kills this process before its parent. All of this must happen before the
+process has a second thread.
 
-It writes only to its current folder, so it caches nothing for others: it reads kernels' effects from the cache, and its
-additions disappear with its folder. Questions come on stdin, answers go into files; one line for each goes to the
-original stdout. Output of libraries, up to the message of an abort, goes to stderr, a file of the parent's. It ends
-with its parent (see `ending`). Messages between ligerdiag and this process are JSON records, each validated on arrival.
+It writes only to its current folder, so it caches nothing for others: it reads kernels' effects from the cache, and the
+effects that it adds disappear with its folder. Questions come on stdin, answers go into files; one line for each goes
+to the original stdout. Output of libraries, up to the message of an abort, goes to stderr, a file of the parent's. It
+ends with its parent (see `ending`). Messages between ligerdiag and this process are JSON records, each validated on
+arrival.
 """
 
 import ctypes
@@ -42,7 +43,7 @@ from ligerdiag.sandbox.seccomp import deny_calls
 from ligerdiag.untrusted_files import SANDBOX_FILE_BYTES, SANDBOX_OPEN_FILES, SANDBOX_SPARE_SECONDS
 
 SHARED_TEMPLATES = "LIGERDIAG_TEMPLATES"
-"""Environment variable, see `workers.template_server`."""
+"""Name of the environment variable that has the path of a template server's socket, see `workers.template_server`."""
 _OOM_SCORE = "800"
 _BOUNDING_READ, _BOUNDING_DROP = 23, 24  # linux/prctl.h
 _AMBIENT, _AMBIENT_CLEAR = 47, 4
@@ -53,25 +54,25 @@ _CAPABILITY_SETS = re.compile(r"^Cap(?:Inh|Prm|Eff|Amb):\s*(\w+)$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The rights that the process has given up."""
+    """The rights that the sandboxed process has given up, and those that it could not give up."""
 
     active: tuple[str, ...]
-    """Names of the active protections."""
+    """Name of each protection that is active, such as `no network`."""
     refused: tuple[str, ...]
-    """The protections that the kernel refused, one line each."""
+    """One line for each protection that the operating system refused, with the reason."""
 
 
 def confine(folder: Path) -> Confinement:
-    """Gives up rights permanently.
+    """Gives up this process's rights permanently; returns which of them it has given up.
 
-    folder: the only one that may still be written.
+    folder: the only folder to which the process may still write.
     """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, SANDBOX_FILE_BYTES)
     _limit(resource.RLIMIT_NOFILE, SANDBOX_OPEN_FILES)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
-    os.environ.pop(SHARED_TEMPLATES, None)  # whoever keeps them forks outside of here
+    os.environ.pop(SHARED_TEMPLATES, None)  # a template server forks its workers outside of the sandbox
     steps: tuple[tuple[Callable[[], object], str, str], ...] = (
         (_leave_network, "the network", "no network"),
         (lambda: deny_changes(folder), "writing to your files", "Landlock {}"),
@@ -89,10 +90,11 @@ def confine(folder: Path) -> Confinement:
 
 
 def limit_processor(seconds: float) -> None:
-    """Lets the kernel kill this process by SIGVTALRM after this much processor time, plus a margin.
+    """Makes the kernel kill this process by SIGVTALRM once it has used this much processor time, in seconds, plus a
+    margin.
 
-    A timer instead of RLIMIT_CPU, because children, such as a parser that stays for the next modules, have their own
-    time and would inherit the limit.
+    This is a timer and not RLIMIT_CPU, because children, such as a parser that stays for the next modules, would
+    inherit the limit although they have their own time.
     """
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds + SANDBOX_SPARE_SECONDS)
@@ -105,7 +107,7 @@ def _limit(what: int, wanted: int) -> None:
 
 
 def _leave_network() -> None:
-    """Raises OSError where the kernel does not allow it."""
+    """Moves this process into an empty network namespace. Raises OSError if the kernel does not allow that."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:  # root stays root, and can read what it could read
         os.unshare(os.CLONE_NEWNET)
@@ -117,8 +119,8 @@ def _leave_network() -> None:
 
 
 def _drop_capabilities() -> None:
-    """Drops all Linux capabilities of this process and its children: the rights of root, or of the creator of a user
-    namespace inside of it. Raises OSError if that is impossible.
+    """Drops all Linux capabilities of this process and its children: the rights of root, or, inside a user namespace,
+    those of its creator. Raises OSError if that is impossible.
 
     All capabilities leave each set: ambient, bounding, inheritable, permitted and effective. Root is then an ordinary
     user who owns root's files; it reads other users' files only if their mode lets everybody. Reducing the bounding set
@@ -130,7 +132,7 @@ def _drop_capabilities() -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise make_error()
-    library.prctl(_AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)  # not before Linux 4.3, which has none
+    library.prctl(_AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)  # fails before Linux 4.3, which has no ambient capabilities
     for number in range(_MOST_CAPABILITIES):
         if library.prctl(_BOUNDING_READ, number, 0, 0, 0) == 1:
             library.prctl(_BOUNDING_DROP, number, 0, 0, 0)
@@ -144,37 +146,39 @@ def _drop_capabilities() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The first line to the process: settings for all questions."""
+    """The first line that the parent sends to the sandboxed process: settings for all questions."""
 
     request: InspectionRequest
     cache: Path
-    """Root of the cache."""
+    """Root folder of the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """Its first line back, after its imports."""
+    """The first line that the sandboxed process sends to its parent, before any question."""
 
     confinement: Confinement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One module, or one artifact."""
+    """A request of the parent's about one module of a dump, or about one artifact."""
 
     answer: Path
-    """The file to which the process writes its ModuleOutcome."""
+    """Path of the file to which the process writes the answer, a ModuleOutcome."""
     subject: ModuleFiles | Path
-    """A module's files, or an artifact's directory; their paths are absolute."""
+    """The files of a module, or the directory of an artifact; paths are absolute."""
     replay_seconds: float = 0.0
-    """Processor time for the pending replay of the last module; 0: judge the subject."""
+    """If positive, the request is to run the pending replay of the last module within these seconds of processor time;
+    if 0, to judge the subject.
+    """
     is_count: bool = False
-    """Only count the modules of the file."""
+    """Whether the request is only to count the modules of the file `subject`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The answer is written."""
+    """The line that the sandboxed process sends to its parent when the answer to a question is in its file."""
 
     answer: Path
 
@@ -184,10 +188,10 @@ def render_message(record: object) -> str:
 
 
 def main() -> None:
-    """Answers questions until stdin closes."""
+    """Gives up the process's rights, and then answers questions until stdin closes."""
     parent = os.getppid()
     confinement = confine(Path.cwd())
-    die_with_parent(parent)  # the kernel forgot that when the process changed what it may do
+    die_with_parent(parent)  # again: the kernel drops this setting when a process changes its rights
     questions = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -236,7 +240,11 @@ def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> Non
 
 
 def lend_entries(known: Path, own: Path) -> None:
-    """Makes the process's own cache folder, through which it reads existing entries; it writes only there."""
+    """Makes the process's own folder for kernels' effects, with a link through which it also reads the entries that are
+    known in the cache; it writes only to its own folder.
+
+    known: folder of the entries in the cache. own: path of the folder to make.
+    """
     from ligerdiag.effects.isolated import LENT
 
     own.mkdir()

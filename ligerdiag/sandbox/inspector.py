@@ -1,10 +1,10 @@
-"""The parent: a sandboxed process inspects modules, so that a crash costs one module.
+"""The parent of a sandboxed process that inspects modules, so that a crash costs one module.
 
 One process inspects all modules as long as it behaves. After it dies, or exceeds its memory or time, the next module
-gets a new process. A module that ends the process could not be analysed, with the reason; other modules are unaffected.
-Each process has its own folder, for its answers and everything else that it writes, which is deleted with it. Nothing
-that the process says is trusted: each answer is validated against its type (`codec`). A replay is a separate question
-after the judgement, which stands if the process dies of it.
+gets a new process. A module that ends the process counts as one that could not be analysed, with the reason; other
+modules are unaffected. Each process has its own folder, for its answers and everything else that it writes, which is
+deleted with it. Nothing that the process says is trusted: each answer is validated against its type (`codec`). A replay
+is a separate question after the judgement, which stands if the process dies of the replay.
 """
 
 import os
@@ -41,7 +41,7 @@ from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SE
 
 CHILD = "ligerdiag.sandbox.child"
 START_SECONDS = 180.0
-"""Wall-clock seconds for the imports."""
+"""The most wall-clock seconds that a sandboxed process may take for its imports."""
 _BEGIN = """
 import sys
 from ligerdiag.ending import die_with_parent
@@ -49,24 +49,26 @@ die_with_parent(int(sys.argv[1]))
 import runpy
 runpy.run_module(sys.argv[2], run_name="__main__", alter_sys=True)
 """
-"""The imports take a second, in which the parent may end."""
+"""The program of the sandboxed process. It first ties its life to the parent's, because the parent may end during the
+imports, which take a second.
+"""
 _LINE_BYTES = 1 << 20
 _LOG_BYTES = 4 << 10
 
 
 class ChildEnded(Exception):
-    """The process died, was killed, or answered nonsense; the message says how."""
+    """The sandboxed process died, was killed, or gave no valid answer; the message says how."""
 
 
 class SandboxedInspector:
-    """Inspects one module after another in a process that may die of it; a context manager."""
+    """Inspects one module after another in a sandboxed process, replaced if it dies; a context manager."""
 
     def __init__(self, request: InspectionRequest, *, cache: Cache) -> None:
         self._setup = Setup(request=request, cache=cache.root)
         self._scratch: ScratchFolder | None = None
         self._child: _Child | None = None
         self.confinement = Confinement(active=(), refused=())
-        """The privileges that the process has given up; known after the first answer."""
+        """The rights that the sandboxed process has given up; known after the first answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,13 +86,15 @@ class SandboxedInspector:
         return self._scratch.path
 
     def describe(self) -> tuple[str, ...]:
-        """Returns a line on the active protections, and one for each missing one."""
+        """Returns a line on the protections that are active, and a line for each that the operating system refused."""
         active = self.confinement.active
         protected = (f"the process that reads files is confined: {', '.join(active)}",) if active else ()
         return (*protected, *self.confinement.refused)
 
     def start(self) -> None:
-        """Starts the process, which imports in the background."""
+        """Starts the sandboxed process unless it runs; returns at once, while the process does its imports. Raises
+        LigerdiagError if it cannot be started.
+        """
         if self._child is None:
             try:
                 folder = Path(tempfile.mkdtemp(dir=self._folder))
@@ -99,7 +103,9 @@ class SandboxedInspector:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
 
     def count_modules(self, path: Path) -> int | None:
-        """Returns the number of modules in a file; None if that exceeded its budget, or killed the process."""
+        """Returns the number of modules in a file; None if counting took too much time or memory, or killed the
+        process.
+        """
         try:
             outcome = self._ask(path.absolute(), is_count=True)
         except ChildEnded:
@@ -107,7 +113,9 @@ class SandboxedInspector:
         return None if outcome.is_over_budget else outcome.modules
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump. Its report contains any fault, including the death of the process."""
+        """Returns the judgement of a module of a dump. A fault is not raised: it is in the judgement, even the death of
+        the process.
+        """
         identity = describe_module(files)
         try:
             outcome = self._ask(_make_absolute(files))
@@ -116,7 +124,9 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact. Its report contains any fault, including the death of the process."""
+        """Returns the judgement of an artifact. A fault is not raised: it is in the judgement, even the death of the
+        process.
+        """
         identity, absolute = describe_artifact(directory), directory.absolute()
         try:
             outcome = self._ask(absolute)
@@ -127,7 +137,11 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the pending replay of this module; its record contains any fault, including the death of the process."""
+        """Runs the replay of the module or artifact that was inspected last; returns its record. A fault is not raised:
+        it is in the record, even the death of the process.
+
+        seconds: the most processor time.
+        """
         name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
         absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()
         try:
@@ -171,10 +185,10 @@ class SandboxedInspector:
 
 
 class _Child:
-    """One process."""
+    """One sandboxed process, with its own folder."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        """folder: its own; deleted with the process."""
+        """Starts the process. folder: the process's own, which is deleted when the process ends."""
         self.folder = folder
         self.is_ready = False
         self._log = folder / "log.txt"
@@ -191,8 +205,8 @@ class _Child:
             )
 
     def wait_until_ready(self, setup: Setup) -> Confinement:
-        """Waits for the imports and sends the settings for all questions; returns the rights that the process has given
-        up.
+        """Waits until the process is ready and sends it the settings for all questions; returns the rights that the
+        process has given up. Raises ChildEnded.
         """
         ready = self._read(Ready, START_SECONDS)
         self._send(setup)
@@ -200,7 +214,9 @@ class _Child:
         return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """Returns the outcome; raises ChildEnded if there is none within this many wall-clock seconds."""
+        """Returns the process's answer to the question. Raises ChildEnded if there is no valid one within this many
+        wall-clock seconds.
+        """
         self._send(question)
         self._read(Done, seconds)
         try:
@@ -211,7 +227,7 @@ class _Child:
             raise ChildEnded(f"gave an answer that cannot be read: {error}") from error
 
     def end(self) -> None:
-        """Ends the process and everything that it started, and waits until it is gone."""
+        """Ends the process and everything that it started, waits until it is gone, and deletes its folder."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -266,14 +282,16 @@ class _Child:
 
 
 def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
-    """Returns the outcome with names as the user wrote them: the process gets absolute paths."""
+    """Returns the outcome with these fields of its identity replaced by names as the user wrote them: the process knows
+    only absolute paths.
+    """
     if outcome.judged is None:
         return outcome
     return replace(outcome, judged=replace(outcome.judged, identity=replace(outcome.judged.identity, **names)))
 
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:
-    """Makes paths absolute, because the process has another current folder."""
+    """Returns the files with absolute paths, because the sandboxed process has another current folder."""
     optimized, program, buffers, arguments = (
         tuple(path.absolute() for path in paths)
         for paths in (files.optimized, files.program, files.buffers, files.arguments)

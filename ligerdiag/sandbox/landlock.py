@@ -1,12 +1,13 @@
-"""Uses Landlock: a process permanently gives up, with its children, to change any file outside of one folder.
+"""Uses Landlock, a protection of the Linux kernel: a process permanently gives up, with its children, to change any
+file outside of one folder.
 
-Linux 5.13 and later may offer it to any process; the rights depend on its version (`linux/landlock.h`). A file that was
-open before stays open. Below that folder the process makes no devices, sockets and pipes, and from version 5 on it
-sends no ioctl to devices. It opens no device, not even to read, except harmless ones (`/dev/null` and the like). From
-version 4 on it connects to no TCP port and listens on none; from version 6 on it sends no signal to a process outside,
-and connects to no abstract Unix socket of one. Nothing of this can be undone, not even by root, unlike a mount
-namespace, which root could remount. A file's mode, times, owner and attributes could still be changed: `seccomp` denies
-that.
+Linux 5.13 and later may offer Landlock to any process; the rights that it covers depend on its version
+(`linux/landlock.h`). A file that was open before stays open. Below that folder the process makes no devices, sockets
+and pipes, and from version 5 on it sends no ioctl to devices. It opens no device, not even to read, except harmless
+ones (`/dev/null` and the like). From version 4 on it connects to no TCP port and listens on none; from version 6 on it
+sends no signal to a process outside, and connects to no abstract Unix socket of one. Nothing of this can be undone, not
+even by root, unlike a mount namespace, which root could remount. A file's mode, times, owner and attributes could still
+be changed: `seccomp` denies that.
 """
 
 import ctypes
@@ -16,34 +17,34 @@ import sys
 from pathlib import Path
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-"""Numbers of system calls, the same on all architectures."""
+"""Numbers of Landlock's system calls, the same on all architectures."""
 _ASK_VERSION = 1
 _RULE_PATH_BENEATH = 1
 NO_NEW_PRIVILEGES = 38
 
 _WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
 _MAKES_SPECIAL = sum(1 << bit for bit in (6, 9, 10, 11))
-"""Devices, sockets and pipes."""
+"""Bits of the rights to make devices, sockets and pipes."""
 _RIGHTS = (
     (1, _WRITE_FILE | _READ_FILE | sum(1 << bit for bit in range(4, 13))),  # remove and make, of all kinds
     (2, 1 << 13),  # move from one folder to another
     (3, 1 << 14),  # truncate
     (5, 1 << 15),  # ioctl on devices
 )
-"""The first version with these rights, and the rights to files that are handled."""
+"""(version of Landlock that introduced them, bits of the rights to files) for all rights that are denied."""
 _IOCTL_DEVICE = 1 << 15
 _NETWORK_SINCE, _NETWORK = 4, 0b11
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""Connecting to abstract Unix sockets, and signals."""
+"""First version of Landlock that can deny connecting to abstract Unix sockets of other processes, and signals to them;
+the bits of both.
+"""
 _HARMLESS = ("null", "zero", "full", "random", "urandom")
 _MEMORY = "/dev/shm"
 
 
 def deny_changes(folder: Path) -> int:
-    """Denies this thread and its children to change files outside of the folder and to open devices; returns the
-    version of Landlock. OSError if that is impossible.
-
-    `/dev/null` can be written too.
+    """Denies this thread and its children to change files outside of the folder, except `/dev/null`, and to open
+    devices; returns the version of Landlock. Raises OSError if that is impossible.
     """
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no Landlock")
@@ -73,13 +74,18 @@ def deny_changes(folder: Path) -> int:
 
 
 def _list_readable() -> list[Path]:
-    """Lists everything below the root except devices."""
+    """Returns the paths below which files may be read: everything in the root folder except `/dev`, and of `/dev` the
+    shared memory and the harmless devices.
+    """
     root = [Path("/", name) for name in os.listdir("/") if name != "dev"]
     return [*root, Path(_MEMORY), *[Path("/dev", name) for name in _HARMLESS]]
 
 
 def find_version(library: ctypes.CDLL) -> int:
-    """Returns the version that the kernel offers; OSError if there is none. library: of C."""
+    """Returns the version of Landlock that the kernel offers. Raises OSError if it offers none.
+
+    library: the C library, with which errors are read.
+    """
     return call(library, CREATE_RULESET, None, 0, _ASK_VERSION)
 
 
@@ -92,7 +98,7 @@ def _allow(library: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
 
 
 def call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
-    """Returns the system call's result; OSError where it has none."""
+    """Returns the result of the system call with this number. Raises OSError if it fails. library: the C library."""
     wide = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     result = int(library.syscall(ctypes.c_long(number), *wide))
     if result < 0:
@@ -101,6 +107,6 @@ def call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
 
 
 def make_error() -> OSError:
-    """Returns the error of the last call of C."""
+    """Returns an OSError with the error number that the last call of the C library set."""
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))

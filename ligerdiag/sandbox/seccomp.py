@@ -55,7 +55,7 @@ semget 64 190          semop 65 193           semctl 66 191          semtimedop 
 msgget 68 186          msgsnd 69 189          msgrcv 70 188          msgctl 71 187
 mq_open 240 180        mq_unlink 241 181
 """
-"""Name, number on x86_64, number on aarch64."""
+"""Name of each denied system call, its number on x86_64, and its number on aarch64; `-` where there is none."""
 CLONE3 = 435
 _COMMANDS = (
     0x5412,  # TIOCSTI
@@ -70,12 +70,12 @@ _SOCKET_TYPE, _DATAGRAMS = 0xF, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """Constants of one architecture."""
+    """The constants of one processor architecture."""
 
     audit: int
-    """AUDIT_ARCH_*."""
+    """The kernel's constant for the architecture, AUDIT_ARCH_*."""
     column: int
-    """Column of the table."""
+    """Index of the architecture's column of numbers in `_DENIED`."""
     ioctl: int
     clone: int
     socketpair: int
@@ -96,7 +96,7 @@ _SET_SECCOMP, _FILTER = 22, 2
 
 
 def list_denied(machine: str) -> dict[str, int]:
-    """Maps the names of the calls that are denied whatever their arguments to their numbers on that architecture."""
+    """Returns the system calls that are denied whatever their arguments: name to number on this architecture."""
     words = _DENIED.split()
     rows = zip(words[::3], words[1::3], words[2::3], strict=True)
     column = _MACHINES[machine].column
@@ -104,7 +104,7 @@ def list_denied(machine: str) -> dict[str, int]:
 
 
 class _Program:
-    """Instructions of classic BPF; jumps are relative."""
+    """A program of classic BPF, the kernel's language for filters; targets of jumps are relative."""
 
     def __init__(self) -> None:
         self.code: Final[list[tuple[int, int, int, int]]] = []
@@ -116,7 +116,9 @@ class _Program:
         self.add(_LOAD, offset)
 
     def load_argument(self, number: int) -> None:
-        """Loads the lower half, which is all that the kernel looks at in the arguments compared here."""
+        """Adds an instruction that loads the lower 32 bits of an argument of the system call, which is all that the
+        kernel itself looks at in the arguments compared here.
+        """
         self.load(_ARGUMENTS + 8 * number)
 
     def fail(self, error: int) -> None:
@@ -127,7 +129,11 @@ class _Program:
         self.fail(error)
 
     def fail_where(self, call: int, argument: int, *tests: tuple[int, int], mask: int | None = None) -> None:
-        """Denies the call if one of the tests, a kind of jump and a value, holds for the argument."""
+        """Adds instructions that deny the call if its argument passes one of the tests.
+
+        argument: its number. tests: (kind of jump, value to compare with). mask: bits of the argument that are
+        compared.
+        """
         own = _Program()
         own.load_argument(argument)
         if mask is not None:
@@ -141,7 +147,7 @@ class _Program:
 
 
 def make_filter(machine: str) -> bytes:
-    """Returns the filter in the kernel's form; OSError for an unsupported architecture."""
+    """Returns the filter as the kernel reads it. Raises OSError for an architecture that is not supported."""
     known = _MACHINES.get(machine)
     if known is None:
         raise OSError(f"no filter of system calls is known for {machine}")
@@ -164,13 +170,15 @@ def make_filter(machine: str) -> bytes:
 
 
 class _FilterProgram(ctypes.Structure):
-    """struct sock_fprog."""
+    """The kernel's struct sock_fprog: a filter's length in instructions, and its address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
 def deny_calls() -> None:
-    """Denies the calls to this thread and its children; OSError if that is impossible."""
+    """Denies the system calls that reading files never needs to this thread and its children. Raises OSError if that is
+    impossible.
+    """
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no seccomp")
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":

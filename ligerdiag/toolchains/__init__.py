@@ -1,1 +1,1 @@
-"""Toolchains: versions of jax, jax-triton and triton, their environments, and the GPUs for which they compile."""
+"""Toolchains: pinned versions of jax, jax-triton and triton, their environments, and the GPUs that they compile for."""

@@ -26,11 +26,11 @@ HINT = "install uv (`pip install uv`) or put it on PATH"
 
 
 class UvError(Exception):
-    """uv failed; the message is the last that it printed."""
+    """The command uv failed; the message is the error that uv printed."""
 
 
 def find_uv(directory: Path) -> tuple[str, ...]:
-    """Returns a command that runs uv in `directory`. Raises InputError if there is none."""
+    """Returns a command that runs uv in `directory`. Raises InputError if uv is not installed."""
     for command in _list_candidates():
         try:
             done = subprocess.run([*command, "--version"], check=False, capture_output=True, cwd=directory, timeout=60)
@@ -42,9 +42,10 @@ def find_uv(directory: Path) -> tuple[str, ...]:
 
 
 def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, on_line: Callable[[str], None]) -> None:
-    """Runs uv in `directory` and passes on each line that it prints. Raises UvError. An interrupt ends uv, too.
+    """Runs uv with these arguments in `directory`, and calls `on_line` with each line that it prints. Raises UvError.
+    If this process is interrupted, uv is ended too.
 
-    directory: outside of any project, whose `[tool.uv]` uv would read.
+    command: from `find_uv`. directory: outside of any project, because uv would read the project's `[tool.uv]`.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     with subprocess.Popen(
@@ -72,8 +73,9 @@ def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, on
 
 
 def _list_candidates() -> Iterator[tuple[str, ...]]:
-    """Yields uv's path as `uv run` exports it, then uv beside our Python, on PATH, beside our base Python, and as a
-    module."""
+    """Yields commands that may run uv: the path that `uv run` exports, then uv beside our Python, on PATH, beside our
+    base Python, in the user's ~/.local/bin, and as a Python module.
+    """
     base = Path(getattr(sys, "_base_executable", sys.executable))
     places = (os.environ.get("UV"), Path(sys.executable).with_name("uv"), shutil.which("uv"), base.with_name("uv"))
     for place in (*places, Path.home() / ".local" / "bin" / "uv"):
@@ -83,7 +85,7 @@ def _list_candidates() -> Iterator[tuple[str, ...]]:
 
 
 def _summarise(output: Sequence[str]) -> str:
-    """Returns uv's error and its causes in one line."""
+    """Returns the error that uv printed, with its causes, in one line of at most 400 characters."""
     start = next(
         (number for number, line in enumerate(output) if line.startswith(("error", "×", "Error"))), len(output) - 1
     )
@@ -97,7 +99,8 @@ def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) ->
     """Returns the toolchain of that name; makes its environment if it does not exist yet.
 
     on_line: called with each line of progress. Raises InputError if the name is unknown, or if the environment cannot
-    be made or differs from the pins. Raises LigerdiagError if our own packages are inconsistent.
+    be made or differs from the pins. Raises LigerdiagError if the name is `default` and this interpreter's packages do
+    not fit together.
     """
     if name == DEFAULT:
         return current_toolchain()
@@ -112,17 +115,17 @@ def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) ->
 
 
 def locate_environment(spec: ToolchainSpec, cache: Cache) -> Path:
-    """Returns the directory of the environment, whether it exists or not."""
+    """Returns the directory of the toolchain's environment, whether or not it exists."""
     return cache.root / TOOLCHAINS / spec.directory_name
 
 
 def has_environment(directory: Path) -> bool:
-    """Returns whether the environment exists and still has its interpreter."""
+    """Whether there is an environment in the directory whose interpreter still exists."""
     return (directory / "bin" / "python").exists()
 
 
 def create_environment(spec: ToolchainSpec, cache: Cache, on_line: OnLine) -> Path:
-    """Makes the environment unless it exists, and returns its directory. Raises InputError."""
+    """Makes the toolchain's environment unless it exists; returns its directory. Raises InputError."""
     directory = locate_environment(spec, cache)
     if has_environment(directory):
         return directory
@@ -137,7 +140,7 @@ def create_environment(spec: ToolchainSpec, cache: Cache, on_line: OnLine) -> Pa
 
 
 def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
-    """Returns the toolchain of an existing environment."""
+    """Returns the toolchain whose environment exists in the directory."""
     return Toolchain(
         name=spec.name,
         python=str(directory / "bin" / "python"),
@@ -148,8 +151,9 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """Returns the differences from the pins, such as `triton 3.2.0 instead of 3.1.0` or `no scipy`; ignores further
-    packages."""
+    """Returns how the packages of the environment differ from the toolchain's pins, such as `triton 3.2.0 instead of
+    3.1.0` or `no scipy`; ignores packages that the toolchain does not pin.
+    """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}
     return tuple(
@@ -202,15 +206,16 @@ def _run(
 
 
 def _choose_python(spec: ToolchainSpec) -> str:
-    """Returns our own interpreter if it has that version, because it surely exists; else the version, for uv to
-    find."""
+    """Returns the argument by which uv chooses the environment's Python: the path of our own interpreter if it has the
+    wanted version, because it surely exists; otherwise the version, for uv to find.
+    """
     if f"{sys.version_info.major}.{sys.version_info.minor}" == spec.python:
         return str(getattr(sys, "_base_executable", sys.executable))
     return spec.python
 
 
 def _read_python(directory: Path) -> str:
-    """Returns the full version of the environment's interpreter; "" if uv did not record it."""
+    """Returns the full version of the Python in the environment; empty if uv did not record it."""
     try:
         lines = (directory / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:

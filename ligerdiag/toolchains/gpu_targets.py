@@ -3,8 +3,8 @@
 A description is a `GpuTargetConfigProto` in protobuf text format. Those in targets/ name the source of every figure.
 XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and such a file can be used as a target.
 
-XLA refuses a description with a field that it does not know, so `drop_fields` removes the fields that an older XLA
-lacks; that XLA never reads them.
+XLA refuses a description with a field that it does not know, so `drop_fields` removes the fields that an older XLA does
+not know and would not use.
 """
 
 import re
@@ -26,28 +26,30 @@ _NUMBER = {name: re.compile(rf"\b{name}\s*:\s*(\d+)") for name in ("major", "min
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One GPU model."""
+    """A GPU model for which XLA can compile from a description alone."""
 
     name: str
     description: str
-    """Text of the `GpuTargetConfigProto`, including comments."""
+    """The `GpuTargetConfigProto` as text, including comments."""
     compute_capability: int
-    """Ten times major plus minor, such as 90."""
+    """Compute capability times ten, such as 90 for 9.0."""
     path: Path
 
     @property
     def sha256(self) -> str:
-        """The sha256 of the description without comments and indentation, as XLA reads it."""
+        """The sha256 of the description without comments and indentation, which XLA ignores."""
         return sha256(strip_comments(self.description).encode()).hexdigest()
 
 
 def list_targets() -> tuple[Target, ...]:
-    """Returns the targets that come with ligerdiag, by name."""
+    """Returns the targets that come with ligerdiag, in the order of their names."""
     return tuple(_load(path, path.stem) for path in sorted(DIRECTORY.glob(f"*{SUFFIX}")))
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns the target of that name, or the one described in that file. Raises InputError."""
+    """Returns the target of that name, or the target that the file at that path describes. Raises InputError if there
+    is neither, or the file is no description.
+    """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if re.fullmatch(r"[\w.-]+", name_or_path) and path.is_file():
         return _load(path, name_or_path)
@@ -59,7 +61,7 @@ def load_target(name_or_path: str) -> Target:
 
 
 def find_bandwidth(name: str) -> float:
-    """Returns the bytes per second of the memory of a target that comes with ligerdiag; 0 for any other name."""
+    """Returns the memory bandwidth, in bytes per second, of a target that ligerdiag has; 0 for any other name."""
     path = DIRECTORY / f"{name}{SUFFIX}"
     if not re.fullmatch(r"[\w.-]+", name) or not path.is_file():
         return 0.0
@@ -68,7 +70,7 @@ def find_bandwidth(name: str) -> float:
 
 
 def strip_comments(description: str) -> str:
-    """Returns the description without comments, blank lines and indentation; `#` inside quotes stays."""
+    """Returns the description without comments, blank lines and indentation; a `#` inside quotes is no comment."""
     lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
     return "\n".join(line for line in lines if line)
 
@@ -94,10 +96,10 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 def drop_fields(description: str, unknown: Collection[str]) -> str:
-    """Returns the description without the fields at these paths, such as `gpu_device_info.name`.
+    """Returns the description without the fields at the paths `unknown`, such as `gpu_device_info.name`.
 
-    The result has no comments and one field per line; it is unchanged if `unknown` is empty. Raises InputError if the
-    description is not in protobuf text format.
+    The result has no comments and one field per line; the description is unchanged if `unknown` is empty. Raises
+    InputError if the description is not in protobuf text format.
     """
     if not unknown:
         return description
@@ -121,7 +123,11 @@ def _split(description: str) -> Iterator[str]:
 
 
 def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: frozenset[str]) -> tuple[list[str], int]:
-    """Returns the lines of the fields from `position` to the end of their message, and the position of that end."""
+    """Returns the lines of the fields from `position` to the end of their message, without the fields `unknown`, and
+    the position of that end.
+
+    path: that of the message, with which the paths of its fields begin.
+    """
     lines: list[str] = []
     while position < len(tokens) and tokens[position] not in _CLOSING.values():
         name = tokens[position]
@@ -147,7 +153,9 @@ def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: fro
 
 
 def _find_value_end(tokens: tuple[str, ...], position: int) -> int:
-    """Returns the position of the value's last token: the bracket that closes a list, or the scalar itself."""
+    """Returns the position of the last token of the value at `position`: the bracket that closes a list, or the value
+    itself.
+    """
     if tokens[position] != "[":
         return position
     end = position

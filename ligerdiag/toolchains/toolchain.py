@@ -1,4 +1,4 @@
-"""A toolchain: the jax, plugin, jax-triton and triton that compile, and the environment variables of their worker.
+"""A toolchain: the jax, CUDA plugin, jax-triton and triton that compile, and the environment variables of their worker.
 
 jax, jaxlib and the two packages of the CUDA plugin must have one version; otherwise JAX ignores the plugin with a
 warning. JAX's compilation cache is off, because a cached compilation leaves no dump. NumPy gets one thread, because
@@ -7,9 +7,9 @@ more would make a fork unsafe (see `workers.loop`).
 A worker runs ligerdiag's own source with whichever interpreter its toolchain has. If ligerdiag is an installed package,
 the worker of another toolchain finds it through a folder that contains nothing else, because another jax lies beside
 the package. A worker starts with only those folders of the user's PYTHONPATH that contain installed packages, and only
-under our own interpreter: a `signal.py` in another folder would run before the worker does. CASE_PATH has the whole
-PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps bytecode, workers
-keep it in ligerdiag's cache (see `cache_root`).
+under our own interpreter: a `signal.py` in another folder would run before the worker does. The variable CASE_PATH has
+the whole PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps
+Python's bytecode, workers keep it in ligerdiag's cache (see `cache_root`).
 """
 
 import os
@@ -29,7 +29,7 @@ from ligerdiag.model.jobs import Flag
 ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
 PACKAGES = (*ONE_VERSION, "triton")
 OPTIONAL = ("jax-triton",)
-"""Packages that only the programs that call them need."""
+"""Packages that a toolchain may lack; only programs that call them need them."""
 
 _DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", "PYTHONSAFEPATH")
 _FIXED = {
@@ -42,7 +42,9 @@ _FIXED = {
     "TF_CPP_MIN_LOG_LEVEL": "1",
 }
 _NO_GPU_CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-"""Without it, the plugin of about jax 0.5 to 0.8 does not load without a CUDA library, whatever JAX_PLATFORMS is."""
+"""Name of an environment variable. Without it, the CUDA plugin of about jax 0.5 to 0.8 does not load on a machine
+without a CUDA library, whatever JAX_PLATFORMS is.
+"""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _IMPORTANT = ("JAX_", "XLA_", "TRITON_")
 _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
@@ -50,27 +52,28 @@ _UNIMPORTANT = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """One set of pinned packages and its interpreter."""
+    """A set of packages in fixed versions, and the Python interpreter that has them."""
 
     name: str
     python: str
-    """Path of the interpreter."""
+    """Path of the toolchain's Python interpreter."""
     versions: Mapping[str, str]
-    """Package name to version, including `python`."""
+    """Name of each package to its version; `python` is among the names."""
     options: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
-    """Compiler options that its XLA needs to compile without a GPU."""
+    """Compiler options that this toolchain's XLA needs to compile without a GPU."""
     unknown_target_fields: tuple[str, ...] = ()
-    """Paths of the fields of a target description that its XLA does not know."""
+    """Paths of the fields of a target's description that this toolchain's XLA does not know."""
 
     @property
     def is_own(self) -> bool:
-        """Whether the toolchain is that of this interpreter."""
+        """Whether the toolchain is that of the interpreter that runs now."""
         return self.python == sys.executable
 
 
 def current_toolchain() -> Toolchain:
-    """Returns the toolchain of this interpreter without importing it. Raises LigerdiagError if its packages are
-    inconsistent."""
+    """Returns the toolchain of the interpreter that runs now, without importing its packages. Raises LigerdiagError if
+    a package is missing, or if versions do not fit together.
+    """
     versions: dict[str, str] = {}
     missing: list[str] = []
     for package in PACKAGES:
@@ -97,13 +100,16 @@ def current_toolchain() -> Toolchain:
 
 
 def describe_interpreter() -> Toolchain:
-    """Returns the toolchain of this interpreter for a worker that compiles nothing; does not check its packages."""
+    """Returns a toolchain record without versions for the interpreter that runs now, for a worker that compiles
+    nothing; does not check packages.
+    """
     return Toolchain(name="own", python=sys.executable, versions={})
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """Returns the environment variables of a worker: the user's, without those that would change or hide the
-    compilation."""
+    """Returns the environment variables for a worker of the toolchain: the user's, except those that would change or
+    hide the compilation, and those that ligerdiag sets.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _FIXED
     if not environment.get("TRITON_CACHE_DIR"):  # importing jax-triton sets it to an empty string
         environment["TRITON_CACHE_DIR"] = str(cache_root / "triton")
@@ -129,8 +135,9 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
 
 
 def compute_important_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the user's variables that can change the compilation, such as XLA_FLAGS; they are part of every cache
-    key."""
+    """Returns those of the user's variables that can change the result of a compilation, such as XLA_FLAGS; they are
+    part of every key in the cache.
+    """
     return {
         name: value
         for name, value in sorted(environ.items())
@@ -142,7 +149,7 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
 
 
 def link_package(package: Path, cache_root: Path) -> Path:
-    """Returns a folder that contains a link to the package and nothing else."""
+    """Returns a folder in the cache that contains a link to the package and nothing else; makes it if necessary."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -1,4 +1,6 @@
-"""The toolchains that `toolchains.toml` pins, and one for each release of jax between them."""
+"""The toolchains that the table `toolchains.toml` pins. For each, there are further ones that differ in the release of
+jax alone, such as `jax-0.7.2`.
+"""
 
 import re
 import tomllib
@@ -23,7 +25,7 @@ from ligerdiag.model.jobs import Flag
 
 TABLE = Path(__file__).parent / "toolchains.toml"
 DEFAULT = "default"
-"""The toolchain that ligerdiag itself is installed with; it is in no table."""
+"""Name of the toolchain that ligerdiag itself is installed with; it is not in the table."""
 
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.+!]+)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -31,40 +33,43 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainSpec:
-    """One entry of the table."""
+    """One toolchain of the table: the packages to install and how to compile with them."""
 
     name: str
     about: str
     python: str
-    """Major and minor version, such as `3.12`."""
+    """Major and minor version of Python, such as `3.12`."""
     packages: Mapping[str, str]
-    """Version of every package of the environment."""
+    """Name of every package in the environment to its version."""
     options: Mapping[str, Flag]
-    """Compiler options that compiling without a GPU needs."""
+    """Compiler options that this toolchain needs to compile without a GPU."""
     unknown_target_fields: tuple[str, ...]
-    """Paths of the fields of a target description that this XLA does not know."""
+    """Paths of the fields of a target's description that this toolchain's XLA does not know."""
     like: str = ""
-    """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins its other packages; else empty."""
+    """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins the other packages; otherwise
+    empty.
+    """
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """The pins, as pip reads them."""
+        """The pinned packages as lines of a requirements file, such as `jax==0.7.2`."""
         return tuple(f"{name}=={version}" for name, version in self.packages.items())
 
     @property
     def directory_name(self) -> str:
-        """Name of the environment's directory, which depends on the pins and the Python version."""
+        """Name of the environment's directory; it contains a hash of the pins and the Python version."""
         return f"{self.name}-{sha256('\n'.join((self.python, *self.requirements)).encode()).hexdigest()[:16]}"
 
 
 def load_table() -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of `TABLE`. Raises FieldError."""
+    """Returns the toolchains of the table `TABLE` by name, in its order, with releases of jax. Raises FieldError."""
     return parse_table(TABLE.read_text(encoding="utf-8"))
 
 
 def parse_table(text: str) -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of the text, each followed by its releases of jax. Raises
-    FieldError."""
+    """Returns the toolchains by name, in the order of the text, each followed by the toolchains for its releases of
+    jax. Raises FieldError if the text is no valid table.
+    """
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -79,18 +84,18 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
 
 @cache
 def known_toolchains() -> tuple[ToolchainSpec, ...]:
-    """Returns the toolchains of the table in its order, without the releases of jax."""
+    """Returns the toolchains that the table names, in its order, without those for single releases of jax."""
     return tuple(spec for spec in load_table().values() if not spec.like)
 
 
 @cache
 def known_releases() -> tuple[ToolchainSpec, ...]:
-    """Returns the toolchain of each release of jax, such as `jax-0.7.2`, oldest first."""
+    """Returns the toolchain for each release of jax, such as `jax-0.7.2`, oldest first."""
     return tuple(spec for spec in load_table().values() if spec.like)
 
 
 def find_spec(name: str) -> ToolchainSpec:
-    """Returns the toolchain of that name. Raises InputError, which lists the known names."""
+    """Returns the toolchain of that name. Raises InputError, with the known names, if there is none."""
     for spec in (*known_toolchains(), *known_releases()):
         if spec.name == name:
             return spec
@@ -121,7 +126,9 @@ def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
 
 
 def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[ToolchainSpec]:
-    """Yields the base toolchain with each jax and jaxlib of `releases` in place of its own."""
+    """Yields a toolchain for each release of jax that the entry of `base` lists: the packages of `base` with that jax
+    and its jaxlib.
+    """
     releases = read_str_map(entry, "releases") if "releases" in entry else {}
     for jax, jaxlib in releases.items():
         _read_version(jax)
@@ -141,7 +148,9 @@ def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[To
 
 
 def _find_unknown_fields(version: str, since: Json) -> tuple[str, ...]:
-    """Returns the fields of a target description that a later version of jaxlib added."""
+    """Returns the fields of a target's description that releases after `version` added, according to the table's
+    `target_fields` (release to fields).
+    """
     later = [name for name in since if _read_version(name) > _read_version(version)]
     return tuple(field for name in later for field in read_strs(since, name))
 

@@ -1,1 +1,1 @@
-"""Worker processes: started once, isolated, one line of JSON in and one line of JSON out."""
+"""Worker processes: each is started once, isolated, and answers one line of JSON with one line of JSON."""

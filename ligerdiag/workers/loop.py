@@ -10,7 +10,7 @@ A process that has only done its imports is a template: it forks a worker whenev
 inherits side effects of another one's cases. A fork copies one thread alone, and a lock that another thread holds would
 stay locked for ever. So a process forks only while it has one thread and JAX has no backend, whose threads and devices
 a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent starts another process
-for the next.
+for the next worker.
 
 To ask for a fork, the parent sends one byte with three descriptors: the worker's socket, a pipe for the exit code, and
 the worker's first log. A line with the worker's own settings waits on the socket: its folder, the variables that no
@@ -50,13 +50,17 @@ _PER_WORKER = frozenset(
 _PER_WORKER_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
 
 type Answerer = Callable[[Json, Path], str]
-"""Takes a job and its log, returns one line; a LigerdiagError that it raises becomes the line instead."""
+"""A function from a job and the path of its log to the answer, one line of text. If the function raises a
+LigerdiagError, the error becomes the answer.
+"""
 type Work = Callable[[socket.socket, Answerer | None], None]
-"""Answers the jobs of a socket by the given answerer, or by the template's where it is None."""
+"""A function that answers the jobs that arrive on a socket, by the given answerer or, without one, by that of the
+template.
+"""
 
 
 def can_fork() -> bool:
-    """Returns whether this process may be forked: it has one thread, and JAX has no backend."""
+    """Whether this process may be forked: it has one thread, and JAX has no backend."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):
@@ -66,8 +70,9 @@ def can_fork() -> bool:
 
 
 def _has_one_thread() -> bool:
-    """Returns whether there is only one thread. Waits up to a second, because a joined thread may take a moment to
-    end."""
+    """Whether this process has only one thread. Waits for that up to a second, because a joined thread may take a
+    moment to end.
+    """
     for _ in range(100):
         if len(os.listdir("/proc/self/task")) == 1:
             return True
@@ -81,9 +86,9 @@ def _has_backend() -> bool:
 
 
 def serve_forks(control: socket.socket, work: Work) -> None:
-    """Forks a worker that does `work` for each request, until the control socket closes."""
+    """Forks a worker that runs `work` for each request on the control socket, until the socket closes."""
     gc.collect()
-    gc.freeze()  # the copies share what is never freed
+    gc.freeze()  # forks share the memory of objects that are never freed
     with selectors.DefaultSelector() as events:
         events.register(control, selectors.EVENT_READ)
         while True:
@@ -149,20 +154,26 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
 
 
 def is_per_worker(name: str) -> bool:
-    """Returns whether no import reads the environment variable, so that each worker of a template may have its own
-    value."""
+    """Whether no import reads the environment variable of this name, so that each worker of a template may have its own
+    value.
+    """
     return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 
 
 def render_settings(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
-    """Returns the line that waits on a new worker's socket. folder: the worker's current folder."""
+    """Returns the line with a new worker's own settings, which the parent sends before the worker exists.
+
+    environment: the worker's; only variables that differ between workers are sent. folder: the worker's current folder.
+    module: the module that the worker runs; empty for the template's.
+    """
     own = {name: value for name, value in environment.items() if is_per_worker(name)}
     return (json.dumps({"own": own, "folder": str(folder), "module": module}) + "\n").encode()
 
 
 def _apply_settings(channel: socket.socket) -> str:
-    """Reads the settings, applies them to this process, and returns the worker's module; empty for the template's
-    own."""
+    """Reads this worker's own settings from the socket and applies them to the process. Returns the module that the
+    worker runs; empty for the template's.
+    """
     line = b""
     while not line.endswith(b"\n"):
         block = channel.recv(1 << 16)
@@ -194,8 +205,8 @@ OOM_SCORE = "800"
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
     """Runs the process of a worker or of a template, until its parent closes the socket.
 
-    Calls `prepare`, which does the slow imports, and reports that it is ready. Then a template forks a worker for each
-    request, and a worker answers jobs. starts_nothing: the jobs start no processes.
+    Calls `prepare`, which does the slow imports, and reports that the process is ready. Then a template forks a worker
+    for each request, and a worker answers jobs. starts_nothing: the jobs start no processes.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,10 +1,11 @@
-"""A pool of workers of one kind: gives each job to a worker that has its source loaded, and starts workers as needed.
+"""A pool of workers of one kind: gives each job to a worker that has the job's source loaded, and starts workers as
+needed.
 
-A worker starts when a job finds none idle, so there are never more workers than concurrent jobs, nor more than the
-given number. A worker takes the jobs of one source only, because a case can change the process that it runs in. A job
-whose worker dies or takes too long fails alone, and the next job gets another worker. The pool ends a worker whose
-answer cannot be read, and one that sends more than one answer. `close` ends all workers at once, including busy ones:
-their jobs fail, and their half-written directories are removed.
+A worker starts when a job finds no idle worker for its source, so there are never more workers than concurrent jobs,
+nor more than the given number. A worker takes the jobs of one source only, because a case can change the process that
+it runs in. A job whose worker dies or takes too long fails alone, and the next job gets another worker. The pool ends a
+worker whose answer cannot be read, and one that sends more than one answer. `close` ends all workers at once, including
+busy ones: their jobs fail, and their half-written directories are removed.
 """
 
 import os
@@ -43,7 +44,7 @@ _STACK = re.compile(r"\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace")
 
 
 class Pool:
-    """Workers of one kind and toolchain; a context manager."""
+    """Runs jobs in worker processes that all have one module and one toolchain; a context manager."""
 
     def __init__(
         self,
@@ -59,11 +60,13 @@ class Pool:
         templates: Templates | None = None,
         template: str = "",
     ) -> None:
-        """jobs: the most workers, by default one per core. timeout: seconds per job. memory_limit: bytes per worker.
+        """jobs: the most workers, by default one per core. timeout: seconds per job. memory_limit: bytes of data per
+        worker.
 
         module: the module that a worker runs. environment: variables that override those of a compile worker. forks:
-        whether a worker may be forked from a process that has done the imports. templates: the run's templates, which
-        outlive the pool. template: the template's module, where it is not the worker's.
+        whether a worker may be forked from a template, a process that has already done the imports. templates:
+        templates that the caller keeps for several pools; by default the pool has its own. template: the module of the
+        template, where it is not the worker's.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()
@@ -95,7 +98,9 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """The cache of the answers; opened on first use unless the caller passed one."""
+        """The cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened on
+        first use.
+        """
         return self._cache or Cache()
 
     def __enter__(self) -> Self:
@@ -105,12 +110,15 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """Returns a future of the worker's answer or its LigerdiagError. Another thread calls `on_start` when the job
-        begins."""
+        """Returns a future of the worker's answer, or of the LigerdiagError that the job raises. When the job begins, a
+        thread of the pool calls `on_start`.
+        """
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
-        """Yields (number of the job, None) when a job begins, and (number, its finished future) when it ends."""
+        """Runs the jobs; yields (position of the job, None) when one begins, and (position, its finished future) when
+        one ends.
+        """
         events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
         futures: list[Future[A]] = []
         try:
@@ -128,7 +136,7 @@ class Pool:
                 future.cancel()
 
     def close(self) -> None:
-        """Ends all workers, including busy ones, and waits until they are gone."""
+        """Ends all workers, including busy ones, waits until they are gone, and removes the pool's folder."""
         with self._lock:
             self._is_closed = True
             workers = list(self._workers)
@@ -181,8 +189,9 @@ class Pool:
             log.unlink(missing_ok=True)
 
     def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
-        """Returns the worker and its answer; drops a worker that refuses the job. Raises WorkerDied or
-        WorkerTimeout."""
+        """Returns a worker and its answer to the job; if an idle worker refuses the job, it is ended and another one is
+        asked. Raises WorkerDied or WorkerTimeout.
+        """
         while True:
             taken = self._take(job.source)
             worker = taken or self._start(log)
@@ -196,8 +205,9 @@ class Pool:
             self._drop(worker)
 
     def _take(self, source: Source) -> WorkerProcess | None:
-        """Returns an idle worker that has the source loaded; without one returns None and, if the pool is full, ends an
-        idle worker."""
+        """Returns an idle worker that has the source loaded; None if there is none, and then ends an idle worker if the
+        pool is full.
+        """
         found: WorkerProcess | None = None
         ended: list[WorkerProcess] = []
         with self._lock:
@@ -252,8 +262,9 @@ def _read_tail(log: Path) -> str:
 
 
 def render_tail(text: str) -> str:
-    """Returns the last lines of a log. Drops the stack trace that XLA prints after a fatal message, to keep the
-    message."""
+    """Returns the last lines of a log. If XLA ended with a fatal message, leaves out the stack trace after it, so that
+    the message is among them.
+    """
     lines = text.splitlines()
     if any(_FATAL.match(line) for line in lines):
         lines = [line for line in lines if not _STACK.match(line)]

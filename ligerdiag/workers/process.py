@@ -1,13 +1,14 @@
 """A worker process as its parent sees it: sends one line, receives one line, and ends the process.
 
 The worker runs in a session and process group of its own. So Ctrl-C in the terminal reaches only the parent, which can
-end the worker together with the processes that it started, such as ptxas. The worker is isolated: it gets `-P`, only
-the PYTHONPATH that ligerdiag itself needs (see `toolchain`), and a current folder of its own. So it never imports files
-from the user's current folder, such as a `pickle.py` in a dump. The paths that a user's case needs are added when the
-case is imported (see `compile.cases.loader`).
+end the worker together with the processes that the worker started, such as ptxas. The worker is isolated: it gets
+Python's option `-P`, only the PYTHONPATH that ligerdiag itself needs (see `toolchains.toolchain`), and a current folder
+of its own. So it never imports files from the user's current folder, such as a `pickle.py` in a dump. The paths that a
+user's case needs are added when the case is imported (see `compile.cases.loader`).
 
 If XLA aborts, the worker dies, and this module notices that the channel is closed: `ask` raises WorkerDied with the
-signal. `pool` raises a CompileError for this job, with the end of the worker's log; other jobs continue in other workers.
+signal. `pool` raises a CompileError for this job, with the end of the worker's log; other jobs continue in other
+workers.
 """
 
 import json
@@ -23,58 +24,62 @@ from typing import Protocol
 from ligerdiag.codec import FieldError, parse_object, read_bool, read_int
 
 MEMORY_VARIABLE = "LIGERDIAG_WORKER_MEMORY"
-"""Environment variable, set by the pool: the bytes of data that a worker may have."""
+"""Name of the environment variable in which the pool passes a worker its limit on data, in bytes."""
 FRESH_VARIABLE = "LIGERDIAG_WORKER_FRESH"
-"""Environment variable, set by the pool where a worker must be a new process and no fork."""
+"""Name of the environment variable that the pool sets if a worker must be a new process and no fork."""
 START_SECONDS = 180.0
-"""The most seconds that the imports of jax and triton may take."""
+"""The most seconds that a worker may take for its imports, such as jax and triton."""
 MAXIMUM_ANSWER_BYTES = 64 << 20
 FORK_REQUEST = b"f"
 FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """Returns the first line that a process sends once it is ready. forks: whether it is a template."""
+    """Returns the first line that a worker or a template sends, as soon as it is ready. forks: whether the process is a
+    template.
+    """
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
 
 class WorkerTimeout(Exception):
-    """The worker did not answer in time."""
+    """A worker did not answer in time; the message says how long it had."""
 
 
 class WorkerDied(Exception):
-    """The worker ended instead of answering; the message says how, such as `was aborted by signal 6 (SIGABRT)`."""
+    """A worker ended instead of answering; the message says how, such as `was aborted by signal 6 (SIGABRT)`."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
-        """status: as `Popen.returncode`, negative for a signal; None if the process has not ended."""
+        """status: how the process ended, as `Popen.returncode`: negative for a signal; None if it has not ended."""
         super().__init__(message)
         self.status = status
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code if the process exited by itself; None if a signal ended it."""
+        """The exit code of a worker that ended by itself; None if a signal ended it."""
         return self.status if self.status is not None and self.status >= 0 else None
 
 
 class Process(Protocol):
-    """The part of the interface of `subprocess.Popen` that a worker's process has."""
+    """The part of the interface of `subprocess.Popen` that a worker's process needs; a forked worker has it too."""
 
     @property
     def pid(self) -> int:
-        """Process id of the leader of the worker's process group; 0 until the worker has reported it."""
+        """Process id of the worker, which leads its process group; 0 until the worker has reported it."""
         ...
 
     def poll(self) -> int | None:
-        """Returns the status as `Popen.returncode`; None while the process runs."""
+        """Returns how the process ended, as `Popen.returncode`; None while it runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for the end and returns the status. Raises `subprocess.TimeoutExpired`."""
+        """Waits until the process ends and returns how, as `Popen.returncode`. Raises `subprocess.TimeoutExpired`."""
         ...
 
 
 class WorkerProcess:
-    """A running worker. It belongs to one thread at a time, except for `kill`."""
+    """A worker process that has been started, with the parent's end of its socket. One thread at a time may use it; any
+    may call `kill`.
+    """
 
     def __init__(self, process: Process, channel: socket.socket) -> None:
         self._process = process
@@ -83,12 +88,14 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Returns whether the process runs and has sent no unrequested output."""
+        """Whether the process runs and has sent nothing that nobody asked for."""
         silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 
     def wait_until_ready(self) -> tuple[int, bool]:
-        """Waits for the imports; returns (process id, whether it forks). Raises WorkerDied or WorkerTimeout."""
+        """Waits until the process has done its imports; returns (process id, whether it is a template, which forks
+        workers). Raises WorkerDied or WorkerTimeout.
+        """
         line = self._read_line(START_SECONDS)
         try:
             fields = parse_object(line)
@@ -97,7 +104,9 @@ class WorkerProcess:
             raise WorkerDied(f"began with `{line:.60}` instead of a message that it is ready") from error
 
     def ask(self, line: str, timeout: float) -> str:
-        """Sends the line and returns the worker's line. Raises WorkerDied or WorkerTimeout."""
+        """Sends the line to the worker and returns the line that it answers within `timeout` seconds. Raises WorkerDied
+        or WorkerTimeout.
+        """
         self.channel.settimeout(timeout)
         try:
             self.channel.sendall(line.encode())
@@ -108,13 +117,13 @@ class WorkerProcess:
         return self._read_line(timeout)
 
     def kill(self) -> None:
-        """Ends the worker and all processes that it started."""
+        """Kills the worker and all processes that it started."""
         if self._process.pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends the worker and waits until it is gone."""
+        """Kills the worker and all processes that it started, and waits until the worker is gone."""
         self.kill()
         with suppress(OSError):
             self.channel.close()
@@ -150,9 +159,10 @@ class WorkerProcess:
 
 
 def _describe_signal(code: int) -> str:
-    """Returns how a signal ended the process: `killed` for SIGKILL, `aborted` for any other, also for a SIGSEGV.
+    """Returns how a signal ended the process: `was killed` by SIGKILL, `was aborted` by any other signal, also by a
+    SIGSEGV.
 
-    code: as `Popen.returncode`.
+    code: as `Popen.returncode`, so the negative number of the signal.
     """
     try:
         name = signal.Signals(-code).name

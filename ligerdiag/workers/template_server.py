@@ -1,4 +1,5 @@
-"""Serves forks of templates to many runs, such as those of a sweep's workers on one machine or of a test suite.
+"""Keeps templates for many runs, such as those of a sweep's workers on one machine or of a test suite. A template is a
+process that has done the slow imports and forks workers (see `loop`).
 
 `python -m ligerdiag.workers.template_server SOCKET` listens until its standard input closes. It starts a template when
 the first request of a kind arrives. Runs whose LIGERDIAG_TEMPLATES names the socket ask there; the socket belongs in a
@@ -34,12 +35,16 @@ from ligerdiag.workers.templates import VARIABLE, TemplateKind, send_request, st
 
 _START_SECONDS, _END_SECONDS = 60.0, 5.0
 MAXIMUM = 8
-"""The most templates to keep, unless they have workers; each takes about 200 MB, mostly shared with its forks."""
+"""The most templates that the server keeps, or more while the oldest have workers; each takes about 200 MB, mostly
+shared with its forks.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """One template; `control` is None if it cannot fork."""
+    """The template of one kind; `control` is the server's end of its socket, None if there is no template that can
+    fork.
+    """
 
     lock: Lock = field(default_factory=Lock)
     is_tried: bool = False
@@ -47,7 +52,7 @@ class _Slot:
     control: socket.socket | None = None
 
     def has_workers(self) -> bool:
-        """Returns whether the template has workers or is being started."""
+        """Whether the template has workers or is being started."""
         if self.lock.locked():
             return True
         try:
@@ -62,10 +67,12 @@ class _TemplateServer:
         self._maximum = maximum
         self._lock = Lock()
         self._slots: dict[str, _Slot] = {}
-        """By kind, least recently used first."""
+        """The templates by the name of their kind, least recently used first."""
 
     def answer(self, connection: socket.socket) -> None:
-        """Passes the descriptors of one request on to a template; always closes our copies."""
+        """Passes the descriptors of one request on to a template of the requested kind, and closes the server's own
+        copies in any case.
+        """
         descriptors: list[int] = []
         with connection:
             try:
@@ -113,7 +120,9 @@ class _TemplateServer:
             worker.close()
 
     def close(self) -> None:
-        """Ends the templates and waits for them, so that their resource usage counts as this process's when it ends."""
+        """Ends the templates and waits for them, so that the resources that they used count as the server's when it
+        ends.
+        """
         with self._lock:
             for slot in self._slots.values():
                 if slot.control is not None:
@@ -135,7 +144,9 @@ class _TemplateServer:
 
 
 def serve(path: Path, maximum: int = MAXIMUM) -> None:
-    """Serves forks of templates until standard input closes."""
+    """Forks workers from templates for every request on the Unix socket `path`, until standard input closes. maximum:
+    the most templates to keep.
+    """
     keeper = _TemplateServer(path.with_suffix(".log"), maximum)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -156,7 +167,9 @@ def _accept(listener: socket.socket, keeper: _TemplateServer) -> None:
 
 @contextmanager
 def keep_templates() -> Generator[None]:
-    """Runs a template server, from which all workers that start within the context are forked."""
+    """Runs a template server inside the context, from which all workers that start meanwhile are forked; does nothing
+    if there is one already.
+    """
     if os.environ.get(VARIABLE):
         yield
         return

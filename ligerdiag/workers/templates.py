@@ -2,8 +2,8 @@
 
 The first process of a kind becomes the template. If it reports that it cannot fork, it is the worker itself, and the
 next worker is a new process again. The pools of one run may share their templates. A worker may run another module than
-its template: it does the remaining imports itself. If LIGERDIAG_TEMPLATES names a socket, forks come from the templates
-that another process keeps for many runs (see `template_server`).
+its template: it does the remaining imports itself. If LIGERDIAG_TEMPLATES names a socket, workers are forked from the
+templates that another process keeps for many runs (see `template_server`).
 """
 
 import json
@@ -30,31 +30,33 @@ from ligerdiag.workers.process import (
 )
 
 VARIABLE = "LIGERDIAG_TEMPLATES"
-"""Environment variable: path of the socket of a template server."""
+"""Name of the environment variable that has the path of a template server's socket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment that all workers of one template share."""
+    """The interpreter, module and environment of a template: workers with the same three can be forked from it."""
 
     python: str
     module: str
-    """The module that the template runs."""
+    """The module that the template runs, such as `ligerdiag.compile.compile_worker`."""
     environment: Mapping[str, str]
 
     @property
     def common(self) -> dict[str, str]:
-        """The environment without the variables that differ between workers."""
+        """The environment without the variables that may differ between the workers of a template."""
         return {name: value for name, value in self.environment.items() if not is_per_worker(name)}
 
     @property
     def name(self) -> str:
-        """A text that is equal for equal kinds."""
+        """A text that identifies the kind: equal kinds have equal names."""
         return json.dumps(asdict(replace(self, environment=self.common)), sort_keys=True)
 
 
 def connect(kind: TemplateKind) -> socket.socket | None:
-    """Returns a connection to the template server; None if there is none, or the worker must not be forked."""
+    """Returns a connection to the template server; None if there is no server, or if a worker of this kind must not be
+    forked.
+    """
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
         return None
@@ -71,7 +73,11 @@ def connect(kind: TemplateKind) -> socket.socket | None:
 
 
 def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
-    """Asks a template for a fork; with `kind`, asks a template server, which has templates of every kind."""
+    """Asks a template for a fork. With `kind`, the other end of `control` is a template server, which chooses the
+    template.
+
+    descriptors: the new worker's socket, the pipe for its exit code, and its first log.
+    """
     socket.send_fds(control, [FORK_REQUEST], descriptors)
     if kind is not None:
         control.sendall(kind.name.encode())
@@ -79,7 +85,9 @@ def send_request(control: socket.socket, descriptors: list[int], kind: TemplateK
 
 
 def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts a process of that kind; returns it and our end of its socket. log: receives the output of the imports."""
+    """Starts a process of that kind; returns the process and the parent's end of its socket. log: file that receives
+    the output of the imports.
+    """
     ours, theirs = socket.socketpair()
     with theirs, log.open("ab") as output:
         process = subprocess.Popen(
@@ -98,7 +106,7 @@ _GONE = -signal.SIGKILL
 
 
 class Templates:
-    """The templates of a run, one for each kind; a context manager. Threads may share it."""
+    """The templates of a run, one for each kind; a context manager. Several threads may use it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -113,11 +121,12 @@ class Templates:
     def start_worker(
         self, kind: TemplateKind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool] = lambda: True
     ) -> WorkerProcess:
-        """Returns a worker that is ready and runs `module`, which need not be the template's.
+        """Returns a new worker that is ready: forked from a template of that kind, which is started if necessary.
 
-        log: receives the worker's output before its first job. start_log: receives the output of a template's imports.
-        is_wanted: checked before slow imports begin, because the pool may have closed while this thread waited. Raises
-        OSError if no process can be started, and the exceptions of `WorkerProcess.wait_until_ready`.
+        module: the one that the worker runs; it need not be the template's. log: receives the worker's output before
+        its first job. start_log: receives the output of a template's imports. is_wanted: asked before slow imports
+        begin, because the pool may have closed while this thread waited. Raises OSError if no process can be started,
+        and the exceptions of `WorkerProcess.wait_until_ready`.
         """
         shared = connect(kind)
         if shared is not None:
@@ -126,11 +135,11 @@ class Templates:
         return self._find(kind).start_worker(kind, module, log, start_log, is_wanted)
 
     def kill_importing(self, kind: TemplateKind) -> None:
-        """Ends the template of that kind if it is still importing."""
+        """Kills the template of that kind if it has not finished its imports."""
         self._find(kind).kill_importing()
 
     def close(self) -> None:
-        """Ends all templates, and waits until they are gone."""
+        """Ends all templates and waits until they are gone."""
         with self._lock:
             starts = list(self._starters.values())
         for start in starts:
@@ -142,7 +151,7 @@ class Templates:
 
 
 class _WorkerStarter:
-    """Starts the workers of one kind."""
+    """Starts the workers of one kind, and keeps their template."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -204,7 +213,11 @@ class _WorkerStarter:
 def _fork(
     control: socket.socket, log: Path, kind: TemplateKind, module: str, *, is_shared: bool = False
 ) -> WorkerProcess:
-    """Returns a fork of the template at the other end of the socket. Raises OSError or WorkerDied if it is gone."""
+    """Returns a new worker, forked by the template at the other end of the socket. Raises OSError or WorkerDied if the
+    template is gone.
+
+    is_shared: the other end is a template server.
+    """
     ours, theirs = socket.socketpair()
     status, their_status = os.pipe()
     process = ForkedProcess(status)
@@ -224,10 +237,10 @@ def _fork(
 
 
 class ForkedProcess:
-    """A worker that a template has forked, and whose exit code the template reports."""
+    """A worker that a template has forked; the template reports its exit code through a pipe."""
 
     def __init__(self, status: int) -> None:
-        """status: descriptor of the pipe that receives the exit code; closed by this object."""
+        """status: descriptor of the pipe through which the exit code arrives; this object closes it."""
         self.pid = 0
         self._status = status
         self._code: int | None = None
@@ -244,7 +257,9 @@ class ForkedProcess:
         return self._code
 
     def _read(self, timeout: float | None) -> int | None:
-        """Reads the exit code; that of SIGKILL if the template itself died, because its workers are killed then."""
+        """Waits for the exit code up to `timeout` seconds and returns it; None if the worker still runs. If the
+        template itself died, returns the code of a SIGKILL, because a template's workers are killed with it.
+        """
         if not select.select([self._status], [], [], timeout)[0]:
             return None
         text = os.read(self._status, 64)

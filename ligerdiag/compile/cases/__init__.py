@@ -1,3 +1,3 @@
-"""Cases: the parent selects them and pickles live functions; a worker loads and normalizes them, and builds their
-arguments.
+"""Cases: the parent process selects them and pickles live functions; a worker loads and normalizes them, and builds
+their arguments.
 """

@@ -1,4 +1,6 @@
-"""Turns a case's arguments into arrays on a mesh of the target, and names inputs and outputs. Runs in a worker."""
+"""Turns a case's arguments into arrays on a mesh of the target, and names the program's inputs and outputs. Runs in a
+worker.
+"""
 
 import inspect
 import traceback
@@ -21,14 +23,16 @@ from ligerdiag.toolchains.gpu_targets import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """Returns a name for each output: `loss` for {"loss": ...}, `grads.w` for nested ones, `0` for the first of a
-    tuple, `output` for a single array.
+    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for a nested one, `0` for
+    the first of a tuple, `output` for a single array.
     """
     return _make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns the function's parameter names, followed by the path to the leaf; `args.0` for the first of `*args`."""
+    """Returns a name for each array in the arguments: the function's parameter, followed by the path inside the
+    argument, such as `params.w`; `args.0` for the first of `*args`.
+    """
     names = _compute_parameter_names(function, len(args))
     return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
 
@@ -81,8 +85,10 @@ MAXIMUM_PER_HOST = 8
 
 
 def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
-    """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty. Raises
-    InputError for a mesh that is too small or too large.
+    """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
+
+    axes: mesh axis to size. description: that of the target. Raises InputError for a mesh that is too small or too
+    large.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -96,13 +102,17 @@ def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
 
 
 def compute_topology_name(devices: int) -> str:
-    """Returns `hosts x GPUs per host x 1`, with as many GPUs per host as possible."""
+    """Returns XLA's name of a topology with this many devices: `<hosts>x<GPUs per host>x1`, with as many GPUs per host
+    as possible, at most 8.
+    """
     per_host = next(count for count in range(min(devices, MAXIMUM_PER_HOST), 0, -1) if devices % count == 0)
     return f"{devices // per_host}x{per_host}x1"
 
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
-    """Returns the case's arguments as shapes with shardings. Raises InputError if one does not fit the mesh."""
+    """Returns the case's arguments with each array as its shape, dtype and sharding. Raises InputError if one does not
+    fit the mesh.
+    """
     tree_util: Any = jax.tree_util
     leaves, structure = tree_util.tree_flatten(case.args)
     specs = [_build_spec(case, number, leaf, mesh) for number, leaf in enumerate(leaves)]
@@ -134,7 +144,7 @@ def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDt
         raise InputError(f"`{arg.dtype}` for {place} needs JAX_ENABLE_X64=1")
     _check_partition(place, arg, mesh)
     sharding = NamedSharding(mesh, PartitionSpec(*arg.partition))
-    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # JAX of 2024 does not know it
+    weak: dict[str, Any] = {"weak_type": True} if arg.weak else {}  # JAX of 2024 does not know this parameter
     return jax.ShapeDtypeStruct(tuple(arg.shape), dtype, sharding=sharding, **weak)
 
 
@@ -169,22 +179,24 @@ def _build_topology(name: str, description: str) -> Any:
 
 
 NEXT_DRAW = 1_000_003
-"""Added to the seeds for each further draw."""
+"""Number that is added to every seed for each further draw of the arguments."""
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
-    """Returns arrays for the case's arguments.
+    """Returns the case's arguments with random arrays, or with the values that an Arg contains.
 
-    Each is drawn by NumPy's `PCG64(draw.seed)` in f32 and cast to its dtype, unless the Arg has its own values. (JAX
-    would compile a program for each shape, which takes 0.3 s each.) draw: 0 for the case's own seeds, n for the n-th
-    further draw; an Arg's own values are the same in each draw. Raises InputError if a draw function of the case
-    returns another shape than the Arg says.
+    A random array is drawn in f32 by NumPy's `PCG64(draw.seed)` and cast to its dtype; JAX would compile a program for
+    each shape, which takes 0.3 s each. draw: 0 for the case's own seeds, n for the n-th further draw; the values that
+    an Arg contains are the same in each draw. Raises InputError if a draw function of the case returns another shape
+    than the Arg has, CaseError if it raises.
     """
     return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg."""
+    """Returns one array with the shape and dtype of the Arg. number: 0 for the case's own seed, n for the n-th further
+    draw.
+    """
     dtype = jnp.dtype(arg.dtype)
     match arg.draw:
         case Values(data=data):

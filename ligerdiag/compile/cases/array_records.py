@@ -1,10 +1,10 @@
-"""Records an array as the fields of an `Arg`, and draws the numbers that replace its own; needs NumPy only.
+"""Records an array as the fields of an `Arg`, and draws the numbers that replace the array's own; needs NumPy only.
 
 A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are
 valid. It keeps the values of floats as long as all of them together are small, so the weights of a model are never
-written to disk; arrays that contain NaN are not kept either. Other arrays get drawn numbers: integers between the
-smallest and the largest; floats from the smallest to the largest if none is negative, otherwise normally distributed
-ones of the same magnitude.
+written to disk; arrays that contain NaN are not kept either. For any other array, numbers are drawn later: integers
+between the smallest and the largest of the array; floats from the smallest to the largest if none is negative,
+otherwise normally distributed ones of the same magnitude.
 """
 
 import sys
@@ -18,9 +18,11 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Draw, Values, read_mesh
 
 MAXIMUM_BYTES = 256 << 20
-"""Size of the largest array whose numbers are inspected."""
+"""Size in bytes of the largest array whose numbers are inspected to choose a random draw."""
 MAXIMUM_VALUE_BYTES = 64 << 20
-"""Bound on an array of integers, and on all arrays of floats together, that are recorded with their values."""
+"""The most bytes that are recorded as values, for one array of integers or booleans, and for all arrays of floats
+together.
+"""
 _NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 _INT32 = np.iinfo(np.int32)
 
@@ -31,20 +33,20 @@ _ZEROS = {"kind": "zeros"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRecord:
-    """The parts of an `Arg` that describe an array."""
+    """The parts of an `Arg` that describe one array."""
 
     fields: Mapping[str, Any]
-    """Fields of an `Arg`, except its draw."""
+    """Fields of the `Arg`, except its draw."""
     draw: Mapping[str, object]
-    """Fields of the `Draw` that replaces its numbers."""
+    """Fields of the `Draw` whose random numbers replace the array's own."""
     values: bytes | None
-    """Its numbers in its dtype, in row-major order; None if only the draw is to be used."""
+    """The array's own numbers, in its dtype and in row-major order; None if random ones replace them."""
     mesh: Mapping[str, int]
-    """Mesh axis to size; empty for an array without a mesh."""
+    """Axis to size of the mesh on which the array lies; empty for an array without a mesh."""
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array of NumPy or JAX, or a `jax.ShapeDtypeStruct`."""
+    """Whether the value is an array of NumPy or JAX, or a `jax.ShapeDtypeStruct`."""
     if isinstance(value, np.ndarray | np.generic):
         return True
     library: Any = sys.modules.get("jax")
@@ -52,8 +54,9 @@ def is_array(value: Any) -> bool:
 
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
-    """Returns the array's record. Raises InputError for a typed random key. float_bytes: how many bytes of floats may
-    still be recorded with their values.
+    """Returns the record of the array. Raises InputError for a typed random key, which has no numbers to draw.
+
+    float_bytes: the most bytes of floats that may still be recorded with their values.
     """
     dtype = str(array.dtype)
     if dtype.startswith("key<"):
@@ -76,8 +79,10 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
 
 
 def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Returns the mesh as axis to size: the given one, otherwise that of the arguments' shardings. Raises InputError if
-    these differ.
+    """Returns a case's mesh as axis to size: the one that the user gives, otherwise that of the arguments' shardings.
+    Raises InputError if the user gives none and the arguments lie on different meshes.
+
+    found: the mesh of each array that has one.
     """
     if mesh is not None:
         return read_mesh(mesh)
@@ -88,13 +93,13 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
 
 
 def _has_x64() -> bool:
-    """Whether JAX computes in 64 bits in this process."""
+    """Whether JAX is imported in this process and computes in 64 bits."""
     library: Any = sys.modules.get("jax")
     return library is not None and bool(library.config.jax_enable_x64)
 
 
 def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
-    """Returns partition and mesh; both are empty for an array without a mesh."""
+    """Returns the array's partition and its mesh (axis to size); both are empty for an array without a mesh."""
     sharding = getattr(array, "sharding", None)
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:
@@ -108,7 +113,7 @@ def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
 
 
 def _compute_draw(array: Any) -> Mapping[str, object]:
-    """Returns the fields of a `Draw` that resembles the array."""
+    """Returns the fields of a `Draw` whose random numbers resemble those of the array."""
     dtype = str(array.dtype)
     is_integer = "int" in dtype
     unknown: Mapping[str, object] = _UNKNOWN_INTEGERS if is_integer else _UNKNOWN_TRUTH if dtype == "bool" else {}
@@ -135,8 +140,10 @@ def _compute_draw(array: Any) -> Mapping[str, object]:
 
 
 def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
-    """Returns the values to record, or None; also None for an array that is not available here, such as a
-    ShapeDtypeStruct or a shard of another process.
+    """Returns the numbers of the array as bytes; None if they are not to be recorded, or not available in this process,
+    as for a ShapeDtypeStruct or an array with shards in other processes.
+
+    dtype: that of the recorded numbers. float_bytes: the most bytes to record of an array of floats.
     """
     is_exact = "int" in dtype or dtype == "bool"
     size = array.size * array.dtype.itemsize
@@ -152,17 +159,17 @@ def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
 
 
 def _round(value: Any) -> float:
-    """Rounds to two digits, so that another draw of the same distribution gives the same argument."""
+    """Rounds to two significant digits, so that arrays drawn from one distribution get the same record."""
     return float(f"{float(value):.2g}")
 
 
 def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
-    """Returns the Arg for an array."""
+    """Returns the Arg for a recorded array; the parameters are those of an `ArrayRecord`."""
     return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
 
 
 def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Returns the numbers of a `Draw` as a NumPy array, drawn in f32 and cast to the dtype."""
+    """Returns random numbers as the `Draw` describes them: a NumPy array, floats drawn in f32, cast to the dtype."""
     values: Any
     match _choose_kind(draw.kind, dtype):
         case "normal":

@@ -1,8 +1,8 @@
 """Answers a program that asks JAX for its devices as if the target GPU were there, while the program is traced in a
 worker.
 
-Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; with that answer
-a program would take its other branch, whose schedule says nothing about the kernel.
+Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; if JAX answered
+so, a program would take its branch for CPUs, whose schedule says nothing about the kernel.
 
 While a case is traced, JAX's public functions answer as on the target: platform `gpu`, and the devices of the case's
 mesh with their kind and compute capability. While a module is imported the mesh is unknown, so they answer with one
@@ -33,22 +33,26 @@ from ligerdiag.errors import UsedWorkerError
 
 PLATFORM = "gpu"
 _NAMES = frozenset({None, PLATFORM, "cuda"})
-"""Names of backends that mean the target."""
+"""Names of backends by which a program asks for the target's devices; None asks for the default backend."""
 
 
 @dataclass(slots=True)
 class _Target:
-    """The current answers."""
+    """The target as which JAX's functions answer at the moment."""
 
     is_gpu: bool = False
     devices: tuple[Any, ...] = ()
-    """If empty, the answer comes from the CPU, and the query is noted."""
+    """The target's devices. If empty, the answer comes from the CPU, and `was_asked` notes the question."""
     description: str = ""
-    """The target's description; empty to answer with the libraries of this machine."""
+    """The target's description, with the versions of cuDNN and CUDA; empty to answer with the libraries of this
+    machine.
+    """
     was_asked: bool = False
-    """Whether somebody asked for more than the platform."""
+    """Whether a program has asked for the devices and not only for the name of the platform."""
     imported_for: str | None = None
-    """Description of the target that a module asked about while it was imported; "" for no target."""
+    """Description of the target for which this worker has imported a module that asked for devices; empty if there was
+    no target, None if no module asked.
+    """
 
 
 _TARGET = _Target()
@@ -71,14 +75,15 @@ _FOR_PROGRAM = (
     "jax._src.random",
     "jax._src.random.core",
 )
-"""Modules of JAX that ask on behalf of the program."""
+"""Modules of JAX that ask for devices on behalf of the program and so get the target's answer."""
 
 
 @contextmanager
 def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
-    """Answers with these devices inside the context; without any, only the platform is known.
+    """Makes JAX answer with these devices inside the context; if there are none, it answers only that the platform is a
+    GPU.
 
-    description: the target's; empty to answer with the library versions of this machine.
+    description: that of the target; empty to answer with the library versions of this machine.
     """
     before = _TARGET.is_gpu, _TARGET.devices, _TARGET.description
     _TARGET.is_gpu, _TARGET.devices, _TARGET.description = True, tuple(devices), description
@@ -90,7 +95,11 @@ def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
 
 @contextmanager
 def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
-    """Answers modules while they are imported. Raises UsedWorkerError if this worker imported them for another target."""
+    """Makes JAX answer with these devices while the user's modules are imported inside the context. Raises
+    UsedWorkerError if modules of this worker have asked for the devices of another target.
+
+    description: that of the target; empty for none.
+    """
     if _TARGET.imported_for not in (None, description):
         raise UsedWorkerError("this worker has imported the file for another target")
     _TARGET.was_asked = False
@@ -101,8 +110,8 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
 
 
 def install_answers() -> None:
-    """Replaces JAX's public functions by functions that give these answers, permanently; call it before any of the
-    user's modules is imported.
+    """Replaces JAX's public functions permanently by functions that answer as the target does. It must be called before
+    any of the user's modules is imported.
     """
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
@@ -179,8 +188,8 @@ def install_answers() -> None:
 
 
 def _answer_by_caller(*answers: Callable[..., Any]) -> None:
-    """Lets JAX's inner functions give the target's answers to callers outside of JAX, and to modules that ask on behalf
-    of the program.
+    """Makes JAX's inner functions give the target's answers to callers outside of JAX, and to JAX's modules that ask on
+    behalf of the program.
     """
     bridge: Any = _find_module("jax._src.xla_bridge")
     for answer in answers:
@@ -190,7 +199,7 @@ def _answer_by_caller(*answers: Callable[..., Any]) -> None:
 
 
 class _AnswerByCaller:
-    """A function with two answers; the calling module decides which."""
+    """A function that gives JAX's own answer to JAX's modules and the target's answer to all other callers."""
 
     def __init__(self, original: Any, answer: Callable[..., Any]) -> None:
         self._original = original
@@ -206,7 +215,9 @@ class _AnswerByCaller:
 
 
 def _answer_versions() -> None:
-    """Answers with the target's versions of cuDNN and cuSOLVER. A library that is missing has no version to replace."""
+    """Makes JAX answer with the target's versions of cuDNN and cuSOLVER; a library that this machine lacks keeps having
+    no version.
+    """
     library: Any = getattr(_find_module("jax._src.lib"), "cuda_versions", None)
     for name, find in (("cudnn_get_version", _find_cudnn_version), ("cusolver_get_version", _find_cusolver_version)):
         original = getattr(library, name, None)
@@ -219,14 +230,16 @@ def _answer_version(original: Callable[[], int], find: Callable[[], int]) -> int
 
 
 def _find_cudnn_version() -> int:
-    """Returns `CUDNN_VERSION` (cudnn_version.h): 91900 for 9.19.0; 0 if the description does not give it."""
+    """Returns the target's cuDNN version as the number `CUDNN_VERSION` in cudnn_version.h, such as 91900 for 9.19.0; 0
+    if the target's description has none.
+    """
     major, minor, patch = _find_version("dnn_version")
     return major * 10_000 + minor * 100 + patch
 
 
 def _find_cusolver_version() -> int:
-    """Returns a lower bound of `CUSOLVER_VERSION` (cusolver_common.h) for the CUDA version of the description; 0 if
-    unknown.
+    """Returns a lower bound of the number `CUSOLVER_VERSION` (cusolver_common.h) for the CUDA version in the target's
+    description; 0 if unknown.
 
     CUDA 13.0 contains cuSOLVER 12.0 (CUDA 13.0 release notes, table 1); older versions are not mapped.
     """
@@ -240,10 +253,10 @@ def _find_version(field: str) -> tuple[int, int, int]:
 
 
 def _answer_callbacks() -> None:
-    """Lets the lowering of host callbacks continue without a GPU backend, which it uses on TPUs only."""
+    """Lets JAX lower host callbacks although there is no GPU backend; the lowering uses the backend on TPUs only."""
     context: Any = getattr(_find_module("jax._src.interpreters.mlir"), "ModuleContext", None)
     original = getattr(context, "get_backend", None)
-    if original is None:  # an older JAX keeps it as a field
+    if original is None:  # an older JAX keeps the backend in a field
         return
 
     def get_backend(self: Any, *args: Any, **words: Any) -> Any:
@@ -258,7 +271,7 @@ def _answer_callbacks() -> None:
 
 
 class _WithoutMemoryKinds:
-    """A compiled program that does not report the memory kinds of its outputs."""
+    """A compiled program that refuses to report the memory kinds of its outputs."""
 
     def __init__(self, executable: Any) -> None:
         self._executable = executable
@@ -271,8 +284,8 @@ class _WithoutMemoryKinds:
 
 
 def _hide_memory_kinds() -> None:
-    """Hides the memory kinds of outputs: JAX 0.8.2 and 0.8.3 would look for these memories on devices that do not
-    exist.
+    """Hides the memory kinds of compiled outputs from JAX: versions 0.8.2 and 0.8.3 would look for these memories on
+    the target's devices, which do not exist.
     """
     library: Any = _find_module("jax._src.interpreters.pxla")
     original = getattr(library, "get_out_shardings_from_executable", None)
@@ -286,7 +299,9 @@ def _hide_memory_kinds() -> None:
 
 
 def drop_host_callbacks(lowered: Any) -> None:
-    """Removes the functions of host callbacks from a lowered program, because a client without devices rejects them."""
+    """Removes the Python functions of host callbacks from a lowered program, because a client without devices rejects
+    them.
+    """
     given: Any = getattr(getattr(lowered, "_lowering", None), "compile_args", {})
     if given.get("host_callbacks"):
         given["host_callbacks"] = []
@@ -306,7 +321,7 @@ def _find_module(name: str) -> Any:
 
 
 def _find_devices(backend: Any) -> tuple[Any, ...]:
-    """Returns the target's devices; none if another backend is requested or the devices are unknown."""
+    """Returns the target's devices; none if the program asks for another backend or the devices are unknown."""
     if not _TARGET.is_gpu or not (backend is None or isinstance(backend, str)) or backend not in _NAMES:
         return ()
     _TARGET.was_asked = True

@@ -5,7 +5,7 @@ Everything else is pickled by value: `__main__`, lambdas, closures, local functi
 find by name. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes with devices;
 `live_functions` has the functions that rebuild them.
 
-This module imports neither jax nor triton; it recognizes their objects by class.
+This module imports neither jax nor triton; it recognizes objects of the two by the names of their classes.
 """
 
 import io
@@ -39,7 +39,9 @@ _KERNEL_OPTIONS = (
 _PROTOCOL = 5
 
 type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
-"""A class, and the fields of a dataclass or the functions that flatten and unflatten it."""
+"""A class that is a pytree node and how to register it: the fields of a dataclass, or the functions that flatten and
+unflatten it; the other one is None.
+"""
 
 _library: Any = cloudpickle
 _Pickler: Any = _library.Pickler
@@ -47,7 +49,9 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles as the module says, and collects the files that define what was pickled by value."""
+    """Pickles functions as this module describes, and collects the files of the project that define what was pickled by
+    value.
+    """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
         inherited: Any = super()
@@ -58,7 +62,7 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduces an object that is not of pickle's own types; pickle calls this for each of them."""
+        """Returns how to pickle an object; pickle calls this method for objects not of its own types."""
         match _name_class(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
@@ -79,7 +83,9 @@ class FunctionPickler(_Pickler):
         return NotImplemented if reference is None else (find_object, reference)
 
     def _refer(self, obj: Any) -> Any:
-        """Refers to an object by its own name, otherwise by that of the function inside: an autotuner has none."""
+        """Returns how to pickle the object by reference: by its own name, or by the name of the function inside it,
+        because an autotuner has no name. None if neither leads to the object.
+        """
         reference = find_reference(obj, self._by_value)
         if reference is None:
             inner = find_reference(getattr(obj, "fn", None), self._by_value)
@@ -106,7 +112,7 @@ class FunctionPickler(_Pickler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pickled:
-    """The result of pickling an object."""
+    """An object as bytes, and the parts of it that a worker cannot import."""
 
     data: bytes
     files: frozenset[str]
@@ -116,9 +122,9 @@ class Pickled:
 
 
 def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = FunctionPickler) -> Pickled:
-    """Pickles the object. Raises InputError, which names what cannot be pickled.
+    """Returns the object as bytes for a worker. Raises InputError, which names the part that cannot be pickled.
 
-    root: absolute path of the folder from which the worker imports.
+    root: absolute path of the folder from which the worker imports. make: the class of the pickler.
     """
     unimportable = list_unimportable(root)
     by_value = frozenset(module.__name__ for module in unimportable)
@@ -135,14 +141,14 @@ def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = Fu
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """Returns, for each class that is a pytree node, how to register it in another process."""
+    """Returns how to register those of the classes that are pytree nodes in another process."""
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """Returns the pickles with class names that depend only on the content, because cloudpickle chooses random ones in
-    each process.
+    """Returns the pickles with class names that depend only on the content: cloudpickle chooses random ones in each
+    process, and equal functions are to have equal pickles.
     """
     names: Mapping[type[Any], str] = getattr(_library.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
     drawn = [names[kind].encode() for kind in dict.fromkeys(classes) if kind in names]
@@ -164,7 +170,9 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """Returns the options of `jax.jit` that matter inside another `jax.jit`."""
+    """Returns those options of a `jax.jit` that matter if its function is called in another `jax.jit`. Raises
+    InputError for shardings.
+    """
     if has_shardings(jitted):
         raise InputError(
             f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"
@@ -177,7 +185,9 @@ def _read_jit_options(jitted: Any) -> dict[str, Any]:
 
 @contextmanager
 def _pickled_by_value(modules: tuple[ModuleType, ...]) -> Generator[None]:
-    """Registers the modules with cloudpickle inside the context; cloudpickle has one list per process."""
+    """Makes cloudpickle pickle these modules by value inside the context; only one thread at a time, because
+    cloudpickle has one list for the process.
+    """
     with _register:
         known: set[str] = set(_library.list_registry_pickle_by_value())
         new = [module for module in modules if module.__name__ not in known]
@@ -214,7 +224,9 @@ def _read_kernel_options(kernel: Any) -> Mapping[str, Any]:
 
 
 def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputError:
-    """Names the variable that cannot be pickled, if the function's own variables show it."""
+    """Returns the error for a function that cannot be pickled; names the variable at fault if the function uses it
+    directly.
+    """
     reason = " ".join(str(fault).split()) or type(fault).__name__
     if not isinstance(value, Case):
         return InputError(f"one of them cannot be passed to a worker: {reason}")
@@ -250,7 +262,7 @@ def _is_full(cell: Any) -> bool:
 
 
 class ArgumentPickler(FunctionPickler):
-    """Pickles any pytree of arrays; `meshes` has the meshes of these arrays."""
+    """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one."""
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
         super().__init__(stream, by_value)
@@ -258,7 +270,7 @@ class ArgumentPickler(FunctionPickler):
         self._float_bytes = MAXIMUM_VALUE_BYTES
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns the record of an array, which is pickled instead of the array."""
+        """Returns how to pickle an object; an array becomes its record."""
         if not is_array(obj):
             return super().reducer_override(obj)
         record = record_array(obj, self._float_bytes)

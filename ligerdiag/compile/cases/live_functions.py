@@ -1,4 +1,5 @@
-"""Carries a live function from the caller's process to a worker: the file, and the functions that its pickles call.
+"""Carries a live function, one of the running program, from the caller's process to a worker. This module defines the
+file that carries it, and the functions that its pickles call.
 
 The file has a line of JSON and then three pickles: the arguments, the case, and the classes to be registered as pytree
 nodes. The line has everything needed before unpickling, above all the import path. The file lies in the cache under the
@@ -7,8 +8,8 @@ in its name.
 
 A pickle cannot hold a kernel, a function of `jax.jit` or a mesh with devices; it calls a `build_` function of this
 module instead. A kernel gets a module of its own, named after its source, because replay looks kernels up by module and
-name. Triton reads a kernel's source from its file. If the file does not contain it (a notebook's cell, or a file that
-changed after its import), the lines that the caller's Triton read replace those of the file.
+name. Triton reads a kernel's source from its file. If the file does not contain the source (a notebook's cell, or a
+file that changed after its import), the lines that the caller's Triton read replace those of the file.
 """
 
 import importlib
@@ -31,17 +32,17 @@ from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.errors import InputError, is_project_file
 
 FOLDER = "functions"
-"""Name of the folder in the cache."""
+"""Name of the folder in the cache for the files of live functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """The parts of the caller's process that a worker needs."""
+    """The state of the caller's process that a worker needs to unpickle and run a live function."""
 
     python: str
-    """Such as `3.12`: bytecode belongs to one version."""
+    """The caller's Python version, such as `3.12`: bytecode belongs to one version."""
     path: tuple[str, ...]
-    """Absolute folders in which modules are found, after those of the worker."""
+    """Absolute folders in which the user's modules are found, searched after those of the worker."""
     files: tuple[str, ...]
     """Absolute paths of the files that define what is pickled by value."""
     settings: Mapping[str, object]
@@ -51,7 +52,9 @@ class ProcessState:
 
 
 def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path:
-    """Writes the file into the cache at `root` and returns its path. Raises InputError if it cannot be written."""
+    """Writes a function file into the cache at `root` and returns the file's path. Raises InputError if it cannot be
+    written.
+    """
     content = json.dumps(encode_record(state), sort_keys=True).encode() + b"\n" + pickled
     folder = root / FOLDER
     path = folder / f"{sha256(content).hexdigest()}.pickle"
@@ -68,7 +71,9 @@ def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path
 
 
 def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
-    """Returns the state and the pickles of a function file. Raises InputError if it is missing or has other content."""
+    """Returns the process state and the pickles in a function file. Raises InputError if the file is missing or its
+    content has changed.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -83,19 +88,23 @@ def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
 
 
 WRAPPERS = ("__wrapped__", "fn", "_fun")
-"""Attributes in which decorators keep the decorated function."""
+"""Names of the attributes in which decorators keep the decorated function."""
 MAXIMUM_WRAPPERS = 8
 
 
 def list_own_folders() -> tuple[str, ...]:
-    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, absolute, each once."""
+    """Returns each entry of `sys.path` that belongs neither to Python nor to installed packages, once, as an absolute
+    path.
+    """
     folders = [os.path.abspath(entry) for entry in sys.path]
     return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Returns the project's modules that a worker with this root does not find by name, or for which it finds another
-    file.
+    """Returns the imported modules of the project that a worker could not import by name, or for whose name it would
+    find another file.
+
+    root: folder from which the worker imports.
     """
     own = list_own_folders()
     path = [root, *(entry for entry in sys.path if os.path.abspath(entry) not in own), *own]
@@ -110,8 +119,8 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
 
 
 def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
-    """Returns module, qualified name, and the attributes that lead from the object of that name to `value`; None if
-    nothing does.
+    """Returns how to find `value` in another process: module, qualified name, and the attributes that lead from the
+    object of that name to `value`. None if a worker cannot find it so.
 
     by_value: names of modules that a worker cannot import.
     """
@@ -149,7 +158,9 @@ def _is_found(name: str, file: str, path: Sequence[str]) -> bool:
 
 
 def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> importlib.machinery.ModuleSpec | None:
-    """Looks in the folders, then asks finders such as those of editable installs."""
+    """Returns where a module would be found: in the folders `locations`, or for a top-level module by the finder of an
+    editable install; None if nowhere.
+    """
     spec = importlib.machinery.PathFinder.find_spec(name, locations)
     if spec is not None or not is_top:
         return spec
@@ -159,7 +170,7 @@ def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> i
 
 
 class Bound:
-    """Calls `function` with `values` at their positions and the other arguments around them."""
+    """A function with fixed values for some of its positional arguments; a call gives the other arguments, in order."""
 
     def __init__(self, function: Callable[..., Any], values: Mapping[int, Any]) -> None:
         self.function = function
@@ -167,7 +178,7 @@ class Bound:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the function's result."""
+        """Returns the result of the function for the fixed values and these other arguments."""
         every = list(arguments)
         for position, value in self.values.items():
             every.insert(position, value)
@@ -175,7 +186,7 @@ class Bound:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The function's signature without the bound parameters."""
+        """The function's signature without the parameters that have fixed values."""
         parameters = inspect.signature(self.function).parameters.values()
         return inspect.Signature([one for number, one in enumerate(parameters) if number not in self.values])
 
@@ -185,18 +196,18 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function without its `jax.jit`, and the options of that `jax.jit` for the arguments."""
+    """A function without its `jax.jit`, and what that `jax.jit` said about the arguments."""
 
     function: Any
     arguments: tuple[Any, ...]
-    """The arguments that are not static."""
+    """The arguments that are not static, in order."""
     donated: frozenset[int]
-    """Positions in `arguments`."""
+    """Positions, in `arguments`, of the arguments that the function donates."""
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
-    """Returns the function of a `jax.jit` with its static arguments bound, and what it donates; any other function
-    unchanged.
+    """Returns the function inside a `jax.jit`, with its static arguments bound, and the arguments that it donates. Any
+    other function is returned unchanged.
 
     A function with shardings of its own stays inside its `jax.jit`.
     """
@@ -216,20 +227,22 @@ def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
 
 
 def has_shardings(jitted: Any) -> bool:
-    """Whether shardings were given to a function of `jax.jit`."""
+    """Whether the `jax.jit` of this function was given shardings."""
     leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
     return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
 
 
 KERNELS = "ligerdiag_kernel_"
-"""Prefix of the names of the kernels' modules."""
+"""Prefix of the module names of rebuilt kernels."""
 
 
 _replaced: set[str] = set()
 
 
 def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """Returns the object of that name or, through the attributes `wrappers`, one inside it."""
+    """Returns the object with this module and qualified name or, if there are `wrappers`, the one to which these
+    attributes lead from it, one after the other.
+    """
     found: Any = importlib.import_module(module)
     for name in (*qualname.split("."), *wrappers):
         found = getattr(found, name)
@@ -237,7 +250,11 @@ def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """Returns the kernel of `function`; `lines` are its source, which begins at line `start` of its file."""
+    """Returns the Triton kernel of a function that was unpickled.
+
+    lines: the kernel's source. start: number of the line of the function's file at which the source begins, from 1.
+    options: those of `triton.jit`.
+    """
     file = function.__code__.co_filename
     there = linecache.getlines(file)
     if there[start - 1 : start - 1 + len(lines)] != list(lines):
@@ -255,21 +272,23 @@ def build_kernel(function: FunctionType, lines: Sequence[str], start: int, optio
 
 
 def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
-    """Returns `jax.jit` of the function."""
+    """Returns `jax.jit(function, **options)`."""
     library: Any = importlib.import_module("jax")
     return library.jit(function, **options)
 
 
 def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """Returns a mesh without devices, with axes of type Auto; the program is compiled for devices that the worker
-    chooses.
+    """Returns a mesh without devices, whose axes have the type Auto; the worker chooses the devices for which the
+    program is compiled.
     """
     library: Any = importlib.import_module("jax.sharding")
     return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Registers the class as a pytree node, as it was in the caller's process; see `function_pickler`."""
+    """Registers the class as a pytree node as the caller's process did; the parameters are those of a
+    `function_pickler.PytreeClass`.
+    """
     library: Any = importlib.import_module("jax").tree_util
     with suppress(ValueError):  # registered by an earlier load: cloudpickle keeps the class
         if fields is not None:
@@ -279,7 +298,7 @@ def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, funct
 
 
 def forget_kernels() -> None:
-    """Drops the modules and source lines of rebuilt kernels."""
+    """Removes the modules of rebuilt kernels, and the source lines that replaced those of files."""
     for name in [name for name in sys.modules if name.startswith(KERNELS)]:
         del sys.modules[name]
     for file in _replaced:

@@ -1,12 +1,12 @@
 """Imports the file or module that defines cases, or unpickles a live function, and lists the project's files that it
 read.
 
-A loader holds one source at a time. Before it loads another source, or after any file changed, it drops the project's
-modules and imports them anew, so an answer depends on the current files only. A compile worker does not even do that:
-it loads one source, once (see `CaseLoader`).
+A loader holds the cases of one source at a time. Before it loads another source, or after any file changed, it drops
+the project's modules and imports them anew, so an answer depends on the current files only. A compile worker does not
+even do that: it loads one source, once (see `CaseLoader`).
 
 The source's root is the working directory and the first entry of sys.path; the user's PYTHONPATH follows, and the
-source's own folder is the last entry. None of the three is there before the loader is used (see
+source's own folder is the last entry. None of the three is in sys.path before the loader is used (see
 `toolchains.toolchain`). jax, jax_triton and triton are imported earlier, so a `triton.py` in the project does not hide
 them. No bytecode is written into the project.
 """
@@ -48,11 +48,11 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns the sha256 of the records of the arguments and of the identity of the case's reference.
+    """Returns a sha256 that identifies the case's arguments, with their random draws, and its reference.
 
-    It is equal for two cases only if both are known to be equal: a reference that cannot be identified (a closure, a
-    method) counts as this case's own. is_live: every reference that is not None counts as its own, because its file
-    need not contain it.
+    It is equal for two cases only if the arguments and references are known to be equal: a reference that cannot be
+    identified (a closure, a method) gives a sha256 of the case's own. is_live: the case is a live function, whose file
+    need not contain the reference, so a reference is never identified.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -61,7 +61,9 @@ def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
 
 
 def _describe_function(function: Callable[..., Any]) -> str:
-    """Returns the function's place and name with its bound values; empty if these do not identify it."""
+    """Returns a text that identifies a function by its place and name and the values bound to it; empty if these do not
+    suffice, as for a closure.
+    """
     if isinstance(function, partial):
         bound = cast("partial[Any]", function)
         parts = (_describe_function(bound.func), _describe_value(bound.args), _describe_value(bound.keywords))
@@ -74,7 +76,7 @@ def _describe_function(function: Callable[..., Any]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """Returns the value as text that is the same in each process; empty if it has none."""
+    """Returns the value as text that is the same in each process; empty if the value has no such text."""
     match value:
         case Arg(draw=Draw() | Values()):
             return repr(value)
@@ -93,12 +95,13 @@ def _describe_value(value: object) -> str:
 
 
 class CaseLoader:
-    """Holds the cases of the source that was loaded last."""
+    """Loads the cases of a source, and holds those of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
-        """once: raise UsedWorkerError for a second source, and for the same one after its files changed.
+        """once: raise UsedWorkerError for a second source, and for the first one after its files have changed.
 
-        Dropping a module does not undo what it did to others, such as a rebound function or a setting of JAX.
+        The reason for `once`: dropping a module does not undo what it did to others, such as a rebound function or a
+        setting of JAX.
         """
         self._once = once
         self._is_used = False
@@ -108,7 +111,9 @@ class CaseLoader:
         self._hashes: dict[str, str] = {}
 
     def load(self, source: Source) -> dict[str, Case]:
-        """Returns the source's cases by id. Raises InputError if it has none, CaseError if it does not import."""
+        """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it does not import,
+        UsedWorkerError as `__init__` says.
+        """
         if source == self._source and self._is_current():
             return self._cases
         if self._once and self._is_used:
@@ -129,15 +134,17 @@ class CaseLoader:
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
-        """Returns one case, normalized. Raises as `load` does, and InputError if the source no longer has the case."""
+        """Returns the source's case with this id, normalized. Raises InputError if the source no longer has the case,
+        and the errors of `load`.
+        """
         case = self.load(source).get(case_id)
         if case is None:
             raise InputError(f"`{source}` has no case `{case_id}` any more")
         return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
-        """Returns the project's files that have been imported, with the sha256 that each had when it was first seen
-        here.
+        """Returns the files of the project that have been imported since the source was loaded, each with the sha256
+        that it had when this loader first saw it.
         """
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
@@ -166,8 +173,8 @@ class CaseLoader:
 
 
 def _compute_path() -> list[str]:
-    """Returns the entries of sys.path after the source's root. Programs that a case starts get the user's PYTHONPATH
-    back.
+    """Returns the entries of sys.path that follow the source's root. Also restores the environment variable PYTHONPATH,
+    for programs that a case starts.
     """
     added = list_case_path()
     if added:
@@ -176,7 +183,7 @@ def _compute_path() -> list[str]:
 
 
 def describe_case(case: Case, source: Source) -> CaseSpec:
-    """Returns the description of the case without its function."""
+    """Returns the record of the case that the parent process gets: all but its function and arguments."""
     return CaseSpec(
         id=case.id,
         name=case.name,
@@ -240,9 +247,7 @@ def _index_cases(value: object, source: Source) -> dict[str, Case]:
 
 
 def _try_normalize(case: Case) -> Case:
-    """Returns the case as it is compiled. A case that cannot be normalized is returned unchanged; `find_case` reports
-    why.
-    """
+    """Returns the case normalized; unchanged if that fails, because `find_case` reports the reason later."""
     try:
         return normalize_case(case)
     except LigerdiagError:
@@ -262,7 +267,9 @@ def _import_file(source: Source) -> ModuleType:
 
 
 def _is_found(source: Source, name: str, file: Path) -> bool:
-    """Whether the name leads to the file: a package elsewhere hides a folder of the same name without `__init__.py`."""
+    """Whether importing the module `name` would read this file. It would not if a package elsewhere hides the file's
+    folder: one of the same name, while the folder has no `__init__.py`.
+    """
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
@@ -273,7 +280,9 @@ def _is_found(source: Source, name: str, file: Path) -> bool:
 
 
 def _import_under_own_name(source: Source, file: Path) -> ModuleType:
-    """Imports a file whose name is no identifier or belongs to another module."""
+    """Imports a case file under a name that ligerdiag makes up, because the file's own name is no identifier or belongs
+    to another module.
+    """
     name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -299,7 +308,9 @@ def _import(source: Source, name: str) -> ModuleType:
 
 
 def _explain(source: Source, fault: BaseException) -> LigerdiagError:
-    """Turns a fault into an error. The text of ligerdiag's own errors about a Case or an Arg stays, after their line."""
+    """Returns the error for an exception that an import raised. An error of ligerdiag's own, about a Case or an Arg,
+    keeps its text, with the line before it.
+    """
     traceback.print_exception(fault)
     if isinstance(fault, LigerdiagError):
         return InputError(f"{find_place(fault) or source}: {fault}")
@@ -307,8 +318,8 @@ def _explain(source: Source, fault: BaseException) -> LigerdiagError:
 
 
 def _project_namespaces() -> list[str]:
-    """Returns the packages without `__init__.py` all of whose folders are the project's, and the remains of such
-    packages.
+    """Returns the names of imported packages without `__init__.py` (namespace packages) all of whose folders are the
+    project's, and of such packages whose parent is gone.
 
     A namespace that an installed package shares stays, because installed packages below it read their path from it;
     Python finds the project's part again by itself.
@@ -329,28 +340,30 @@ def _is_of_project(path: Iterable[str]) -> bool:
 
 
 def list_project_modules() -> dict[str, str]:
-    """Returns the imported modules of the project with their files."""
+    """Returns the imported modules of the project: name to file."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and name != "__main__" and is_project_file(file) and Path(file).is_absolute():
-            files[name] = file  # a module that gives itself a relative path has no file to read
+            files[name] = file  # not if the path is relative: a module that sets its own has no file there
     return files
 
 
 _settings: dict[str, object] = {}
-"""The settings of `jax.config` before those of the live function's process were applied."""
+"""The settings of `jax.config` that a live function's process has replaced: name to the worker's own value."""
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files that the case depends on besides those that it imports."""
+    """Returns the files on which the case of a live function depends besides those that it imports: the function file,
+    and the files that define what was pickled by value.
+    """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Applies the state of the caller's process and unpickles the case. Raises InputError, and any exception of the
-    user's modules.
+    """Returns the case of a live function, after applying the import path and the settings of the caller's process.
+    Raises InputError, and any exception of the user's modules.
     """
     state, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
@@ -370,7 +383,7 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Undoes the effects of `load_live_case` on this process."""
+    """Drops the kernels of the last live function and restores the settings of `jax.config`."""
     forget_kernels()
     if _settings:
         _update_settings(_settings)

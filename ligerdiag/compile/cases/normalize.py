@@ -1,8 +1,8 @@
 """Turns a case into the form that is compiled, whether a file defines it or a live function.
 
-A function of `jax.jit` is compiled without it: donations become a property of the arguments, and static arguments are
-bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. The usual draw for an
-optimizer's squared gradients consists of squares, because the optimizer takes their root.
+The function inside a `jax.jit` is compiled without the `jax.jit`: donations become a property of the arguments, and
+static arguments are bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. The
+usual draw for an optimizer's squared gradients consists of squares, because the optimizer takes their root.
 """
 
 import importlib
@@ -21,12 +21,16 @@ _SECOND_MOMENTS = frozenset(
     ("nu", "nu_max", "v_row", "v_col", "sum_of_squares", "exp_avg_sq", "second_moment")
 )  # the names in optax and PyTorch, and the plain term
 _SECOND_MOMENT_FIELD = "v"
-"""A field of a class only: in a dictionary `v` is as often attention's value."""
+"""Name that means squared gradients only as the field of a class: in a dictionary, `v` is as often the value of
+attention.
+"""
 
 
 def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
-    """Returns the case as the module says. Raises InputError for an argument that is neither array nor number. donated:
-    positions besides those that the function donates.
+    """Returns the case in the form that is compiled. Raises InputError for an argument that is neither array nor
+    number.
+
+    donated: positions of further arguments that are donated, besides those that the function's own `jax.jit` donates.
     """
     unwrapped = unwrap_jitted(case.function, case.args)
     meshes: list[Mapping[str, int]] = []
@@ -73,7 +77,9 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
 
 
 def _make_scalar(value: object, place: str) -> Arg:
-    """Returns the Arg for a Python number, with the type that `jax.jit` gives it."""
+    """Returns the Arg for a Python number, with the type that `jax.jit` gives such a number. place: used in the error
+    message.
+    """
     match value:
         case bool():
             return Arg(shape=(), dtype="bool", draw=Draw(kind="bernoulli", scale=float(value)))
@@ -91,7 +97,9 @@ def _make_scalar(value: object, place: str) -> Arg:
 
 
 def _is_second_moment(key: Any) -> bool:
-    """Whether a key on JAX's path to a leaf, a field of a class or a key of a dictionary, names squared gradients."""
+    """Whether a step on JAX's path to a leaf, such as a field of a class or a key of a dictionary, names squared
+    gradients.
+    """
     field = getattr(key, "name", None)
     return field == _SECOND_MOMENT_FIELD or (field or getattr(key, "key", None)) in _SECOND_MOMENTS
 

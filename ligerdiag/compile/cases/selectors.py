@@ -4,9 +4,9 @@
 |---|---|
 | none | all of the folder `cases` in the working directory, or in the nearest folder above it in the same project |
 | `file.py`, `folder` | all of that file, or of the folder's files that define CASE or CASES |
-| `file.py::ID`, `folder::ID` | those of them with that id |
+| `file.py::ID`, `folder::ID` | the cases of that file or folder with that id |
 | `module:name` | the Case, or the Cases, of that name in an importable module |
-| `ID` | those of the folder `cases` with that id |
+| `ID` | the cases of the folder `cases` with that id |
 
 ID is an id or a glob in which only `*` and `?` are special: brackets match themselves, because ids are full of them.
 """
@@ -26,32 +26,36 @@ FOLDER = "cases"
 NAMES = ("CASE", "CASES")
 
 type Selector = str | Source | CaseSpec
-"""A selector as the user writes it; a source, for all of its cases; or a case that was found before."""
+"""A selector as the user writes it, a source, which selects all of its cases, or a case that was found before."""
 
 _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """One selector, resolved to the sources to read."""
+    """One selector after parsing: the sources to read, and which of their cases are selected."""
 
     text: str
     sources: tuple[Source, ...]
     pattern: str
-    """Glob over ids; `*` for all."""
+    """Glob that the ids of the selected cases match; `*` for all."""
     place: str
-    """The place in which ids are matched, for messages."""
+    """The file, folder or module in which cases are selected, as error messages name it."""
 
 
 def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
-    """Resolves selectors against `directory`. Raises InputError if a file or folder does not exist."""
+    """Returns the selection for each selector. Raises InputError if a file or folder does not exist.
+
+    selectors: none selects all cases of the folder `cases`. directory: the folder to which paths and modules are
+    relative.
+    """
     if not selectors:
         return (_select_folder("", "*", directory),)
     return tuple(_parse_selector(text, directory) for text in selectors)
 
 
 def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ...]]) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selection matches, in the order of their sources. Raises InputError if there is none."""
+    """Returns the cases that the selection matches, in the order of its sources. Raises InputError if none does."""
     known = [case for source in selection.sources for case in cases[source]]
     pattern = compile_glob(selection.pattern)
     chosen = tuple(case for case in known if pattern.fullmatch(case.id))
@@ -67,14 +71,14 @@ def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ..
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Returns the pattern of a glob in which only `*` and `?` are special."""
+    """Returns a regular expression that matches like a glob in which only `*` and `?` are special."""
     special = {"*": ".*", "?": "."}
     return re.compile("".join(special.get(character, re.escape(character)) for character in pattern), re.DOTALL)
 
 
 def find_root(file: Path) -> Path:
-    """Returns the folder from which a case file's imports start: the nearest one with a pyproject.toml, otherwise the
-    file's own.
+    """Returns the folder from which a case file's imports start: the nearest folder above the file with a
+    pyproject.toml, otherwise the file's own folder.
     """
     return next((folder for folder in file.parents if (folder / "pyproject.toml").is_file()), file.parent)
 
@@ -121,7 +125,9 @@ def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
 
 
 def _list_project_folders(directory: Path) -> tuple[Path, ...]:
-    """Returns the folder and those above it, up to the nearest with a pyproject.toml; the folder alone if none has one."""
+    """Returns the folder and those above it, innermost first, up to the nearest with a pyproject.toml; only the folder
+    itself if there is no pyproject.toml.
+    """
     folders = (directory.resolve(), *directory.resolve().parents)
     last = next((number for number, folder in enumerate(folders) if (folder / "pyproject.toml").is_file()), 0)
     return folders[: last + 1]
@@ -146,8 +152,8 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
 
 
 def _defines_cases(file: Path) -> bool:
-    """Whether the file binds CASE or CASES at its top level; true if it cannot be parsed, so that its import reports
-    why.
+    """Whether the file binds CASE or CASES at its top level. Also true for a file that cannot be parsed, so that its
+    import reports the reason.
     """
     try:
         return _binds_cases(file.read_bytes())
@@ -157,7 +163,9 @@ def _defines_cases(file: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _binds_cases(text: bytes) -> bool:
-    """Whether this source text does so; cached, because each selector asks about all files of its folder."""
+    """Whether this source text binds CASE or CASES at its top level, or cannot be parsed; cached, because each selector
+    asks about all files of its folder.
+    """
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):

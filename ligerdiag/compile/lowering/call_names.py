@@ -1,13 +1,13 @@
 """Gives each kernel call and each access to a Ref a name that survives JAX's transformations.
 
-The name is a scope of JAX's name stack around the bind: `ld_call_` and eight digits. The name stack stays with an
-equation when JAX copies, splits, moves or transposes it, and ends up in the operation's MLIR location. Names are
-removed from the module before it is compiled, so they do not change the program.
+The name is a scope of JAX's name stack in which the call or the access is traced: `ld_call_` and eight digits. The name
+stack stays with an equation when JAX copies, splits, moves or transposes it, and ends up in the operation's MLIR
+location. Names are removed from the module before it is compiled, so they do not change the program.
 
 The digits are a hash of the Python stack: files, lines and the position in the bytecode. So two calls on one line have
 two names, and so have calls of a library's function from two callers; two traces of one program give a call the same
-name. The calls of a Python loop share a name, and only their order distinguishes them. An equation that JAX binds again
-keeps its name. Nothing is named inside a Pallas kernel, whose operands are Refs in a memory space.
+name. The calls of a Python loop share a name, and only their order distinguishes them. An equation that JAX traces
+again keeps its name. Nothing is named inside a Pallas kernel, whose operands are Refs in a memory space.
 """
 
 import importlib
@@ -42,16 +42,17 @@ from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
 _OWN = ("jax", "jaxlib", "ligerdiag")
-"""Packages whose frames are left out, because they may differ between two traces of one program; so may those of
-Python's library.
+"""Packages whose frames do not count for a name, because they may differ between two traces of one program. Nor do
+frames of Python's library.
 """
 
 
 @contextmanager
 def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Generator[dict[str, SourceLine]]:
-    """Names every bind of the primitives and every access to a Ref inside the context; yields the line of each name.
+    """Names every call of the kernel primitives and every access to a Ref inside the context; yields the user's line of
+    each name, filled meanwhile.
 
-    marks_stores: copy each value that is stored into a Ref, for `find_stores`.
+    marks_stores: mark each value that is stored into a Ref by the operation `intent_jax.STORED`, for `find_stores`.
     """
     sites: dict[str, SourceLine] = {}
     every = [*primitives, *_find_accesses()]
@@ -69,7 +70,9 @@ def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Gene
 
 
 def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore, ...]:
-    """Returns the marked stores of a tagged module. sites: the lines of the names."""
+    """Returns the stores into Refs in a tagged module that was traced with `marks_stores`. sites: the user's line of
+    each name.
+    """
     found: list[RefStore] = []
     for operation in walk_operations(module.operation):
         name = read_name(operation.location) or ""
@@ -79,7 +82,7 @@ def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore,
 
 
 def drop_call_names(module: Any) -> None:
-    """Removes the names from the locations of the module's operations, in place."""
+    """Removes the names of kernel calls and Ref accesses from the locations of the module's operations, in place."""
     for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `set_location`
         name = read_name(operation.location) or ""
         if read_call_name(name):
@@ -109,7 +112,7 @@ def _is_in_kernel(operands: Sequence[Any]) -> bool:
 
 
 def _find_accesses() -> list[Any]:
-    """Returns the primitives that make, read, write and end Refs, as far as this JAX has them."""
+    """Returns the JAX primitives that make, read, write and end Refs, as far as this version of JAX has them."""
     holders = [importlib.import_module(name) for name in ("jax._src.core", "jax._src.state.primitives")]
     return [getattr(holder, name) for holder in holders for name in _ACCESSES if hasattr(holder, name)]
 
@@ -119,7 +122,7 @@ _ACCESSES = ("ref_p", "freeze_p", "get_p", "swap_p", "addupdate_p")
 
 
 def _identify_call() -> tuple[str, SourceLine | None]:
-    """Returns the name and the line of the call that the user's code is making."""
+    """Returns the name of the call that the user's code is making, and its line."""
     frames = [one for one in _iterate_callers(inspect.currentframe()) if not _is_own(one.f_code.co_filename)]
     text = "\n".join(f"{one.f_code.co_filename}:{one.f_lineno}:{one.f_lasti}" for one in frames)
     site = next((one for one in frames if is_project_file(one.f_code.co_filename)), None)

@@ -1,20 +1,20 @@
-"""Makes the artifact of one case.
+"""Makes the artifact of one case: the directory with the results of compiling its program for one target.
 
 The key of an artifact has two hashes. The first covers everything that decides what is compiled: the program (StableHLO
-with tags and locations), the same program as its author intends it, its names and calls, target, toolchain, flags,
-ties, the environment and the settings of JAX at that time, and ligerdiag's own sources. The second covers the names in
-the artifact: those of its case, file, target and toolchain. Except for measured seconds, an artifact does not depend on
-what the worker or the cache did before.
+with tags and locations), the same program as its author intends it, the names of its inputs and outputs, its kernel
+calls, the target, the toolchain, flags, ties, the environment and the settings of JAX at that time, and ligerdiag's own
+sources. The second covers the names in the artifact: those of its case, file, target and toolchain. Except for measured
+seconds, an artifact does not depend on what the worker or the cache did before.
 
 A complete artifact with the same key is reused, whichever process made it. If only the first hash is equal, another
 case has the same program and its files are copied. Otherwise the artifact is made in a directory of its own and moved
 into place when it is complete.
 
-For a target that is only described, nothing runs, so compiling skips what only running needs. XLA starts a ptxas for
-each kernel, after schedule, buffer assignment and thunks; scripts instead of ptxas and nvlink write empty files, which
-saves 40 percent of the processor time. XLA does not autotune either, since it would only compile each fusion to see
-whether it compiles, and LLVM does not optimize. If a product has no configuration that XLA accepts untried, the program
-is compiled once more, with autotuning.
+For a target that is only described, nothing runs, so compiling skips all that only running needs. XLA starts a ptxas
+for each kernel, after it has written schedule, buffer assignment and thunks; scripts that replace ptxas and nvlink
+write empty files, which saves 40 percent of the processor time. XLA does not autotune either, since without a GPU it
+would only compile each fusion to see whether that works, and LLVM does not optimize. If a product has no configuration
+that XLA accepts untried, the program is compiled once more, with autotuning.
 """
 
 import json
@@ -71,14 +71,16 @@ _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
 
 
 def compute_settings() -> dict[str, str]:
-    """Returns each setting of `jax.config` by name; for a setting that is no plain value, its type."""
+    """Returns the value of each setting of `jax.config` as text, by name; only the type of a value that is no number,
+    text or tuple.
+    """
     config: Any = jax.config
     return {name: _render(getattr(config, name, value)) for name, value in sorted(config.values.items())}
 
 
 def compute_environment() -> dict[str, str]:
-    """Returns the variables that can change what is compiled, except PYTHONPATH, with which the worker itself was
-    started.
+    """Returns this worker's environment variables that can change what is compiled, except PYTHONPATH, which the
+    worker's start has set.
     """
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 
@@ -93,19 +95,24 @@ _REMEDIES: Mapping[str, Mapping[str, Flag]] = {
     "No FFI handler registered": {"xla_gpu_mock_custom_calls": True},
     "No supported config found": {_TUNING: _USUAL_TUNING},
 }
-"""A part of XLA's message to the options with which the program compiles nevertheless. XLA makes the schedule before it
-asks for the function of a custom call, which the program's own library provides. The second enables autotuning.
+"""For a part of XLA's error message, the compiler options with which the program compiles nevertheless.
+
+The first lets XLA make the schedule without the function of a custom call, which the program's own library would
+provide. The second enables autotuning.
 """
 _HEAD_START = 0.3
-"""Seconds until JAX has passed a large program to XLA, which compiles it without Python's lock. The translation of the
-program as traced holds the lock, and runs beside XLA from then on.
+"""Seconds before ligerdiag starts to translate the program as traced. By then JAX has passed even a large program to
+XLA, which compiles without Python's lock; the translation holds the lock and runs beside XLA.
 """
 PASSES_FLAG = "xla_dump_hlo_pass_re"
 _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 
 
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
-    """Answers the request. Each LigerdiagError is one line; the traceback is in the log."""
+    """Makes the artifact of the requested case, unless the cache has it, and returns its key.
+
+    Raises LigerdiagError with a message of one line; the traceback is in the log.
+    """
     with import_as(request.description, build_mesh({}, request.description).devices.flat):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
@@ -123,11 +130,11 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:
-    """Returns the key of the artifact.
+    """Returns the key of the artifact, see the module.
 
-    dependencies: files of the project to their sha256. They are part of the key if the program has a
-    `custom_partitioning`: the program does not contain its function on the shards and names it by an address, which a
-    function of another case may have.
+    dependencies: files of the project to their sha256. They are part of the key only if the program has a
+    `custom_partitioning`. Its text does not contain the function that runs on the shards but names it by an address in
+    memory, which a function of another case may have too.
     """
     names = (request.case_id, str(request.source), request.target, request.toolchain)
     parts = (
@@ -154,10 +161,10 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
 
 
 def _copy_artifact(same: Artifact, request: CompileRequest, key: str) -> bool:
-    """Fills the request's scratch directory with the files of an artifact of the same program, under the request's
+    """Fills the request's scratch directory with the files of an artifact of the same program, but with the request's
     names.
 
-    Returns whether that worked: another process may remove the artifact at any time.
+    Returns whether that worked; it fails if another process removes the artifact meanwhile.
     """
     directory = Path(request.scratch)
     try:
@@ -180,11 +187,11 @@ def _copy_artifact(same: Artifact, request: CompileRequest, key: str) -> bool:
 def make_artifact(
     request: CompileRequest, program: LoweredCase, key: str, log: Path, begin: int = 0, *, runs: bool = False
 ) -> Any:
-    """Compiles the program and fills the request's scratch directory; returns the `jax.stages.Compiled`. Raises
-    CompileError.
+    """Compiles the program and writes all files of the artifact except the manifest into the request's scratch
+    directory; returns the `jax.stages.Compiled`. Raises CompileError.
 
-    begin: where the case's own part of the log begins; the output of an import is in the log of the first job. runs:
-    whether the program is compiled for GPUs of this machine, on which it will run.
+    begin: position in the log at which the output of this case begins, in bytes. runs: whether the program is compiled
+    for the GPUs of this machine, on which it will run.
     """
     directory = Path(request.scratch)
     dump = directory / "dump"
@@ -195,7 +202,7 @@ def make_artifact(
     try:
         compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
     finally:
-        beside.cancel()  # has no effect once it runs
+        beside.cancel()  # has no effect once the translation runs
         beside.join()
     if opaque:
         program = program.without_bodies(opaque)
@@ -233,7 +240,7 @@ def make_artifact(
 
 
 def _measure_log(log: Path) -> int:
-    """Returns the current size of the log in bytes."""
+    """Flushes the output of this process and returns the size of the log in bytes."""
     sys.stdout.flush()
     sys.stderr.flush()
     return log.stat().st_size
@@ -242,8 +249,10 @@ def _measure_log(log: Path) -> int:
 def _compile(
     program: LoweredCase, request: CompileRequest, dump: Path, runs: bool
 ) -> tuple[Any, float, Collection[int]]:
-    """Returns the compiled program, the seconds that compiling took, and the tags of calls whose function differs from
-    the author's.
+    """Returns the compiled program, the seconds that compiling took, and the tags of the `custom_partitioning` calls
+    whose operations on shards could not be tagged.
+
+    runs: whether the program will run on the GPUs of this machine.
     """
     options: dict[str, Flag] = {
         **({} if runs else _choose_quick_options()),
@@ -278,13 +287,19 @@ def _compile(
 
 @contextmanager
 def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]:
-    """Answers the queries of the function of a `custom_partitioning`, which XLA traces and lowers while it compiles."""
+    """Answers questions about devices as the target would, while XLA traces and lowers the function of a
+    `custom_partitioning` in the middle of compiling.
+    """
     with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
         yield
 
 
 def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
-    """Returns the options that help, unless they are set already or the user chose others."""
+    """Returns the compiler options that remedy a fault of XLA's; None if there are none, they are set already, or the
+    user has chosen other values.
+
+    fault: XLA's error message. options: those of the failed compile. asked: options that the user gave.
+    """
     given = os.environ.get("XLA_FLAGS", "")
     for said, remedy in _REMEDIES.items():
         is_new = any(options.get(name) != value for name, value in remedy.items())
@@ -294,14 +309,18 @@ def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Fla
 
 
 def _choose_quick_options() -> dict[str, Flag]:
-    """Returns the options that skip machine code and autotuning, except those in the user's XLA_FLAGS."""
+    """Returns the compiler options that skip autotuning and the making of machine code, except options that the user
+    sets in XLA_FLAGS.
+    """
     given = os.environ.get("XLA_FLAGS", "")
     options = {**_QUICK, "xla_gpu_cuda_data_dir": str(_find_assembler())}
     return {name: value for name, value in options.items() if not re.search(rf"--{name}\b", given)}
 
 
 def _find_assembler() -> Path:
-    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink."""
+    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink. Raises CompileError if one cannot be
+    run.
+    """
     folder = Path(__file__).with_name("assembler")
     for name in ("ptxas", "nvlink"):
         if not os.access(folder / "bin" / name, os.X_OK):
@@ -310,7 +329,12 @@ def _find_assembler() -> Path:
 
 
 def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
-    """Returns unoptimized module, optimized module and thunks of the module that was compiled last: the program itself."""
+    """Returns the paths of the unoptimized module, the optimized module and the thunks of the program; None for thunks
+    that XLA did not write.
+
+    Of several modules in the dump, the program is the one that was compiled last. Raises CompileError if a module is
+    missing.
+    """
     found = {
         int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*.jit_*{_OPTIMIZED}")
     }
@@ -325,7 +349,7 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
 
 
 def _compute_environment(request: CompileRequest) -> dict[str, str]:
-    """Returns the environment of the parent, as changed by the case's file."""
+    """Returns the important environment variables of the parent, as changed by the case's file when it was imported."""
     path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
     return path | compute_environment()
 
@@ -333,10 +357,10 @@ def _compute_environment(request: CompileRequest) -> dict[str, str]:
 def _compute_placements(
     request: CompileRequest, program: LoweredCase, compiled: Any
 ) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
-    """Returns the placements of the inputs and of the outputs.
+    """Returns how the inputs and how the outputs are split over the devices.
 
-    The latter is empty if XLA does not report how it splits the outputs, as before JAX 0.10: the schedule is judged,
-    not replayed.
+    The second tuple is empty if XLA does not report how it splits the outputs, as before JAX 0.10; then the schedule is
+    judged but not replayed.
     """
     leaves: Any = jax.tree_util.tree_leaves
     shapes = [leaf.shape for leaf in leaves(program.lowered.args_info)]
@@ -351,7 +375,7 @@ def _compute_placements(
 
 
 def _is_partitioned(request: CompileRequest, inputs: Sequence[Placement]) -> bool:
-    """Whether an input is split and XLA's partitioner ran."""
+    """Whether XLA's partitioner ran: an input is split over several devices, and no flag concerns the partitioner."""
     flags = [*map(str, request.flags.values()), request.environment.get("XLA_FLAGS", "")]
     is_split = any(shard != one.shards[0] for one in inputs for shard in one.shards)
     return is_split and not any("spmd-partitioning" in words for words in flags)

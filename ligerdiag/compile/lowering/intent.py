@@ -15,12 +15,14 @@ point of the program that says which version the author means:
 - Values that JAX's own rules save for the backward pass, and those that a custom_jvp rule saves: the version at the
   moment when they are saved.
 - Values that a custom_vjp's `bwd` returns: the version when `bwd` returns, wherever its author kept them.
-- Cotangents that are passed to `bwd`: JAX may pass one cotangent to several rules, and each means that value.
+- Cotangents that are passed to `bwd`: the version when they are passed; JAX may pass one cotangent to several rules,
+  and each rule means that version.
 - Values that `jax.checkpoint` saves by a policy: the version that their operation made.
 - Slices of a scan that its body returns: the version that the body leaves (`intent_jax.stack_slices`).
 - `jnp.copy` and `jnp.array`: the copy is another value, although JAX lowers it to the array itself.
 
-The residuals of a custom_vjp are references that the author keeps: `bwd` reads the bytes at the time when it runs.
+The residuals of a custom_vjp get no snapshot. They are references that the author keeps: `bwd` reads the bytes at the
+time when it runs.
 
 Two more rules keep calls and operations where the author has them. A kernel call without used outputs counts as a call,
 because its author means the operand that it overwrites; JAX drops it, for example when `jax.checkpoint` computes the
@@ -64,17 +66,20 @@ _NEVER_FOLDED = frozenset({
     "stablehlo.get_tuple_element", "stablehlo.composite", "stablehlo.create_token", "stablehlo.after_all",
     "stablehlo.partition_id", "stablehlo.replica_id",
 })  # fmt: skip
-"""Operations that no folding replaces by one of their operands, or that do not operate on arrays."""
+"""Operations that need no barrier: MLIR never replaces them by one of their operands, or their results are no arrays.
+"""
 _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip
-"""Operations whose regions belong to the program's flow."""
+"""Operations whose regions contain operations of the program, so that barriers are inserted there too."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
-"""Operations that may have an effect whether or not their results are used."""
+"""Operations that count as used even if nobody uses their results, because they may have an effect."""
 
 
 def protect_as_written(module: Any) -> str:
-    """Returns the text of a tagged StableHLO module in which nothing can be folded; `translate_to_hlo` makes HLO of it."""
+    """Returns the text of a copy of a tagged StableHLO module in which nothing can be folded, so that
+    `translate_to_hlo` keeps the program as traced.
+    """
     with module.context:
         clone = module.operation.clone()
         _protect(clone.operation)
@@ -96,7 +101,9 @@ def _protect(operation: Any) -> None:
 
 
 def _carries_kernel(call: Any) -> bool:
-    """Whether the call is kept even if its results are unused: the loop or function around it may be dead."""
+    """Whether the custom call is of a kind that may run a kernel; such a call is kept even if the loop or function
+    around it may be dead.
+    """
     return has_trait(
         ir.StringAttr(call.attributes["call_target_name"]).value,
         CallTrait.KERNEL_BY_NAME | CallTrait.CARRIES_TRITON | CallTrait.MOSAIC,
@@ -104,7 +111,9 @@ def _carries_kernel(call: Any) -> bool:
 
 
 def _is_dead(operation: Any) -> bool:
-    """Whether no operation that has an effect or ends the block uses its results, directly or through other operations."""
+    """Whether the operation's results reach, directly or through other operations, none that has an effect or ends the
+    block.
+    """
     seen, following = set[int](), [operation]
     while following:
         for user in (use.owner.operation for result in following.pop().results for use in result.uses):
@@ -133,55 +142,62 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The notes and snapshots of one trace under `mark_intent`; filled while it runs."""
+    """The snapshots of one trace inside `mark_intent`, and the notes that decide whether a trace needs snapshots;
+    filled while JAX traces.
+    """
 
     forms: frozenset[Form] | None
-    """Forms of the values to copy; None for a trace that copies nothing and only takes notes."""
+    """Shapes and dtypes of the values that get a snapshot; None for a trace without snapshots, which only takes notes.
+    """
     kernel_forms: set[Form] = field(default_factory=set[Form])
-    """Forms of the operands of kernels."""
+    """Shapes and dtypes of the operands of all kernel calls in the trace."""
     saved_forms: set[Form] = field(default_factory=set[Form])
-    """Forms of the values that would be copied if a kernel were given such a value."""
+    """Shapes and dtypes of all values that are saved; each would get a snapshot if a kernel had such an operand."""
     in_shards: bool = False
-    """Whether a kernel is called in a shard_map."""
+    """Whether a kernel is called inside a `shard_map`."""
     is_whole: bool = False
     """Whether JAX is processing the body of a loop that must not be split, see `intent_jax.keep_in_loops`."""
     _epoch: int = 0
-    """Number of kernel calls so far: between two calls no value changes."""
+    """Number of kernel calls so far; between two kernel calls no value changes, so one snapshot of a value suffices."""
     _known: dict[tuple[int, int, int], tuple[Any, Any, Any]] = field(
         default_factory=dict[tuple[int, int, int], tuple[Any, Any, Any]]
     )
-    """Identities of value and trace, and the epoch, to the value, the trace and the copy."""
+    """The snapshots so far: (id of the value, id of the trace, epoch) to (value, trace, snapshot)."""
     _pinned: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict[tuple[int, int], tuple[Any, Any]])
-    """Identities of value and trace to the value and its copy, which is used whenever the value is saved."""
+    """The snapshots that are used whenever the value is saved, see `pin`: (id of the value, id of the trace) to (value,
+    snapshot).
+    """
     _bodies: list[tuple[Any, Any, Sequence[Any]]] = field(default_factory=list[tuple[Any, Any, Sequence[Any]]])
-    """Bodies that JAX is splitting, innermost last: the trace, the jaxpr, and those of its inputs that are known."""
+    """The checkpoint bodies that JAX is splitting, innermost last: (outer trace, jaxpr, the jaxpr's inputs, None for an
+    input that JAX does not know).
+    """
 
     @property
     def needs_snapshots(self) -> bool:
-        """Whether a kernel may overwrite a value that the rules save, or JAX may lose a call in a shard_map that it
-        builds again.
+        """Whether the program needs a second trace with snapshots: a kernel may overwrite a value that is saved, or JAX
+        may lose a kernel call in a `shard_map` that it builds again.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
     @property
     def is_marked(self) -> bool:
-        """Whether this trace contains snapshots; otherwise it only takes notes."""
+        """Whether snapshots are inserted into this trace; otherwise it only takes notes."""
         return self.forms is not None
 
     def note_kernel(self, operands: Sequence[Any]) -> None:
-        """Notes a kernel call."""
+        """Notes a kernel call with these operands."""
         self._epoch += 1
         self.in_shards = self.in_shards or _has_named_axes()
         self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
 
     def copies(self, form: Form) -> bool:
-        """Returns whether a saved value of this form is copied, and notes the form."""
+        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot."""
         self.saved_forms.add(form)
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """Returns a copy of the current version of the value, made by this trace; the value itself if nothing
-        overwrites it.
+        """Returns a snapshot of the value's present version, made in `trace` (by default the current one); the value
+        itself if no kernel can overwrite it.
         """
         form = read_form(value)
         if form is None or not self.copies(form):
@@ -197,7 +213,9 @@ class IntentTrace:
 
     @contextmanager
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
-        """While this trace splits `body`, later saves of the body's inputs use their current version."""
+        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint`, while this trace splits it inside
+        the context: whenever an input is saved, its present version is used.
+        """
         outer = getattr(trace, "parent_trace", None)
         before = dict(self._pinned)
         for value in values:
@@ -211,8 +229,11 @@ class IntentTrace:
             self._pinned = before
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Lets later saves of this input use the version that the body leaves. Returns whether it is an input of the
-        innermost body.
+        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
+        that the body leaves is used.
+
+        Returns whether `body` is the innermost body that is being split, and the input was pinned. position: that of
+        the input.
         """
         if not self._bodies or self._bodies[-1][1] is not body:
             return False
@@ -220,20 +241,22 @@ class IntentTrace:
         return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
-        """Returns the tree with a copy of each array."""
+        """Returns the tree with each array replaced by its snapshot, see `save`."""
         library: Any = jax
         return library.tree_util.tree_map(self.save, tree)
 
     def forget(self) -> None:
-        """Drops the values of the trace."""
+        """Drops the references to the values and snapshots of the trace."""
         self._known.clear()
 
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Puts snapshots into everything that is traced inside the context; see `IntentTrace` for `forms`.
+    """Inserts snapshots into everything that JAX traces inside the context, and takes notes; see `IntentTrace` for
+    `forms`.
 
-    Functions that JAX traced before are not seen: clear its caches first, and afterwards if there were snapshots.
+    JAX does not trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if
+    there were snapshots.
     """
     marks = IntentTrace(forms)
     with (
@@ -255,7 +278,9 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
 
 
 def _mark_backward(call: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """Wraps `custom_vjp.__call__`: copies the cotangents that `bwd` gets and the values that it returns."""
+    """Wraps `custom_vjp.__call__`, so that the cotangents that `bwd` gets and the values that it returns become
+    snapshots.
+    """
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         backward = self.bwd
@@ -276,8 +301,8 @@ def _mark_backward(call: Callable[..., Any], marks: IntentTrace) -> Callable[...
 
 
 def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """Wraps `JaxprTrace.instantiate_const`, where a known value becomes an operand of a linear operation: copies the
-    value.
+    """Wraps `JaxprTrace.instantiate_const`, by which JAX saves a known value for a linear operation of the backward
+    pass, so that a snapshot is saved instead.
     """
 
     def instantiated(self: Any, tracer: Any) -> Any:
@@ -291,7 +316,7 @@ def _mark_residuals(instantiate: Callable[..., Any], marks: IntentTrace) -> Call
 
 
 def _skip_custom(process: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
-    """Wraps `JaxprTrace.default_process_primitive`, so that the residuals of a custom_vjp are not copied."""
+    """Wraps `JaxprTrace.default_process_primitive`, so that the residuals of a custom_vjp get no snapshot."""
     del marks
 
     def processed(self: Any, primitive: Any, *rest: Any) -> Any:
@@ -352,7 +377,7 @@ def _noted_kernels(primitives: Sequence[Any], marks: IntentTrace) -> Generator[N
 
 @contextmanager
 def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
-    """Replaces copies that the author requests by snapshots."""
+    """Replaces the copies that the author requests, such as `jnp.copy`, by snapshots inside the context."""
     primitive: Any = getattr(importlib.import_module("jax._src.lax.lax"), "copy_p", None)
     if primitive is None:
         yield
@@ -379,13 +404,13 @@ def _core() -> Any:
 
 
 def _has_named_axes() -> bool:
-    """Whether a shard_map is being traced; False for JAX before 0.5, which keeps the axes elsewhere."""
+    """Whether JAX is tracing a `shard_map`; always False for JAX before 0.5, which keeps the axes elsewhere."""
     find = getattr(_core(), "get_axis_env", None)
     return find is not None and bool(find().axis_sizes)
 
 
 def _find_trace() -> Any:
-    """Returns the current trace; None for JAX before 0.5, which finds it from the operands."""
+    """Returns the trace that is current in JAX; None for JAX before 0.5, which finds the trace from the operands."""
     core: Any = importlib.import_module("jax._src.core")
     return getattr(getattr(core, "trace_ctx", None), "trace", None)
 

@@ -1,23 +1,26 @@
 """Makes the parts of JAX that split functions keep the author's intent: `jax.checkpoint`, loops, and dead-code
 elimination.
 
+This module changes how JAX behaves in the second trace of a program, which `intent` explains with the word *snapshot*:
+a copy of a value, made where the program says which version the author means.
+
 **Checkpoints.** JAX splits the body of a `jax.checkpoint` into a known part, which it runs, and a staged part, which it
 runs in the backward pass. It does so without tracing, so snapshots are inserted into the two jaxprs afterwards.
 
 **Slices of loops.** JAX notices that a scan's body returns a slice of `xs` unchanged, and returns `xs` itself instead
 of the stacked slices; likewise for the part of a slice that a custom_vjp in the body keeps. But a slice is a copy: a
-kernel that overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the trace with the
-intent, slices of the forms that kernels are given are stacked. Whole operands of a loop are not copied, and JAX passes
-them on as before.
+kernel that overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the second trace,
+slices with the shape and dtype of a kernel's operand are stacked. Whole operands of a loop are not copied, and JAX
+passes them on as before.
 
 **Invariants of loops.** When JAX differentiates a scan, it hoists operations that no iteration changes, as far as JAX
 can see, for example on arrays that the body closes over. If a kernel overwrites such an array, the hoisted operation
 would run once, before the loop, and see the original only; the author means an operation of each iteration. So in the
-trace with the intent, a body that calls kernels is not split. An array that it closes over is kept without a copy: the
+second trace, a body that calls kernels is not split. An array that it closes over is kept without a copy: the
 operations of the loop read it when they run.
 
-The functions of JAX that are wrapped here are internal. If a version lacks one, it behaves as without this module:
-readers of the stacked slices are then taken to mean `xs`.
+The functions of JAX that are wrapped here are internal. If a version of JAX lacks one, JAX keeps its own behaviour
+there: readers of the stacked slices are then taken to mean `xs`.
 """
 
 import importlib
@@ -36,12 +39,12 @@ from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
 _NAME = "ligerdiag_snapshot"
 
 type Form = tuple[tuple[int, ...], str]
-"""Shape and dtype of an array."""
+"""Shape and dtype of an array. Only a value with the form of a kernel's operand can be overwritten by a kernel."""
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the form of a value; None for a value that no kernel can get: a number, an array of NumPy, a symbolic
-    zero, a key, a Ref.
+    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, an array of
+    NumPy, a symbolic zero, a random key or a Ref.
     """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
@@ -56,7 +59,7 @@ def read_form(value: Any) -> Form | None:
 
 
 def _make_primitive(name: str) -> Any:
-    """Returns an identity of one array, which XLA sees as a barrier."""
+    """Returns a new JAX primitive that returns its one array unchanged and is lowered to an optimization barrier."""
     primitive: Any = jex_core.Primitive(name)
     dialect: Any = importlib.import_module("jaxlib.mlir.dialects.stablehlo")
     library, rules, batching_rules, lowering_rules = _untyped(jnp), _untyped(ad), _untyped(batching), _untyped(mlir)
@@ -91,41 +94,48 @@ def _untyped(module: object) -> Any:
 
 SNAPSHOT = _make_primitive(_NAME)
 STORED = _make_primitive("ligerdiag_stored")
-"""Marks a value that is stored into a Ref, see `refs`."""
+"""The primitive that marks a value which the program stores into a Ref, see `call_names.find_stores`."""
 
 
 CUSTOM = "custom_lin"
-"""Name of the primitive that calls a custom_vjp's backward rule."""
+"""Name of JAX's primitive that calls the backward rule of a custom_vjp."""
 
 
 class Saver(Protocol):
-    """The current trace, see `intent.IntentTrace`."""
+    """The notes on the current trace, as this module needs them; `intent.IntentTrace` implements the protocol."""
 
     is_whole: bool
     """Whether JAX is processing the body of a loop that must not be split, see `keep_in_loops`."""
 
     @property
     def is_marked(self) -> bool:
-        """Whether the trace contains snapshots."""
+        """Whether snapshots are inserted into this trace."""
         ...
 
     def copies(self, form: Form) -> bool:
-        """Returns whether a saved value of this form is copied, and notes the form."""
+        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot."""
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """While this trace splits `body`, later saves of the body's inputs use their current version."""
+        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint`, while this trace splits it inside
+        the context: whenever an input is saved, its present version is used.
+        """
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Lets later saves of this input use the version that the body leaves. Returns whether it is an input of the
-        innermost body.
+        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
+        that the body leaves is used.
+
+        Returns whether `body` is the innermost body that is being split, and the input was pinned. position: that of
+        the input.
         """
         ...
 
 
 def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps the rule that splits the body of a `jax.checkpoint`, so that its inputs are saved when it is called."""
+    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved in the
+    version that they have when the body is called.
+    """
 
     def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:
         values = [tracer.pval.get_known() for tracer in tracers]
@@ -136,8 +146,8 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps the function that splits a jaxpr: copies values that a policy saves, and makes the staged part repeat
-    kernel calls.
+    """Wraps JAX's function that splits a jaxpr into a known and a staged part: inserts a copy of each value that a
+    checkpoint's policy saves, and makes the staged part repeat the kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -162,8 +172,8 @@ def _drop_effect(jaxpr: Any) -> Any:
 
 
 def _drop_tangent_ties(jaxpr: Any) -> Any:
-    """Returns the jaxpr without the ties of a custom_vjp's tangents to its results, which JAX 0.4 makes. It forgets the
-    results when it transposes the tangents.
+    """Returns the jaxpr in which the equations `tie`, by which JAX 0.4 makes a custom_vjp's tangents depend on its
+    results, depend on the tangents only. JAX itself ignores the results when it transposes the tangents.
     """
     ties = "tie"
     if not any(one.primitive.name == ties for one in jaxpr.eqns):
@@ -173,7 +183,7 @@ def _drop_tangent_ties(jaxpr: Any) -> Any:
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
-    """Returns the kernel calls that JAX drops if it computes only these results."""
+    """Returns the kernel calls that JAX drops from the staged jaxpr if it computes only the wanted results."""
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
     calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]
@@ -181,10 +191,12 @@ def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
 
 
 def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
-    """Returns the staged jaxpr, and those of the dropped calls that it does not repeat.
+    """Returns the staged jaxpr with the kernel calls that JAX would drop, and the list of those that it need not
+    repeat.
 
-    The call in the forward pass has already overwritten the inputs of the body that it overwrites. A call on inputs
-    alone is not repeated. Any other call is, on copies of the inputs, so that it overwrites only recomputed values.
+    The forward pass has already run each call, so an input of the body that the call overwrites is overwritten already.
+    A call whose operands are all such inputs is not repeated. Any other call is repeated on copies of the inputs, so
+    that it overwrites only recomputed values.
     """
     done: list[Any] = []
     for equation in dropped:
@@ -200,8 +212,8 @@ def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Save
 
 
 def _list_untouched_inputs(equation: Any, body: Any, staged: Any) -> dict[int, int]:
-    """Returns those of the call's operands that are inputs of the body and have no earlier reader, by identity, with
-    their positions.
+    """Returns the operands of the call that are inputs of the body and that nothing reads before the call: the id of
+    each operand to its position among the inputs.
     """
     where = next(number for number, one in enumerate(staged.eqns) if one is equation)
     before = {id(operand) for other in staged.eqns[:where] for operand in other.invars}
@@ -243,10 +255,11 @@ def _calls_kernel(equation: Any) -> bool:
 
 
 def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
-    """Returns both jaxprs with a copy of each value that one saves for the other, made where the value is, and the
-    number of saved values.
+    """Returns both jaxprs and the number of values that the known one saves for the staged one. Each saved value that a
+    kernel could overwrite gets a copy, made right after the value.
 
-    A value that a custom_vjp keeps is passed on unchanged; if JAX's rules save it too, the copy is a further result.
+    A value that a custom_vjp keeps is passed on unchanged; if JAX's rules save the same value too, its copy is a
+    further result.
     """
     equations, results = list(known.eqns), list(known.outvars)
     inputs, readers = list(staged.invars), list(staged.eqns)
@@ -269,7 +282,9 @@ def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[An
 
 
 def _put_copy(equations: list[Any], variable: Any) -> Any:
-    """Inserts a copy of the variable after the equation that makes it; returns the copy."""
+    """Inserts a copy of the variable into the list, after the equation that computes the variable; returns the copy's
+    variable.
+    """
     made = next((number for number, one in enumerate(equations) if variable in one.outvars), -1)
     copy = _make_variable(variable)
     equations.insert(made + 1, _make_equation(variable, copy, equations[made] if made >= 0 else None))
@@ -277,7 +292,7 @@ def _put_copy(equations: list[Any], variable: Any) -> Any:
 
 
 def _is_kept_only(jaxpr: Any, variable: Any) -> bool:
-    """Whether every reader is a custom_vjp that keeps the variable itself."""
+    """Whether every equation that reads the variable is a custom_vjp, which keeps the variable itself and no copy."""
     for equation in jaxpr.eqns:
         for position, operand in enumerate(equation.invars):
             if operand is not variable:
@@ -315,7 +330,9 @@ def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
 
 @contextmanager
 def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
-    """Gives the calls of these primitives an effect inside the context, so that JAX does not drop them."""
+    """Gives each call of these primitives an effect inside the context, so that JAX does not drop a call with unused
+    results.
+    """
 
     def keep(evaluate: Any) -> Any:
         def evaluated(*args: Any, **params: Any) -> Any:
@@ -331,7 +348,7 @@ def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
 
 
 def has_kernels(jaxpr: Any) -> bool:
-    """Whether a jaxpr traced inside `keep_calls` calls kernels."""
+    """Whether the jaxpr, which was traced inside `keep_calls`, calls a kernel."""
     return WRITES in jaxpr.effects
 
 
@@ -344,12 +361,12 @@ def _make_effect() -> Any:
 
 
 WRITES = _make_effect()
-"""The effect of a kernel call inside `keep_calls`."""
+"""The JAX effect that a kernel call has inside `keep_calls`."""
 
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Replaces the attribute `name` of the holder by `wrap` of it inside the context."""
+    """Replaces the attribute `name` of the holder by `wrap(attribute)` inside the context; restores it afterwards."""
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:
@@ -360,11 +377,13 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
 
 @contextmanager
 def watch_splits(marks: Saver) -> Generator[None]:
-    """Wraps the functions that split a body in `mark_policy`; they also split, one by one, the functions that it calls."""
+    """Wraps JAX's functions that split a jaxpr in `mark_policy`, inside the context. JAX also calls them for each
+    function that the jaxpr calls.
+    """
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
     names = [name for name in (custom, stateful) if hasattr(evaluation, name)]
-    if stateful in getattr(evaluation, custom).__code__.co_names:  # not so in JAX 0.4
+    if stateful in getattr(evaluation, custom).__code__.co_names:  # it calls that one, but not in JAX 0.4
         names.remove(custom)
     with ExitStack() as stack:
         for name in names:
@@ -373,27 +392,31 @@ def watch_splits(marks: Saver) -> Generator[None]:
 
 
 _FORWARDING = "_jaxpr_forwarding"
-"""JAX's function from a jaxpr to the number of the input that each result is, or None."""
+"""Name of JAX's function that says, for each result of a jaxpr, the number of the input that is returned unchanged, or
+None.
+"""
 
 
 _CARRY_COUNT = "num_carry"
-"""The caller's variable for the number of a scan's first results that are its carry, which is passed on whole.
-`while_loop`, which takes no slices, has none.
+"""Name of the local variable in which JAX's scan has the number of its carried values. They are a body's first results
+and are passed on whole; `while_loop`, which takes no slices, has no such variable.
 """
 
 
 _PARTIAL_EVALUATIONS = {"partial_eval_jaxpr_nounits_fwd": "fwd", "linearize_jaxpr": "allow_fwds"}
-"""JAX's functions that split a body, to their argument that says of each input whether it may replace the value kept of
-it. If JAX keeps an input that is not a slice, it hoists that out of the loop itself.
+"""Names of JAX's functions that split the body of a loop, each with the argument that says which inputs JAX may keep in
+place of equal values that it would save. If JAX keeps an input that is not a slice, it hoists the input out of the
+loop itself.
 """
 
 
 @contextmanager
 def stack_slices(marks: Saver) -> Generator[None]:
-    """Inside the context, a scan stacks and returns the slices that its body returns or keeps.
+    """Makes a scan inside the context stack the slices that its body returns or keeps, instead of returning `xs`
+    itself.
 
-    JAX asks in many places which inputs are passed on, but only a loop slices them, so only the loops' view of JAX
-    changes.
+    JAX asks in many places which inputs are passed on unchanged, but only loops slice them, so only the functions that
+    JAX's module of loops calls are replaced.
     """
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     with ExitStack() as stack:
@@ -404,7 +427,7 @@ def stack_slices(marks: Saver) -> Generator[None]:
 
 
 class _LoopLibrary:
-    """A module of JAX as the loops see it."""
+    """One of JAX's modules as JAX's loops see it: some functions are replaced, see `stack_slices`."""
 
     def __init__(self, library: Any, marks: Saver) -> None:
         self._library = library
@@ -436,7 +459,9 @@ def _return_slices(find: Callable[[Any], Sequence[int | None]], marks: Saver) ->
 
 
 def _read_of_caller(name: str) -> object:
-    """Returns the variable of that name in the function that called this one's caller; None if there is none."""
+    """Returns the local variable of that name in the second function up the stack: the function that called our caller.
+    None if it has no such variable.
+    """
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame and frame.f_back
@@ -462,12 +487,14 @@ def _is_stacked(value: Any, marks: Saver) -> bool:
 
 
 _HOIST = "_scan_known_hoisting"
-"""JAX's function that hoists operations. A JAX without it does so elsewhere, and `keep_in_loops` changes nothing."""
+"""Name of JAX's function that hoists operations from a scan. A version of JAX without it hoists elsewhere, and there
+`keep_in_loops` changes nothing.
+"""
 
 
 @contextmanager
 def keep_in_loops(marks: Saver) -> Generator[None]:
-    """Inside the context, operations stay in the bodies that call kernels."""
+    """Keeps JAX, inside the context, from hoisting operations out of the bodies of scans that call kernels."""
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     with ExitStack() as stack:

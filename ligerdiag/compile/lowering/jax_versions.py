@@ -1,4 +1,5 @@
-"""Hides differences between the versions of JAX, jax-triton and Pallas that compile here, one function each.
+"""Hides differences between the versions of JAX, jax-triton and Pallas with which ligerdiag compiles, one function for
+each difference.
 
 `tags` does the same for the Python bindings of MLIR.
 """
@@ -13,8 +14,8 @@ from jax.sharding import Mesh
 
 
 def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
-    """Makes this the mesh of everything that is traced: `jax.set_mesh` since 0.7, `jax.sharding.use_mesh` since 0.5,
-    before that `with mesh`.
+    """Returns a context in which everything that is traced uses this mesh: `jax.set_mesh` since JAX 0.7,
+    `jax.sharding.use_mesh` since 0.5, the mesh itself before.
     """
     library: Any = jax
     enter = getattr(library, "set_mesh", None) or getattr(library.sharding, "use_mesh", None)
@@ -22,13 +23,15 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
 
 
 def get_type(value: Any) -> Any:
-    """Returns the abstract value of an array or tracer: `jax.typeof` since 0.6, `jax.core.get_aval` before."""
+    """Returns the abstract value of an array or tracer: its type. Calls `jax.typeof` since JAX 0.6, `jax.core.get_aval`
+    before.
+    """
     library: Any = jax
     return (getattr(library, "typeof", None) or library.core.get_aval)(value)
 
 
 def translate_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloModuleProto. Raises what jaxlib's translation raises."""
+    """Returns a StableHLO module as a serialized HloModuleProto; an exception of jaxlib's translation is passed on."""
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
@@ -43,8 +46,8 @@ def _import_first(*names: str) -> Any:
 
 
 def is_reference(aval: Any) -> bool:
-    """Returns whether the type is a Ref's. XLA gets the contents as an operand and returns the new contents as one more
-    output.
+    """Whether the type is that of a Ref. XLA gets the contents of a Ref as an operand, and returns the new contents as
+    one more output.
     """
     return hasattr(aval, "inner_aval")
 
@@ -59,8 +62,8 @@ def find_kernel_primitives() -> list[Any]:
 
 
 def _triton_library() -> Any:
-    """Returns jax-triton; None if it is not installed or does not fit this JAX, because programs without it compile
-    nevertheless.
+    """Returns the module jax-triton; None if it is not installed or does not fit this JAX. That is no error, because
+    programs without it compile nevertheless.
     """
     try:
         return importlib.import_module("jax_triton.triton_lib")
@@ -77,8 +80,8 @@ def _pallas_library() -> Any:
 
 @contextmanager
 def assume_capability(compute_capability: int) -> Generator[None]:
-    """Makes kernel libraries assume a GPU of this compute capability, which they would query from a GPU that does not
-    exist.
+    """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability; otherwise they would
+    query a GPU that does not exist.
     """
     with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
         yield
@@ -86,7 +89,7 @@ def assume_capability(compute_capability: int) -> Generator[None]:
 
 @contextmanager
 def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """Sets the compute capability that jax-triton would query from device 0."""
+    """Makes jax-triton assume this compute capability inside the context, instead of querying device 0."""
     library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
     if library is None:
         yield
@@ -106,7 +109,9 @@ def _assume_compute_capability(compute_capability: int) -> Generator[None]:
 
 @contextmanager
 def _assume_pallas_device(compute_capability: int) -> Generator[None]:
-    """Sets the GPU that Pallas on Triton would query from the default device, which is a CPU here."""
+    """Makes Pallas on Triton assume a GPU of this compute capability inside the context, instead of querying the
+    default device, which is a CPU here.
+    """
     library = _pallas_devices()
     if library is None:
         yield

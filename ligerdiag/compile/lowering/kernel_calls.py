@@ -1,12 +1,16 @@
 """Finds the program's kernel calls, and which of them reach XLA.
 
 A kernel that is called only for its effect has no used output. JAX drops such a call while it traces or lowers, or MLIR
-on the way from StableHLO to HLO. To detect this, four lists are compared: binds of kernel primitives during tracing
-(the calls that the program makes), equations of kernel primitives in the traced program, each sub-program once, custom
-calls of the StableHLO module with their tags, and tags in the unoptimized HLO. A custom call belongs to a traced call
-by its name (`call_names`), otherwise if it has the same kernel and was called through the same lines. If fewer calls of
-a kernel arrive than were traced through the same lines, those without used outputs are missing, because the others
-cannot be dropped.
+drops it on the way from StableHLO to HLO. To detect this, four lists are compared:
+
+- the binds of kernel primitives during tracing: the calls that the program makes;
+- the equations of kernel primitives in the traced program, each sub-program once;
+- the custom calls of the StableHLO module, with their tags;
+- the tags in the unoptimized HLO.
+
+A custom call belongs to a traced call by its name (`call_names`), otherwise if it has the same kernel and was called
+through the same lines. If fewer calls of a kernel arrive than were traced through the same lines, those without used
+outputs are missing, because the others cannot be dropped.
 
 A bind without an equation is not missing if it happened in the function of a `custom_vjp` or `custom_jvp` whose rule
 replaced that function (`traced_calls.RuleCall`), or if `jax.eval_shape` traced it and the program has the call through
@@ -45,26 +49,28 @@ from ligerdiag.model.findings import SourceLine
 PRIMITIVES = ("triton_kernel_call", "pallas_call")
 
 _REF = "AbstractRef"
-"""Type of a `Ref`, which JAX does not export."""
+"""Name of the class of a `Ref`'s type; JAX does not export the class."""
 _TAG = re.compile(rb"#ld(\d+)")
 _OPERATION_TAG = re.compile(r"#ld(\d+)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredCall:
-    """A custom call of the tagged StableHLO module."""
+    """A custom call in the tagged StableHLO module; it may be a kernel call."""
 
     tag: int
     text: bytes
-    """Its backend config, decompressed."""
+    """The custom call's backend config, which has the kernel, decompressed."""
     lines: Lines
     alone: LoneCall
-    """The same call without its module."""
+    """The same custom call by itself, outside of its module."""
     name: str = ""
-    """Its name in the trace, see `call_names`; may be empty."""
+    """The call's name in the trace, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Whether it is this call of the user's code: by name, otherwise by kernel and lines."""
+        """Whether the custom call comes from this call of the user's code: both have one name or, if one has none, the
+        same lines and kernel.
+        """
         if self.name and call.name:
             return self.name == call.name
         depth = min(len(self.lines), len(call.lines))
@@ -73,13 +79,15 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Whether its payload may be this kernel."""
+        """Whether the custom call may contain the kernel of `call`; true if its config has no kernel as text."""
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
-    """Returns the kernel equations of the closed jaxpr and its sub-programs, followed by the missing calls: binds that
-    left no equation.
+    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing ones: calls that the
+    program made and that left no equation.
+
+    binds: all kernel calls that were recorded while the program was traced.
     """
     calls: list[TracedCall] = []
     for jaxpr in _walk_jaxprs(closed.jaxpr, set()):
@@ -94,7 +102,7 @@ def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, .
 
 
 def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
-    """Returns the custom calls of the tagged module."""
+    """Returns the custom calls of the tagged StableHLO module."""
     calls: list[LoweredCall] = []
     for operation in walk_operations(module.operation):
         if operation.name != "stablehlo.custom_call":
@@ -116,15 +124,15 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 
 def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCall, ...]:
-    """Returns the kernel calls of `marked`, the module with the intent, that the other module lacks; both are tagged
-    alike.
+    """Returns the kernel calls that `marked` has and `module` lacks. `marked` is the module that records the author's
+    intent (see `intent`); the same operation has the same tag in both.
     """
     known = {read_tag(operation) for operation in walk_operations(module.operation)}
     return tuple([call for call in find_lowered_calls(marked) if call.name and call.tag not in known])
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags in the serialized module."""
+    """Returns the tags that occur in the serialized unoptimized module: those that reached XLA."""
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 
@@ -134,8 +142,9 @@ def compute_kernel_calls(
     live: frozenset[int],
     dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Returns each traced call with whether XLA gets it. dropped: calls of the program as written that XLA does not
-    get.
+    """Returns a record of each traced call that says whether XLA gets the call.
+
+    live: the tags that reached XLA. dropped: kernel calls of the program as written that the program for XLA lacks.
     """
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
@@ -171,8 +180,8 @@ def compute_kernel_calls(
 
 
 def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
-    """Returns the tags of each traced call. JAX knows no line of a call that a remat repeats: such a call gets the tags
-    that no other call has.
+    """Returns, for each traced call, the tags of its custom calls. JAX knows no line of a call that a remat repeats, so
+    such a call gets the tags that belong to no other call.
     """
     tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
     taken = {tag for numbers in tags for tag in numbers}
@@ -184,7 +193,9 @@ def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) ->
 
 
 def _with_site(call: TracedCall, binds: Sequence[Bind]) -> TracedCall:
-    """Returns the call with the line that made it, if all binds from which it can come were made by one line."""
+    """Returns the call with the user's line that made it; unchanged if the binds that can have become this call come
+    from several lines.
+    """
     sites = {bind.call.site for bind in binds if bind.call.site is not None and _is_bind_of(bind.call, call)}
     return replace(call, site=sites.pop()) if len(sites) == 1 else call
 
@@ -211,13 +222,13 @@ def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
 
 
 def has_partitioned(closed: Any) -> bool:
-    """Whether the closed jaxpr or a sub-program calls a `custom_partitioning`."""
+    """Whether the closed jaxpr or one of its sub-programs calls a `custom_partitioning`."""
     jaxprs = _walk_jaxprs(closed.jaxpr, set())
     return any(equation.primitive.name == "custom_partitioning" for jaxpr in jaxprs for equation in jaxpr.eqns)
 
 
 def _walk_jaxprs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
-    """Yields the jaxpr and its sub-programs, each once."""
+    """Yields the jaxpr and all of its sub-programs except kernels, each once."""
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
@@ -238,8 +249,9 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[Any]) -> TracedCall:
-    """Returns the traced call of an equation. given: inputs of a sub-program, which the surrounding program may read
-    later.
+    """Returns the record of the kernel call that an equation makes.
+
+    given: the inputs of a sub-program, which the surrounding program may read after the call.
     """
     later = [variable for other in jaxpr.eqns[index + 1 :] for variable in other.invars]
     readers = {id(variable) for variable in (*later, *jaxpr.outvars)}
@@ -268,7 +280,7 @@ def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[An
 
 
 def _find_repeated(operands: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
-    """Returns `TracedCall.repeated`."""
+    """Returns, for each `Ref` that occurs more than once, the numbers of the operands that are this `Ref`."""
     places: dict[int, list[int]] = {}
     for number, variable in enumerate(operands):
         if type(variable.aval).__name__ == _REF:
@@ -277,8 +289,8 @@ def _find_repeated(operands: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def read_config(operation: Any) -> bytes:
-    """Returns the backend config as bytes: a string attribute, decompressed if necessary, or the printed text of a
-    dictionary attribute.
+    """Returns the backend config of a custom call as bytes: a string attribute, decompressed if necessary, or the
+    printed text of a dictionary attribute.
     """
     attributes = operation.attributes
     if "backend_config" not in attributes:
@@ -296,8 +308,8 @@ _OPERAND = re.compile(r"operand_index = (\d+)")
 
 
 def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
-    """Lowers a call of the primitive on operands of these types. Returns None, and leaves a traceback in the log, if
-    that fails.
+    """Returns the custom call to which JAX lowers a call of this primitive on operands of these types, without the rest
+    of the program; None if that fails, with the traceback in the log.
     """
     try:
         library: Any = jax
@@ -328,7 +340,7 @@ def _make_shape(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def read_custom_call(operation: Any) -> LoneCall:
-    """Returns the custom call as XLA gets it."""
+    """Returns the record of the custom call, with all that XLA gets of it."""
     attributes = operation.attributes
     aliases = str(attributes["output_operand_aliases"]) if "output_operand_aliases" in attributes else ""
     return LoneCall(
@@ -339,7 +351,9 @@ def read_custom_call(operation: Any) -> LoneCall:
 
 
 def _read_stored_config(attributes: Any) -> bytes:
-    """Returns the backend config as XLA stores it: a string unchanged, a dictionary as printed."""
+    """Returns a custom call's backend config in the form in which XLA stores it: a string unchanged, a dictionary as
+    printed.
+    """
     name = "mhlo.backend_config" if "mhlo.backend_config" in attributes else "backend_config"
     if name not in attributes:
         return b""

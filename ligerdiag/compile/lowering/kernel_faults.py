@@ -1,5 +1,5 @@
-"""Explains faults of kernels: the line that Triton cannot compile, and calls written for another generation of
-jax-triton.
+"""Explains exceptions that kernels cause: finds the line that Triton cannot compile, and recognizes calls that are
+written for another generation of jax-triton.
 
 Before jax-triton 0.4, each output is a pointer parameter of the kernel, an aliased one too, and operands are arrays.
 Since 0.4, an aliased output has no parameter of its own, and a Ref says that the kernel overwrites its operand.
@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 _SHOWN_LINES = 8
-"""Number of lines of the kernel's source to show, up to the fault."""
+"""The most lines of a kernel's source that a message shows; the last is the one at fault."""
 
 
 _FAULT, _BASE = "CompilationError", "TritonError"
@@ -23,16 +23,16 @@ _FAULT, _BASE = "CompilationError", "TritonError"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFault:
-    """The reason why a kernel does not compile."""
+    """The reason why Triton cannot compile a kernel, and the place."""
 
     message: str
-    """One line: file, line and reason."""
+    """File, line and reason, in one line of text."""
     diagram: str
-    """The end of the kernel's source with a caret under the place; its lines must not be wrapped."""
+    """The lines of the kernel's source up to the fault, with a caret under the place; they must not be wrapped."""
 
 
 def find_kernel_fault(fault: BaseException) -> KernelFault | None:
-    """Returns the message of Triton's compiler; None for any other fault."""
+    """Returns the reason why Triton could not compile a kernel; None if the exception has another cause."""
     chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
     if not chain:
         return None
@@ -50,7 +50,9 @@ def find_kernel_fault(fault: BaseException) -> KernelFault | None:
 
 
 def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
-    """Yields the fault and its causes: Triton raises again in each function that calls the one with the fault."""
+    """Yields the exception and its causes, outermost first: for each function that calls the one at fault, Triton
+    raises a further exception.
+    """
     seen: set[int] = set()
     one: BaseException | None = fault
     while one is not None and id(one) not in seen:
@@ -66,8 +68,10 @@ def _is_of_triton(fault: BaseException) -> bool:
 
 
 def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
-    """Yields places such as `mine.py:12`, innermost first. Triton's code generators, found in the frames, know where
-    their function begins.
+    """Yields places of that line, such as `mine.py:12`, innermost function first.
+
+    line: relative to the beginning of a kernel's function. Triton's code generators, which the frames of the traceback
+    contain, know the file and the line where their function begins.
     """
     generators: list[Any] = []
     while trace is not None:
@@ -101,7 +105,9 @@ _REFUSALS = (
 
 
 def explain_generation(fault: BaseException) -> str:
-    """Returns one clause in parentheses; empty if the fault has another reason."""
+    """Returns a clause in parentheses that says for which version of jax-triton the call is written; empty if the
+    exception has another reason.
+    """
     message = str(fault)
     if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):
         return _OLDER.format(version=_read_version())
@@ -114,7 +120,7 @@ def explain_generation(fault: BaseException) -> str:
 
 
 def _iterate_calls(fault: BaseException) -> Iterator[FrameType]:
-    """Yields the frames of `triton_call` that lead to the fault."""
+    """Yields the frames of jax-triton's function `triton_call` in the traceback of the exception."""
     trace = fault.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "triton_call":

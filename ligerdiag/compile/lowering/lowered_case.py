@@ -1,4 +1,4 @@
-"""Traces and lowers a case for a target, with tagged operations, and collects everything the artifact needs from the
+"""Traces and lowers a case for a target, with tagged operations, and collects all that the artifact needs from the
 trace.
 """
 
@@ -50,54 +50,61 @@ from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_f
 from ligerdiag.model.case import Case
 
 MAXIMUM_FRAMES = 64
-"""Python frames that a location keeps, innermost first; JAX's default of 10 can end before the user's line."""
+"""Number of Python frames that JAX keeps in an operation's location, innermost first. JAX's default of 10 can end
+before the user's line.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredCase:
-    """A program that is ready to be compiled."""
+    """A case that has been traced and lowered and is ready to be compiled."""
 
     lowered: Any
-    """`jax.stages.Lowered`; its module is tagged."""
+    """The `jax.stages.Lowered` that XLA compiles; the operations of its module are tagged."""
     text: str
-    """StableHLO with locations."""
+    """The program that XLA compiles, as StableHLO text with locations."""
     as_written: str
-    """StableHLO in which nothing can be folded, see `protect_as_written`."""
+    """The program as its author means it, as StableHLO text in which nothing can be folded, see `protect_as_written`.
+    """
     tags: int
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
     parameters: tuple[int, ...]
     mesh: dict[str, int]
     assignment: tuple[Any, ...]
-    """The devices by partition id."""
+    """The devices that run the program, in the order of their partition ids."""
     traced_calls: tuple[TracedCall, ...]
     lowered_calls: tuple[LoweredCall, ...]
     dropped_calls: tuple[LoweredCall, ...] = ()
-    """Calls in the trace with the intent that the program for XLA lacks."""
+    """Kernel calls of the program as written that the program for XLA lacks."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX separated from the writes before them."""
+    """Reads of Refs that JAX separated from the writes before them, see `refs`."""
     as_lowered: str = ""
-    """StableHLO of the program for XLA in which nothing can be folded either; empty if JAX cannot have moved a Ref."""
+    """The program for XLA as StableHLO text in which nothing can be folded; empty if JAX cannot have moved an access of
+    a Ref.
+    """
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs, if JAX moved some."""
+    """The stores into Refs; empty unless JAX moved an access of a Ref."""
     refs_trouble: str = ""
-    """The reason why a move of a Ref may have been missed; empty if none can be."""
+    """The reason why a moved access of a Ref may have been missed; empty if none can have been."""
     bodies: tuple[WholeFunction, ...]
     marked: Any
-    """The module of the trace with the intent, if that is another one; see `intent`."""
+    """The module of the second trace, which records the author's intent (see `intent`), if there was a second trace."""
     readers: Readers
-    """Readers in the program without ties."""
+    """The reads of kernels' operands to which ties can be added, in the program without ties."""
     donated: tuple[int, ...] = ()
     """Positions in `inputs` of the donated arguments."""
     donation_warning: str = ""
-    """JAX's warning about donations that it cannot use; empty without any."""
+    """JAX's warning about donations that it cannot use; empty if JAX did not warn."""
     crossed_operands: tuple[int, ...] = ()
-    """Operands at which JAX lost the author's order, see `TracedOrder`."""
+    """Kernel operands around whose calls JAX changed the author's order of operations, see `TracedOrder`."""
     trace_seconds: float
     lower_seconds: float
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program in which each `custom_partitioning` with these tags may do anything; changes `marked`."""
+        """Returns the program in which the `custom_partitioning` calls with these tags are opaque, so that they may do
+        anything; changes the module `marked` in place.
+        """
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)
         inside = {step.tag for body in bodies for step in body.steps}
@@ -121,10 +128,10 @@ def lower_case(
     ties: Sequence[str] = (),
 ) -> LoweredCase:
     """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
-    compile, InputError if arguments or ties do not fit.
+    compile, InputError if its arguments or the ties do not fit.
 
-    ties: ids of the readers to tie to their kernel; needs a tagged module. mesh: of real devices; by default one of
-    devices of the described target.
+    ties: ids of the readers that a trivial operation ties to their kernel; they need `tagged`. mesh: a mesh of real
+    devices; by default the case's mesh over devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -218,7 +225,7 @@ def lower_case(
 
 
 def _list_donated(case: Case, specs: Sequence[Any]) -> tuple[int, ...]:
-    """Returns the positions of the donated arrays among all arrays of the arguments."""
+    """Returns the positions of the donated arrays among all arrays of the case's arguments."""
     positions, found, number = frozenset(compute_donated(case)), list[int](), 0
     for position, argument in enumerate(specs):
         count = len(jax.tree.leaves(argument))
@@ -230,7 +237,9 @@ def _list_donated(case: Case, specs: Sequence[Any]) -> tuple[int, ...]:
 
 @contextmanager
 def _catch_donation_warnings() -> Generator[list[str]]:
-    """Yields a list that gets JAX's warnings about donated buffers; shows all other warnings afterwards."""
+    """Yields a list that receives JAX's warnings about donated buffers; all other warnings are shown when the context
+    ends.
+    """
     found: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -243,8 +252,8 @@ def _catch_donation_warnings() -> Generator[list[str]]:
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton and the dialects that JAX imports late, once, before a worker forks. If one does not
-    import, the case that needs it reports that.
+    """Imports jax-triton, Triton and the MLIR dialects that JAX imports late, so that a worker has them before it
+    forks. An import that fails is ignored here; a case that needs the library reports the failure.
     """
     for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
         with suppress(Exception):
@@ -252,7 +261,9 @@ def import_kernel_libraries() -> None:
 
 
 def configure_locations(*folders: str) -> None:
-    """Makes locations reach the user's line, without frames of files in these folders (ligerdiag's own)."""
+    """Makes JAX keep enough frames in a location to reach the user's line, and leave out frames of files in these
+    folders, which are ligerdiag's own.
+    """
     config: Any = jax.config
     config.update("jax_include_full_tracebacks_in_locations", True)
     config.update("jax_traceback_in_locations_limit", MAXIMUM_FRAMES)
@@ -261,8 +272,8 @@ def configure_locations(*folders: str) -> None:
 
 
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
-    """Returns the StableHLO module of another trace like the first, in which stores into Refs are marked; None if that
-    fails.
+    """Returns the StableHLO module of a further trace of the same program, in which stores into Refs are marked; None
+    if the trace fails.
     """
     jax.clear_caches()
     try:
@@ -276,8 +287,8 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
 
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
-    """Returns the StableHLO module of a second trace, with snapshots and all calls and without Refs, and the reason why
-    Refs may be left.
+    """Returns the StableHLO module of the second trace, which records the author's intent: it has snapshots and all
+    kernel calls, and no Refs. Also returns the reason why Refs may be left; empty if none are.
     """
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
@@ -303,7 +314,9 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
 
 def _tag(module: Any, marked: Any) -> int:
-    """Tags the module, and `marked` alike; returns the number of operations in the module."""
+    """Tags the operations of the module, and the same operations of `marked` with the same numbers; returns the number
+    of operations in the module.
+    """
     if marked is None:
         return tag_operations(module)
     tag_operations(marked)
@@ -311,7 +324,9 @@ def _tag(module: Any, marked: Any) -> int:
 
 
 def convert_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloProto; empty for an empty text, and if jaxlib cannot translate it."""
+    """Returns a StableHLO module as a serialized HloProto. Returns no bytes for an empty text, or if jaxlib cannot
+    translate the module.
+    """
     try:
         return wrap_module(translate_to_hlo(text)) if text else b""
     except Exception as fault:
@@ -320,7 +335,7 @@ def convert_to_hlo(text: str) -> bytes:
 
 
 def wrap_module(module: bytes) -> bytes:
-    """Returns the serialized HloModuleProto as field 1 of an HloProto."""
+    """Returns a serialized HloProto that contains this serialized HloModuleProto, which is field 1."""
     length, rest = bytearray(), len(module)
     while rest > 0x7F:
         length.append(rest & 0x7F | 0x80)
@@ -337,13 +352,15 @@ def _find_main(module: Any) -> Any:
 
 
 def _count_parameters(module: Any) -> int:
-    """Returns the number of parameters of the entry function; constants that JAX hoists come before the arguments."""
+    """Returns the number of parameters of the entry function. Constants that JAX hoists are parameters too, before the
+    arguments.
+    """
     return len(_find_main(module).regions[0].blocks[0].arguments)
 
 
 def _name_tokens(module: Any) -> tuple[str, ...]:
-    """Names the tokens that the entry function returns before the outputs, one for each kind of ordered effect. A token
-    depends on the values that its callbacks get.
+    """Returns a name for each token that the entry function returns before the outputs, one for each kind of ordered
+    effect. A token depends on the values that the callbacks of that kind get.
     """
     results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
     number = sum(str(result) == "!stablehlo.token" for result in results)
@@ -354,7 +371,7 @@ def _name_tokens(module: Any) -> tuple[str, ...]:
 def _blame_function(case: Case) -> Generator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a fault
+            warnings.filterwarnings("ignore", module=r"triton\.")  # they would appear in the diagram of a KernelFault
             yield
     except LigerdiagError:
         raise

@@ -2,21 +2,22 @@
 
 A `custom_partitioning` holds two functions. Its own function, on whole arrays, is what its author says that it
 computes: JAX runs it if nothing is partitioned, and differentiates and traces only this one. The function that
-`partition` returns is what each device runs on its shards; XLA asks for it during compilation. Until then the program
-has a custom call without a body.
+`partition` returns, here called the shards' function, is what each device runs on its shards; XLA asks for it during
+compilation. Until then the program has a custom call without a body.
 
-In the trace with the intent, the call becomes a call of the function on whole arrays. A kernel inside overwrites the
-operand that it gets there, which is an operand of the `custom_partitioning` itself if the function passes it on
-unchanged.
+In the trace from which the program as intended comes (see `intent`), the custom call becomes a call of the function on
+whole arrays. A kernel inside overwrites the operand that it gets there, which is an operand of the
+`custom_partitioning` itself if the function passes it on unchanged.
 
-XLA replaces the call by the operations of the shards' function and gives each the call's name; only operations inside
-functions keep their own names. So each operation is put into a function before XLA sees it, except those that exchange
-data between devices, which XLA numbers. XLA's inliner then joins both names: `custom_partitioning#ld4/mul#ld7`.
+XLA replaces the custom call by the operations of the shards' function and gives each the call's name; only operations
+inside functions keep their own names. So each operation is put into a function before XLA sees it, except those that
+exchange data between devices, which XLA numbers. XLA's inliner then joins both names:
+`custom_partitioning#ld4/mul#ld7`.
 
-An operation of the shards' function is identified with one of the function on whole arrays if both have the same key,
-in the same order; calls of a kernel are identified if both functions call it equally often. The operation also gets the
-tags of the calls that lead to its twin, because one version may have a function where the other does not. An operation
-without a twin gets no tag.
+An operation of the shards' function is identified with one of the function on whole arrays, its *twin*, if both have
+the same key, in the same order; calls of a kernel are identified if both functions call it equally often. The operation
+gets the tag of its twin, and the tags of the calls that lead to the twin, because one version may have a function where
+the other does not. An operation without a twin gets no tag.
 
 If the two functions do not call the same kernels equally often, the shards' function is another program than the
 author's. Then the call stays a custom call in the program as intended, with unknown effects, and names the function on
@@ -53,33 +54,35 @@ from ligerdiag.hlo.custom_calls import PARTITIONED
 
 _LIBRARIES = ("jax._src.custom_partitioning", "jax.experimental.custom_partitioning")
 _BUILD = "build_mlir_module_helper"
-"""JAX's function that lowers the shards' function."""
+"""Name of JAX's function that lowers the function which `partition` returns for the shards."""
 _ROOT = "main"
 _NOT_OUTLINED = frozenset({
     "func.return", "stablehlo.constant", "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
     "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.partition_id", "stablehlo.reduce_scatter",
     "stablehlo.replica_id", "stablehlo.send", "stablehlo.recv",
 })  # fmt: skip
-"""Operations that are not put into functions."""
+"""Operations of the shards' function that are not put into functions of their own, see the module."""
 _ANNOTATIONS = re.compile(r"[Ss]hard|annotate|sdy")
-"""In the targets of custom calls that only describe an array's sharding."""
+"""Matches the target of a custom call that only describes an array's sharding."""
 _FUNCTION = re.compile(rb"tt\.func[^@]{0,200}@([\w.$-]+)\(")
 
 type _Key = tuple[str, str, str, int, tuple[str, ...]]
-"""Operation, kernel, name and line, number of operands, ranks and types of results: equal for a step and its twin."""
+"""The properties that an operation on shards shares with the same operation on whole arrays: operation, kernel, name
+and line, number of operands, ranks and element types of the results.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStep:
-    """An operation of a function or of one that it calls."""
+    """An operation of a function, or of a function that it calls."""
 
     key: _Key
     tag: int
-    """0 if it has none."""
+    """The operation's tag; 0 if it has none."""
     calls: tuple[int, ...] | None
-    """Tags of the calls that lead from the function to it; None if there are several paths."""
+    """Tags of the calls that lead from the outer function to this operation; None if several paths lead there."""
     leads: bool
-    """Whether it is one of the `calls` of other steps."""
+    """Whether this operation is a call that is among the `calls` of other steps."""
 
     @property
     def kernel(self) -> str:
@@ -87,18 +90,20 @@ class FunctionStep:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """The properties that calls of one kernel must share to be identified."""
+        """The properties in which two calls of one kernel must agree, so that they count as the same call."""
         return (self.key[1], *self.key[3:], self.calls is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeFunction:
-    """The function on whole arrays of a `custom_partitioning`."""
+    """The function on whole arrays of one `custom_partitioning` in the program."""
 
     name: str
-    """The name by which XLA asks for the shards' function; JAX gives calls of one function the same name."""
+    """The name by which XLA asks for the function on shards; JAX gives all calls of one `custom_partitioning` function
+    the same name.
+    """
     tag: int
-    """Tag of the `custom_partitioning`."""
+    """Tag of the custom call of the `custom_partitioning`."""
     steps: tuple[FunctionStep, ...]
 
     def __contains__(self, tag: object) -> bool:
@@ -107,7 +112,7 @@ class WholeFunction:
 
 @contextmanager
 def lower_whole() -> Generator[None]:
-    """Lowers each `custom_partitioning` inside the context to a call of its function on whole arrays."""
+    """Makes JAX, inside the context, lower each `custom_partitioning` to a call of its function on whole arrays."""
     library = _find_library()
     primitive = getattr(library, "custom_partitioning_p", None)
     rules: Any = importlib.import_module("jax._src.interpreters.mlir")
@@ -115,7 +120,7 @@ def lower_whole() -> Generator[None]:
     if entry is None:
         yield
         return
-    is_bare = callable(entry)  # before 0.8 or so
+    is_bare = callable(entry)  # before jax 0.8 or so, the entry is the rule itself
     replaced = _lower_to_call(entry if is_bare else entry.rule, rules)
     rules._lowerings[primitive] = replaced if is_bare else type(entry)(replaced, entry.inline)
     try:
@@ -138,8 +143,8 @@ def _lower_to_call(rule: Callable[..., Any], rules: Any) -> Callable[..., Any]:
 
 
 def _keep_write_effect(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """Passes the write effect of kernels inside a `custom_partitioning` on, which JAX takes to have no effects (see
-    `intent_jax.keep_calls`).
+    """Wraps the rule that gives the results and effects of a `custom_partitioning`, which JAX takes to have no effects:
+    adds the write effect of the kernels inside (see `intent_jax.keep_calls`).
     """
 
     def evaluated(*avals: Any, call: Any, **params: Any) -> Any:
@@ -150,7 +155,10 @@ def _keep_write_effect(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_bodies(module: ir.Module, marked: ir.Module) -> tuple[WholeFunction, ...]:
-    """Returns the functions of the module's calls. Both modules are tagged; `marked` contains the functions."""
+    """Returns the function on whole arrays of each `custom_partitioning` that the module calls.
+
+    Both modules are tagged. marked: the module from the trace inside `lower_whole`, which contains these functions.
+    """
     functions = {ir.StringAttr(one.attributes["sym_name"]).value: one for one in _iterate_functions(marked)}
     callees = {read_tag(one): _read_callee(one) for one in walk_operations(marked.operation) if one.name == "func.call"}
     found: list[WholeFunction] = []
@@ -172,7 +180,9 @@ def _read_callee(call: Any) -> str:
 
 
 def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tuple[Any, FunctionStep]]:
-    """Yields the operations of the function and, after the first call of another function, those of that one."""
+    """Yields the operations of the function in order, each with its step; after the first call of another function, the
+    operations of that function follow.
+    """
     callers = Counter(_iterate_callees(function, functions))
     seen = {hash(function)}
 
@@ -189,7 +199,7 @@ def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _iterate_callees(function: Any, functions: Mapping[str, Any]) -> Iterator[int]:
-    """Yields the hash of each called function, once for each call in the functions that can be reached."""
+    """Yields the hash of the called function for each call in this function and in all functions that it reaches."""
     order, seen = [function], {hash(function)}
     for one in order:
         for operation in walk_operations(one):
@@ -217,7 +227,7 @@ def _read_key(operation: Any) -> _Key:
 
 
 def _compute_kind(of: Any) -> str:
-    """Returns rank and element type: a shard is smaller than the array."""
+    """Returns rank and element type of an array's type, without its sizes, in which a shard differs from the array."""
     if not isinstance(of, ir.RankedTensorType):
         return str(of)
     return f"{of.rank} {of.element_type}"
@@ -225,9 +235,10 @@ def _compute_kind(of: Any) -> str:
 
 @contextmanager
 def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
-    """Tags the modules that XLA gets for these calls inside the context.
+    """Tags the operations of the shards' functions, for which XLA asks while it compiles inside the context.
 
-    Yields a list, filled meanwhile: the tags of the calls whose shards' function is not tagged.
+    bodies: the functions on whole arrays whose tags are used. Yields a list that is filled meanwhile: the tags of the
+    `custom_partitioning` calls whose shards' function could not be tagged.
     """
     untagged: list[int] = []
     asked: list[WholeFunction] = []
@@ -264,13 +275,13 @@ def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
                 untagged.extend(body.tag for body in same)
             else:
                 stack.enter_context(wrapped(call, "partition", note(same)))
-        if hasattr(rules, _BUILD):  # before 0.5 or so, another function does this, without MLIR
+        if hasattr(rules, _BUILD):  # before jax 0.5 or so, another function lowers it, without MLIR
             stack.enter_context(wrapped(rules, _BUILD, tag))
         yield untagged
 
 
 def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
-    """Replaces the calls of these functions in the module by custom calls without a body."""
+    """Replaces, in the module, each call of one of these functions by a custom call without a body."""
     operations: Any = ir.Operation
     tags = {body.tag for body in bodies}
     with marked.context:
@@ -295,8 +306,10 @@ def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
 
 
 def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
-    """Tags the module in place and puts each top-level operation into a function. Returns whether it calls the same
-    kernels.
+    """Tags the module of a shards' function, in place, like the function on whole arrays, and puts each top-level
+    operation into a function of its own.
+
+    Returns whether that worked; it does not if the two call different kernels.
     """
     try:
         with module.context, ir.Location.unknown():
@@ -321,8 +334,8 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
 
 
 def _find_twins(ours: Sequence[FunctionStep], theirs: Sequence[FunctionStep]) -> list[FunctionStep | None] | None:
-    """Returns for each of our steps the step of the other function that it is identified with, or None; None if they do
-    not call the same kernels.
+    """Returns, for each step of `ours`, the step of `theirs` that is the same operation, or None; None instead of the
+    list if the two functions do not call the same kernels equally often.
     """
     twins: list[FunctionStep | None] = [None] * len(ours)
     for position, found in match_keys([step.key for step in ours], [step.key for step in theirs]):
@@ -341,7 +354,7 @@ def _find_twins(ours: Sequence[FunctionStep], theirs: Sequence[FunctionStep]) ->
 
 
 def _outline(module: ir.Module, operation: Any, name: str) -> None:
-    """Replaces the operation by a call of a new private function that contains it."""
+    """Replaces the operation by a call of a new private function that contains the operation."""
     inner = list(walk_operations(operation))
     made = {hash(result) for one in inner for result in one.results}
     made |= {
@@ -392,7 +405,7 @@ def _outline(module: ir.Module, operation: Any, name: str) -> None:
 
 
 def _find_library() -> Any:
-    """Returns JAX's module of `custom_partitioning`; None if this version has none."""
+    """Returns the JAX module that implements `custom_partitioning`; None if this version of JAX has none."""
     for name in _LIBRARIES:
         try:
             return importlib.import_module(name)

@@ -1,7 +1,8 @@
 """Detects how JAX moves accesses of Refs while it differentiates a program, and makes the same program without Refs.
 
-To JAX's transformations, a function is a list of equations, each of which needs only its operands. A Ref is different:
-a read needs every write before it. When JAX splits a function, it may separate them:
+To JAX's transformations, a function is a list of equations, each of which needs only its operands. A Ref, JAX's mutable
+array, is different: a read needs every write before it. When JAX splits a function, it may separate a read from the
+writes before it:
 
 - From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is
   then made once, before the loop, and a read of it may run there too, while the kernel call or the store between them
@@ -9,16 +10,17 @@ a read needs every write before it. When JAX splits a function, it may separate 
 - From the body of a `jax.checkpoint`, JAX computes again what the backward pass needs. It does not repeat a call with
   an effect; it makes the Ref again, and the read sees the original.
 
-XLA then gets another program than the author's. `watch_refs` detects both where JAX decides them.
+XLA then gets another program than the author's. `watch_refs` detects both cases in the functions of JAX that cause
+them. A *move* is a read that JAX has separated from a write in one of these ways.
 
-The program as written has no Refs. In the trace with the intent, each jaxpr that makes a Ref is *discharged* by JAX's
-own function as soon as it is traced, before any other transformation (`discharge_refs`). A Ref is then a value, a store
-returns another value, and a kernel call returns what it writes. JAX is right about values. JAX discharges every Ref
-itself, but only at the end.
+The program as its author means it has no Refs. It comes from a second trace (see `intent`), in which JAX's own function
+*discharges* each jaxpr that makes a Ref, as soon as the jaxpr is traced and before any other transformation
+(`discharge_refs`). A Ref is then a value, a store returns another value, and a kernel call returns what it writes; JAX
+transforms values correctly. In the program that XLA compiles, JAX discharges every Ref too, but only at the end.
 
-The functions of JAX that are wrapped here are internal. If a version lacks one, or one raises, the Refs stay as they
-are. If the version lacks a function by which moves are detected, any Ref of a function that JAX may split may have been
-moved (`RefNotes.describe_lack`).
+The functions of JAX that are wrapped here are internal. If JAX lacks or fails in one that discharges, the Refs stay in
+the program. If JAX lacks one by which moves are detected, any Ref of a function that JAX may split may have been moved
+(`RefNotes.describe_lack`).
 """
 
 import importlib
@@ -42,10 +44,10 @@ _MAKES = frozenset({"new_ref", "empty_ref"})
 _READS = frozenset({"get", "freeze"})
 _ENDS = frozenset({"free_ref"})
 _LOOPS = "_scan_known_hoisting"
-"""JAX's function that hoists from the body of a scan; see also `intent_jax`."""
+"""Name of JAX's function that hoists operations from the body of a scan; see also `intent_jax`."""
 _SPLIT = "partial_eval_jaxpr_custom"
 _SPLIT_REFS = "partial_eval_jaxpr_stateful"
-"""JAX's functions that split the body of a `jax.checkpoint`."""
+"""Names of JAX's functions that split the body of a `jax.checkpoint`."""
 _FRAMES = "JaxprStackFrame.to_jaxpr"
 _EVALUATION = "JaxprTrace.process_primitive"
 _OLD_MAKES = frozenset({"mutable_array"})
@@ -53,22 +55,23 @@ _OLD_MAKES = frozenset({"mutable_array"})
 
 @dataclass(slots=True)
 class RefNotes:
-    """Notes on the Refs of one trace."""
+    """Notes on how JAX moved the Refs of one program while it traced the program; see `watch_refs`."""
 
     are_split: bool = False
-    """Whether a function that is traced inside another one makes a Ref, so that JAX may split it."""
+    """Whether a function that JAX traces inside another one makes a Ref, so that JAX may split the function."""
     moves: list[MovedRef] = field(default_factory=list[MovedRef])
     sites: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
-    """Name to line, see `call_names`."""
+    """The user's line of each access to a Ref and of each kernel call, by the name that `call_names` gives it."""
     made: SourceLine | None = None
-    """Line of the last Ref that JAX made while it split a function."""
+    """Source line of the last Ref that JAX made while it split a function; None if it made none."""
     lacking: tuple[str, ...] = ()
-    """Names of functions that this JAX lacks, by which moves are detected."""
+    """Names of the internal functions that this version of JAX lacks and that ligerdiag needs to detect moves of Refs.
+    """
 
     def describe_lack(self, jaxpr: Any) -> str:
-        """Returns the reason why a move in this program may have been missed; empty if none can be.
+        """Returns the reason why a move of a Ref in this program may have been missed; empty if none can have been.
 
-        jaxpr: the whole program's.
+        jaxpr: that of the whole program.
         """
         if not self.lacking:
             return ""
@@ -77,8 +80,10 @@ class RefNotes:
         return f"this JAX lacks {names}, which show how JAX moves Refs" if is_at_risk else ""
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
-        """Returns the access that a primitive makes. JAX's own lines are those of the forward pass, for a rule's access
-        too.
+        """Returns the access to a Ref that a primitive makes: its line, its kernel and its name in the trace.
+
+        The line comes from `sites`, because JAX's own traceback shows a line of the forward pass even for an access in
+        a backward rule.
         """
         name = read_call_name(source_info.name_stack)
         lines, function = read_traceback(source_info.traceback)
@@ -87,20 +92,23 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Adds a move unless it is noted already."""
+        """Adds the record of a read of a Ref that JAX separated from a write, unless the list has it already."""
         if move not in self.moves:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Notes that a move may have been missed."""
+        """Adds a record of unknown kind: ligerdiag failed while it observed JAX, and may have missed how JAX moved a
+        Ref.
+        """
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
 
 
 @contextmanager
 def discharge_refs() -> Generator[list[str]]:
-    """Discharges jaxprs that make Refs inside the context; yields a list, filled meanwhile, of the reasons why some
-    still make one.
+    """Replaces Refs by values in every jaxpr that is traced inside the context, with JAX's own function.
+
+    Yields a list that is filled meanwhile: the reasons why some jaxprs still make a Ref.
     """
     frames, discharge = _find_frames(), _find_discharge()
     faults: list[str] = []
@@ -129,8 +137,9 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
-    """Notes what JAX does to Refs in everything that is traced inside the context. sites: lines of names, filled
-    meanwhile.
+    """Notes how JAX moves accesses of Refs in everything that is traced inside the context; yields the notes.
+
+    sites: the user's line of each name, see `call_names`; the mapping may be filled while the context is open.
     """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
@@ -147,7 +156,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
         if there[_EVALUATION]:
             trace = evaluation.JaxprTrace
             stack.enter_context(wrapped(trace, "process_primitive", lambda method: _following(method, notes)))
-        for name in splits[-1:]:  # one calls the other
+        for name in splits[-1:]:  # one calls the other, so wrapping the last is enough
             stack.enter_context(wrapped(evaluation, name, lambda function: _comparing(function, notes)))
         if there[_LOOPS]:
             stack.enter_context(wrapped(loops, _LOOPS, lambda function: _hoisting(function, notes)))
@@ -157,7 +166,9 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Attaches the line of the Ref to a fault of JAX's about a Ref that it moved, for `explain_refs`."""
+    """Attaches the line of the last Ref to an exception by which JAX reports that it lost a Ref which it moved;
+    `explain_refs` reads the line.
+    """
     try:
         yield
     except Exception as fault:
@@ -168,14 +179,14 @@ def blame_refs(notes: RefNotes) -> Generator[None]:
 
 
 _FAULTS = ("does not have a corresponding jaxpr input", "mutable array references cannot be returned")
-"""Parts of JAX's messages about a function that it split so that one side makes a Ref and the other uses it. The
-traceback has no frames of JAX and does not show the place.
+"""Parts of JAX's messages when it has split a function so that one part makes a Ref and the other part uses it. The
+traceback of such an exception does not show where the Ref is.
 """
 _REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
-    """Returns the message for a fault of JAX's about a Ref that it moved; empty for any other fault."""
+    """Returns the message for an exception of JAX's about a Ref that it moved; empty for any other exception."""
     place: object = getattr(fault, _REF_PLACE, None)
     if place is None:
         return ""
@@ -200,11 +211,13 @@ def _noting_makers(make: Callable[..., Any], notes: RefNotes) -> Callable[..., A
 
 @dataclass(slots=True, eq=False)
 class _Accesses:
-    """The accesses of one Ref, in program order, while JAX partially evaluates a jaxpr."""
+    """The accesses of one Ref that matter for a move, while JAX partially evaluates a jaxpr: it runs some accesses at
+    once and stages the others, which means that they run later.
+    """
 
     made: SourceLine | None = None
     staged_write: "_Access | None" = None
-    """The last write that is staged for later."""
+    """The last write to the Ref that JAX has staged, so that it runs later."""
     staged_read: "_Access | None" = None
 
 
@@ -216,12 +229,12 @@ class _Access:
 
 
 def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """Wraps `JaxprTrace.process_primitive`, which runs accesses of known values at once and stages the others until the
-    staged jaxpr runs.
+    """Wraps `JaxprTrace.process_primitive`, in which JAX runs a primitive at once if it knows all operands, and
+    otherwise stages it for later; the wrapper follows the accesses of each Ref.
     """
 
     accesses: dict[tuple[int, int], _Accesses] = {}
-    kept: list[Any] = []  # keeps the objects alive whose ids are keys
+    kept: list[Any] = []  # keeps the objects alive whose ids are keys of `accesses`
 
     def processed(self: Any, primitive: Any, tracers: Any, params: Any, /, *rest: Any) -> Any:
         results = process(self, primitive, tracers, params, *rest)
@@ -248,7 +261,9 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Notes a move if an access runs at once although a staged access comes before it, and one of the two is a write."""
+    """Notes that JAX moved an access of a Ref: this one runs at once, although an earlier access is staged for later,
+    and one of the two is a write. Remembers this access if it is staged itself.
+    """
     if is_staged and is_read:
         accesses.staged_read = here
     elif is_staged:
@@ -262,10 +277,11 @@ def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: boo
 def _list_accesses(
     primitive: Any, params: Mapping[str, Any], source_info: Any, place: int, notes: RefNotes
 ) -> Iterator[tuple[_Access, bool, bool]]:
-    """Yields each access of the Ref by a primitive, whether it is a read, and whether it runs at once in any case.
+    """Yields each access that a primitive makes to the Ref: (access, whether it is a read, whether it runs at once in
+    any case).
 
-    If the primitive runs functions, these are the functions' accesses; JAX hoists a read out of them that needs only
-    the Ref. place: position of the Ref among the operands, counted from the end.
+    If the primitive runs functions, these are the accesses inside them; JAX hoists from a function a read that needs
+    only the Ref. place: position of the Ref among the primitive's operands, counted from the end, so negative.
     """
     functions = _list_functions(primitive, params)
     if not functions:
@@ -276,7 +292,7 @@ def _list_accesses(
 
 
 def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
-    """Yields the equations that access a Ref, including those of functions that get it."""
+    """Yields the equations that access the Ref, including those inside the functions that get the Ref as an operand."""
     for one in equations:
         for number, operand in enumerate(one.invars):
             if operand is reference:
@@ -285,14 +301,18 @@ def _list_uses(equations: Iterable[Any], reference: Any) -> Iterator[Any]:
 
 
 def _list_inner_uses(functions: Iterable[Any], place: int) -> Iterator[Any]:
-    """Yields the accesses in the functions of an equation. Counted from the end, their parameters are its operands."""
+    """Yields the equations that access the Ref inside these functions of one equation.
+
+    place: position of the Ref, counted from the end because a function's last parameters are its equation's last
+    operands.
+    """
     for jaxpr in functions:
         if -place <= len(jaxpr.invars) and _is_ref(jaxpr.invars[place]):
             yield from _list_uses(jaxpr.eqns, jaxpr.invars[place])
 
 
 def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
-    """Returns the jaxprs that a primitive runs; none for a kernel call."""
+    """Returns the jaxprs that a primitive with these parameters runs; none for a kernel call."""
     if primitive.name in PRIMITIVES:
         return []
     found: list[Any] = []
@@ -305,7 +325,9 @@ def _list_functions(primitive: Any, params: Mapping[str, Any]) -> list[Any]:
 
 
 def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """Notes a Ref that each iteration makes, and that all iterations share once it is made before the loop."""
+    """Wraps JAX's function that hoists operations from a loop, and notes each Ref that the program makes anew in each
+    iteration but that JAX makes once, before the loop.
+    """
 
     def hoisted(jaxpr: Any, known_consts: Any, *args: Any, **kwargs: Any) -> Any:
         result = hoist(jaxpr, known_consts, *args, **kwargs)
@@ -323,7 +345,9 @@ def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
 
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
-    """Notes a move for a hoisted Ref: the first write and the first read of it that stay in the body."""
+    """Notes that JAX moved a Ref out of a loop, with the first write and the first read of it that stay in the loop's
+    body; notes nothing if no iteration can see what another one wrote.
+    """
     uses = [*_list_uses(staged.eqns, variable)]
     writes = [one for one in uses if one.primitive.name not in _READS]
     reads = [one for one in uses if one.primitive.name in _READS]
@@ -340,24 +364,28 @@ def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> Non
 
 
 def _has_fixed_place(use: Any) -> bool:
-    """Whether a read or a store accesses the same elements each time."""
+    """Whether a read of a Ref, or a store into one, has constant indices, so that it accesses the same elements each
+    time.
+    """
     indices = use.invars[2 if use.primitive.name == "swap" else 1 :]
     return all(hasattr(one, "val") for one in indices)
 
 
 def _overwrites_all(use: Any) -> bool:
-    """Whether it stores into the whole Ref and drops the old value."""
+    """Whether this access stores into the whole Ref and its old value is unused."""
     is_whole = use.primitive.name == "swap" and use.invars[0].aval.shape == use.invars[1].aval.shape
     return is_whole and _is_dropped(use)
 
 
 def _is_dropped(store: Any) -> bool:
-    """Whether the store's old value is unused."""
+    """Whether the old value, which a store into a Ref returns, is unused."""
     return all(type(result).__name__ == "DropVar" for result in store.outvars)
 
 
 def _comparing(split: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
-    """Wraps the function that splits a jaxpr into the known part and the part that is computed again."""
+    """Wraps the function by which JAX splits a jaxpr into the known part and the part that it computes again; notes
+    each write that the second part lacks although a read after the write is in it.
+    """
 
     def compared(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
         result = split(jaxpr, *args, **kwargs)
@@ -416,7 +444,7 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Whether the program makes a Ref outside of a kernel, in any function."""
+    """Whether the program makes a Ref in any of its functions, not counting the insides of kernels."""
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))
@@ -429,7 +457,9 @@ def _is_ref(variable: Any) -> bool:
 
 
 def _find_frames() -> Any:
-    """Returns JAX's class of a function that is being traced; None before 0.5 or so, where the class is another one."""
+    """Returns JAX's class for a function that is being traced; None in versions before about 0.5, which have another
+    class.
+    """
     frames = getattr(_partial_eval(), "JaxprStackFrame", None)
     return frames if hasattr(frames, "to_jaxpr") else None
 

@@ -10,8 +10,9 @@ XLA keeps the name as `op_name`. For an inlined function it joins caller and cal
 traces of one program, one of which has more operations (see `intent`), get the same tags for the same operations
 (`tag_like`).
 
-Since jaxlib 0.9 or so, a location is an object with a class, and an operation's location can be set. Before, a location
-can only be printed and parsed, and an operation keeps its location, so another operation replaces it.
+Since jaxlib 0.9 or so, a location is a Python object with a class, and an operation's location can be set. In older
+versions a location can only be printed and parsed, and an operation keeps its location, so another operation replaces
+it.
 """
 
 import re
@@ -42,7 +43,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """Returns the location with this name, which replaces its name or is added."""
+    """Returns the location with this name; the new name replaces the location's own, if it has one."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)
@@ -54,7 +55,7 @@ def rename_location(location: Any, name: str, context: Any) -> Any:
 
 
 def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
-    """Yields (file, line) of the frames, innermost first."""
+    """Yields (file, line) of the Python frames in a location, innermost first."""
     if not _HAS_CLASSES:
         yield from ((_read_string(match[1]), int(match[2])) for match in _LINE.finditer(str(location)))
         return
@@ -71,7 +72,9 @@ def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
 
 
 def set_location(operation: Any, location: Any) -> None:
-    """Gives the operation this location. Do not use the handle afterwards: its operation may have been erased."""
+    """Gives the operation this location. The Python object `operation` must not be used afterwards: in older versions
+    of jaxlib, another operation has replaced it.
+    """
     try:
         operation.location = location
     except AttributeError:
@@ -81,7 +84,9 @@ def set_location(operation: Any, location: Any) -> None:
 def replace_operation(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
-    """Replaces an operation by one like it, with further operands and result types after its own."""
+    """Replaces the operation by an equal one at this location, with further operands and result types after the
+    operation's own; returns the new operation.
+    """
     operations: Any = ir.Operation
     attributes = operation.attributes  # iteration yields names or named attributes, depending on the version
     named = [attributes[number] for number in range(len(attributes))]
@@ -105,7 +110,9 @@ def replace_operation(
 
 
 def _read_string(literal: str) -> str:
-    """Returns the text that MLIR printed in quotes, where two hexadecimal digits escape a byte that is not printable."""
+    """Returns the text of a quoted string that MLIR has printed: two hexadecimal digits replace each byte that is not
+    printable.
+    """
 
     def unescape(match: re.Match[bytes]) -> bytes:
         return match[1] if match[1] in (b"\\", b'"') else bytes.fromhex(match[1].decode())
@@ -123,32 +130,36 @@ def _print_string(text: str) -> str:
 
 _TAG = re.compile(r"#ld\d+$")
 CALL_NAME = re.compile(r"ld_call_[0-9a-f]{8}")
-"""A scope of JAX's name stack that distinguishes kernel calls until the module is compiled, see `call_names`."""
+"""Matches the name that `call_names` gives a kernel call or an access to a Ref: a scope of JAX's name stack, until the
+module is compiled.
+"""
 _EVALUATED = "eval_jaxpr/"
-"""A step that JAX adds to an operation's name each time it evaluates the jaxpr around it; two traces may have different
-numbers of them.
+"""A step that JAX adds to the name of an operation each time it evaluates the jaxpr around the operation. Two traces of
+a program may have different numbers of these steps.
 """
 _CALL_STEP = re.compile(rf"{CALL_NAME.pattern}/?")
 
 _TYPED_BY_CONTENTS = frozenset({"func.call", "stablehlo.while", "stablehlo.case", "stablehlo.if"})
-"""Operations that pass on what their contents need, so one trace may give them more results than another."""
+"""Operations whose results depend on the operations inside them, so that the same operation may have more results in
+one trace than in another.
+"""
 
 
 type _Key = tuple[str, str, tuple[str, ...]]
 
 
 def tag_operations(module: ir.Module) -> int:
-    """Tags all operations of the module in place and returns their number."""
+    """Tags all operations of the module in place with 1, 2, ... in program order; returns the number of operations."""
     operations = list(walk_operations(module.operation))
     _put_tags(module, operations, range(1, len(operations) + 1))
     return len(operations)
 
 
 def tag_like(module: ir.Module, other: ir.Module) -> int:
-    """Tags all operations of the module in place, like the same operations of `other`, which is tagged; returns their
-    number.
+    """Tags all operations of the module in place with the tags that the same operations have in `other`; returns the
+    number of operations.
 
-    Operations that the other module lacks get numbers above all of its own.
+    other: a module that `tag_operations` has tagged. Operations that it lacks get numbers above all of its own.
     """
     operations = list(walk_operations(module.operation))
     known = list(walk_operations(other.operation))
@@ -165,13 +176,13 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """Returns the operation's tag; 0 if it has none."""
+    """Returns the tag, the number in the name of the operation's location; 0 if there is none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 
 
 def find_target(operation: Any) -> str:
-    """Returns the target of a custom call; empty for another operation."""
+    """Returns the target of a custom call; empty if the operation is no custom call."""
     if operation.name != "stablehlo.custom_call":
         return ""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
@@ -187,18 +198,22 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """Returns the name without its tag and without the name of a call; its own `;` and `#` are escaped."""
+    """Returns an operation's name without its tag and without the name of a kernel call or Ref access; every other `;`
+    and `#` in it is escaped.
+    """
     return drop_call_name(_strip_number(name))
 
 
 def read_call_name(text: object) -> str:
-    """Returns the name of the call in a name stack or a location's name; empty if there is none."""
+    """Returns the name of a kernel call or Ref access (see `call_names`) in a name stack or in a location's name; empty
+    if it contains none.
+    """
     found = CALL_NAME.search(str(text))
     return "" if found is None else found[0]
 
 
 def drop_call_name(name: str) -> str:
-    """Returns the name of an operation without the name of its kernel call."""
+    """Returns an operation's name without the step that names a kernel call or Ref access, see `call_names`."""
     return _CALL_STEP.sub("", name)
 
 
@@ -214,18 +229,21 @@ def _put_tags(module: ir.Module, operations: Sequence[Any], numbers: Sequence[in
 
 
 def _read_key(operation: Any) -> _Key:
-    """Returns the key of the operation, which is equal in two traces."""
+    """Returns the properties by which an operation is recognized in another trace of the same program: kind, name and
+    result types.
+    """
     kind = "func.call" if find_target(operation) == PARTITIONED else operation.name
     types = () if kind in _TYPED_BY_CONTENTS else tuple([str(result.type) for result in operation.results])
     return kind, _strip_number(read_name(operation.location) or "").replace(_EVALUATED, ""), types
 
 
 def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Yields the positions of equal operations in both, in order.
+    """Yields pairs of positions, (in `ours`, in `others`), of operations with equal keys; both positions increase from
+    pair to pair.
 
-    Operations whose key occurs equally often in both are paired in their order, as far as the pairs do not cross. A
-    model's layers repeat each key, and comparing all pairs would take quadratic time. Between these pairs, the longest
-    equal runs are matched.
+    Keys that occur equally often in both lists are paired in their order, as far as the pairs do not cross. Between
+    these pairs, the longest equal runs are matched. A model's layers repeat each key, so comparing every operation with
+    every other one would take quadratic time.
     """
     last = (-1, -1)
     for pair in (*_pair_by_count(ours, others), (len(ours), len(others))):
@@ -241,7 +259,9 @@ def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator
 
 
 def _pair_by_count(ours: Sequence[Hashable], others: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Returns the longest increasing run of pairs of operations whose key occurs equally often in both."""
+    """Returns pairs of positions of keys that occur equally often in both lists: the longest run of pairs in which both
+    positions increase.
+    """
     places: defaultdict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, keys in enumerate((ours, others)):
         for position, key in enumerate(keys):

@@ -1,15 +1,15 @@
 """Ties kernel calls to single readers: a trivial operation makes a reader depend on the kernel's result.
 
+A reader is a use of the storage that the kernel was given, after the kernel's call in program order. Which operands a
+kernel overwrites is unknown here, so every operand of every custom call is considered. If the reader is a kernel call
+itself, it would overwrite the tied value instead of the original, so `bisect` does not use such a tie.
+
 A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
 cast to the value's type; the `trivial` mode of kernels/ does so for all readers at once. The sum comes after the kernel
 and is shared by its ties; cast, addition and subtraction come before the reader. If the reader is in a function that
 calls the kernel's function, each function on the path returns the sum too. A new operation has the location of the
 reader (the sum that of the kernel) with `ligerdiag tie` at the end of its name, so it belongs to autodiff if the reader
 does. The module is tagged again afterwards.
-
-A reader is a use of the storage that the kernel was given, after the call in program order. Which operands a kernel
-overwrites is unknown here, so every operand of every custom call is considered. If the reader is a kernel call, it
-would overwrite the tied value instead of the original, so `bisect` does not use such a tie.
 
 Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
 including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
@@ -52,7 +52,9 @@ _NAMES = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
 
 
 type AliasPath = tuple[tuple[int, int, int], ...]
-"""Region, block and position at each level, from the module down to an operation."""
+"""The place of an operation in its module: (region, block, position) at each level, from the module down to the
+operation.
+"""
 
 
 LOOP = "stablehlo.while"
@@ -72,30 +74,34 @@ CUSTOM_CALL = "stablehlo.custom_call"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A read of the storage after the call."""
+    """A read, after a kernel call in program order, of the storage of one of the call's operands."""
 
     tag: int
     operand: int
     through: tuple[int, ...]
-    """Tags of the function calls that lead from the reader's function to the kernel's."""
+    """Tags of the function calls that lead from the reader's function to the kernel's; empty if both are the same
+    function.
+    """
     untieable: str
-    """The reason why the call's result is not available to the reader; empty if it is."""
+    """The reason why the reader cannot be tied: the kernel's result is not available there; empty if it is available.
+    """
 
 
 class AliasedStorage:
-    """The place of each operation of a module, by tag, and the values that share storage."""
+    """The operations of a module by tag, the place of each, and the values that share storage."""
 
     def __init__(self, module: Any) -> None:
-        """Reads the module, which must not change while this is used."""
+        """Reads the module, which must not change as long as this object is used."""
         self.operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
         self.paths: dict[int, AliasPath] = {}
         self._tags: dict[AliasPath, int] = {}
         self._uses: dict[Any, list[tuple[int, int]]] = {}
         self._scopes: dict[Any, int] = {}
-        """Length of the paths of the operations in the block that has the value."""
+        """Each value to the nesting depth of the block that defines it: the length of the path of an operation there.
+        """
         self._functions: dict[str, int] = {}
         self._calls: dict[int, list[int]] = {}
-        """Tag of a function to those of its calls."""
+        """Tag of each function to the tags of the operations that call it."""
         for path, operation in _walk_paths(module.operation, ()):
             self._add(read_tag(operation), path, operation)
         self._above: dict[Any, Any] = {}
@@ -104,18 +110,20 @@ class AliasedStorage:
             self._join_names(function)
 
     def kernels(self) -> Iterator[int]:
-        """Yields the tags of the custom calls that may be kernels."""
+        """Yields the tags of the custom calls that may call kernels."""
         for tag, operation in self.operations.items():
             if is_kernel(operation):
                 yield tag
 
     def find_uses(self, call: int, operand: int) -> Iterator[Use]:
-        """Yields the uses of the call's operand after the call."""
+        """Yields the reads, after the call with this tag, of the storage of one of its operands."""
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns why a copy of this operand would not only be read: a function passes it to a kernel or returns it.
-        Empty if none does.
+        """Returns why tying this operand of a function call would change more than a read: the function passes the
+        operand to a kernel, or returns it. Empty if the function does neither.
+
+        tag: that of the function call; any other operation gives an empty text.
         """
         if self.operations[tag].name != CALL:
             return ""
@@ -156,8 +164,10 @@ class AliasedStorage:
             yield from self._find_uses(call, outer, (call, *through), trouble)
 
     def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
-        """Returns None if the operation does not read what the call writes; otherwise the reason why it cannot be tied,
-        empty if it can.
+        """Returns None if the operation `tag` does not read what the kernel call `at` writes. If it does, returns the
+        reason why it cannot be tied; empty if it can.
+
+        loops: tags of the loops around the call whose iterations share the storage.
         """
         path, call = self.paths[tag], self.paths[at]
         is_inside = any(self.paths[loop] == path[: len(self.paths[loop])] and loop != tag for loop in loops)
@@ -190,7 +200,7 @@ class AliasedStorage:
 
     @cached_property
     def _calls_in(self) -> dict[int, list[int]]:
-        """Tag of a function to those of the calls inside it."""
+        """Tag of each function to the tags of the function calls inside it."""
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
             if operation.name == CALL:
@@ -199,7 +209,7 @@ class AliasedStorage:
 
     @cached_property
     def _loops_in(self) -> dict[int, list[int]]:
-        """Tag of a function to those of the loops inside it."""
+        """Tag of each function to the tags of the loops inside it."""
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
             if operation.name == LOOP:
@@ -207,7 +217,9 @@ class AliasedStorage:
         return found
 
     def _join_names(self, function: int) -> None:
-        """Joins the result of each call in the function with the value whose storage it shares."""
+        """Records which values of the function share storage: the results of a call with the operands that the callee
+        returns, and the elements of a loop's state that its body returns unchanged.
+        """
         if function in self._joined:
             return
         self._joined.add(function)
@@ -229,8 +241,8 @@ class AliasedStorage:
             self._join_kept(self.operations[tag])
 
     def _join_kept(self, loop: Any) -> None:
-        """Joins each element of the loop's state that its body returns unchanged with the operand and the result of the
-        loop.
+        """Records that each element of a loop's state which the body returns unchanged shares its storage with the
+        loop's operand and result.
         """
         condition, body = (region.blocks[0] for region in loop.regions)
         returned = list(list(body.operations)[-1].operation.operands)
@@ -251,7 +263,9 @@ class AliasedStorage:
 
     @cached_property
     def _classes(self) -> dict[Any, list[Any]]:
-        """The values that have several names, by class; only read once all names are joined."""
+        """The values that share storage, by the value that represents them; to be read only after all names have been
+        joined.
+        """
         found: dict[Any, list[Any]] = {}
         for value in self._above:
             found.setdefault(self._root(value), [self._root(value)]).append(value)
@@ -265,22 +279,22 @@ class AliasedStorage:
 
 
 def is_kernel(operation: Any) -> bool:
-    """Whether it is a custom call that may be a kernel."""
+    """Whether the operation is a custom call that may call a kernel."""
     return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 
 
 def read_target(operation: Any) -> str:
-    """Returns the target of a custom call."""
+    """Returns the call target of a custom call: the name by which XLA finds the code."""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
 
 
 def read_return(function: Any) -> Any:
-    """Returns the function's last operation."""
+    """Returns the return operation of the function, which is the last one."""
     return list(_entry(function).operations)[-1].operation
 
 
 def find_calls_of(module: Any, function: Any) -> list[Any]:
-    """Returns the operations that call the function."""
+    """Returns the operations of the module that call the function."""
     name = _read_symbol(function)
     return [one for one in walk_operations(module.operation) if one.name == CALL and _read_callee(one) == name]
 
@@ -298,7 +312,7 @@ def _read_callee(call: Any) -> str:
 
 
 def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, Any]]:
-    """Yields the operations with their paths, in the order of `walk_operations`."""
+    """Yields (place in the module, operation) for all operations below this one, in the order of `walk_operations`."""
     for region_number, region in enumerate(operation.regions):
         for block_number, block in enumerate(region):
             for position, view in enumerate(block):
@@ -308,7 +322,9 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """Returns the readers of the tagged module. Does not raise: `Readers.trouble` says why they cannot be found."""
+    """Returns the readers of kernels' operands in the tagged module. Never raises: if they cannot be found,
+    `Readers.trouble` has the reason.
+    """
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
         program = AliasedStorage(module)
@@ -326,7 +342,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
 
 
 def find_floating_output(call: Any) -> Any:
-    """Returns the kernel call's first result of floating type; None if there is none."""
+    """Returns the first result of the kernel call with a floating-point type; None if there is none."""
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
@@ -359,13 +375,13 @@ def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand
 
 
 def _split_type(value: Any) -> tuple[list[str], str]:
-    """Returns dimensions and element type of an array of known shape; for anything else the element type is empty."""
+    """Returns (dimensions, element type) of a value's type; without an array of known shape, both are empty."""
     found = _TENSOR.match(str(value.type))
     return ([], "") if found is None else (found[1].split("x")[:-1], found[2])
 
 
 def _name_type(element: str) -> str:
-    """Returns XLA's name of the type: `s32`, `u8`, `pred`; MLIR's own name if it is the same."""
+    """Returns XLA's name of an MLIR element type, such as `s32`, `u8` or `pred`."""
     if element in _NAMES:
         return _NAMES[element]
     return f"s{element[1:]}" if re.match(r"i\d", element) else element.replace("ui", "u").lower()
@@ -377,10 +393,10 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) -> None:
-    """Ties these readers, in the module in which they were found.
+    """Ties the readers with these ids to their kernels, in the module in which the readers were found.
 
-    Raises InputError for an id that is unknown or cannot be tied, CompileError if the readers or this jaxlib are not
-    understood.
+    Raises InputError for an id that is unknown or cannot be tied, CompileError if the readers could not be found or
+    this jaxlib cannot insert the operations.
     """
     wanted = _choose(readers, ids, case_id)
     try:
@@ -414,18 +430,20 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
 
 
 class _TieWriter:
-    """Puts ties into a module; finds operations by the tags that they had before the module changed."""
+    """Inserts ties into a module; finds operations by the tags that they had before the module changed."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
         self._operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
         self._sums: dict[int, Any] = {}
-        """Tag of a kernel call to the operation whose only result is the sum."""
+        """Tag of each kernel call to the operation whose only result is the sum of the kernel's output."""
         self._results: dict[tuple[int, ...], int] = {}
-        """(tags of calls from a function to the kernel, the kernel's) to the number of the function's result."""
+        """Where a called function returns the sum: the tags of the calls from that function to the kernel, the kernel's
+        last, to the number of the function's result.
+        """
 
     def tie(self, reader: TieSite) -> None:
-        """Ties one reader."""
+        """Makes one reader depend on its kernel, by a trivial operation."""
         total = self._find_sum((*reader.through, reader.call))
         operation = self._operations[reader.reader]
         value = operation.operands[reader.reader_operand]
@@ -439,7 +457,11 @@ class _TieWriter:
             operation.operands[reader.reader_operand] = _put("stablehlo.subtract", [added, total], value.type).result
 
     def _find_sum(self, path: tuple[int, ...]) -> Any:
-        """Returns the scalar sum in the function where the path begins."""
+        """Returns the sum of the kernel's output as a scalar, available in the function that contains the first
+        operation of the path.
+
+        path: tags of the function calls that lead to the kernel, then the kernel call's.
+        """
         tag, *rest = path
         if not rest:
             if tag not in self._sums:
@@ -452,7 +474,7 @@ class _TieWriter:
         return self._operations[tag].results[self._results[inner]]
 
     def _return(self, function: Any, value: Any) -> int:
-        """Makes the function return the value as well, and returns the number of that result."""
+        """Makes the function return the value as a further result; returns the number of that result."""
         kind: Any = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         results = [*kind.results, value.type]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(list(kind.inputs), results))
@@ -475,8 +497,8 @@ class _TieWriter:
 
 
 def _put_sum(kernel: Any) -> Any:
-    """Puts the sum of the kernel's first floating-point output, at least in f32, right after the kernel; returns its
-    operation.
+    """Inserts the sum of the kernel's first floating-point output, computed at least in f32, right after the kernel;
+    returns the operation that computes the sum.
     """
     output = find_floating_output(kernel)
     following = next(after for before, after in _iterate_pairs(kernel.parent) if before.operation == kernel)
@@ -498,7 +520,7 @@ def _put_sum(kernel: Any) -> Any:
 
 
 def _iterate_pairs(operation: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields neighbours in the blocks of the operation."""
+    """Yields each two operations that follow each other in a block of `operation`."""
     for region in operation.operation.regions:
         for block in region:
             yield from pairwise(block.operations)
@@ -521,7 +543,9 @@ def _put(
 
 
 def _derive_location(operation: Any, otherwise: Any) -> Any:
-    """Returns the operation's location, or the other's if it has no name, with our suffix at the end of its name."""
+    """Returns the location of `operation`, or that of `otherwise` if the first has no name, with `ligerdiag tie` at the
+    end of its name.
+    """
     location = operation.location
     name = strip_tag(read_name(location) or "")
     if not name:

@@ -1,9 +1,9 @@
-"""Records every bind of a kernel primitive while JAX traces, with the user's lines, and whether JAX keeps the order
-around it.
+"""Records every bind of a kernel primitive while JAX traces, with the user's lines, and whether JAX keeps the order of
+operations around it. A *bind* is the moment when the program calls a JAX primitive.
 
 In the body of a scan, a map or a remat, JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
 whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls
-are in no program. Such a kernel call was not dropped: it was never meant to run. `watch_rules` finds these.
+are in no program. Such a kernel call was not dropped: it was never meant to run. `watch_rules` finds these calls.
 """
 
 import functools
@@ -26,16 +26,16 @@ from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
 _LIBRARIES = ("jax_triton", "jax._src.pallas")
-"""Packages through which a user calls a kernel."""
+"""Packages through which a user's code calls a kernel."""
 
 
 type Lines = tuple[tuple[str, int], ...]
-"""(file, line) of the user's frames, innermost first."""
+"""(file, line) of the frames in the user's own code, innermost first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCall:
-    """A kernel call of the program, which may not reach XLA."""
+    """A kernel call that the program makes, whether or not it reaches XLA."""
 
     kernel: str
     primitive: str
@@ -43,28 +43,33 @@ class TracedCall:
     outputs: int
     lines: Lines
     function: str
-    """Name of the innermost frame's function."""
+    """Name of the Python function that contains the first of the `lines`."""
     whole_stack: bool = False
-    """Whether `lines` come from Python's stack, because JAX's traceback has no frame of the user's: they then continue
-    beyond the traced function.
+    """Whether `lines` come from Python's stack, because JAX's traceback has no frame in the user's code. They then also
+    contain the callers of the traced function.
     """
     site: SourceLine | None = None
-    """Python's innermost line of the user's code that makes the call. JAX's `lines` are those of the forward pass, even
-    for a call by the backward function of a `custom_vjp`. None if a rule of JAX's binds again.
+    """The innermost line of the user's code that makes the call, from Python's stack. The `lines`, from JAX, are those
+    of the forward pass, even for a call by the backward function of a `custom_vjp`. None if one of JAX's own rules
+    makes the call.
     """
     name_stack: str
     traced: bool
     outputs_used: bool
     operand_used_later: bool
     alone: LoneCall | None = None
-    """The custom call that XLA would get, if the call's outputs are unused; None also if it could not be made."""
+    """The custom call that XLA would have got for a call that was dropped; None if the call was not dropped, or if the
+    custom call could not be made.
+    """
     repeated: tuple[tuple[int, ...], ...] = ()
-    """Numbers of the operands that are one `Ref`, for each `Ref` that is passed several times."""
+    """For each `Ref` that is passed more than once, the numbers of the operands that are this `Ref`."""
     name: str = ""
-    """Its name in the trace, see `call_names`; may be empty."""
+    """The call's name in the trace, see `call_names`; may be empty."""
 
     def is_same(self, other: "TracedCall") -> bool:
-        """Whether it is the same call of the user's code: by name, otherwise by kernel and lines."""
+        """Whether both are the same call of the user's code: they have one name or, if one has none, the same kernel
+        and lines.
+        """
         if self.name and other.name:
             return self.name == other.name
         return (self.kernel, self.lines) == (other.kernel, other.lines)
@@ -74,28 +79,32 @@ _library: Any = jax
 
 
 _RULES = ((_library.custom_vjp, "fwd"), (_library.custom_jvp, "jvp"))
-"""Class, and the attribute with the rule that replaces the function."""
+"""(class of the decorator, name of its attribute with the rule that replaces the function when JAX differentiates)."""
 
 
 @dataclass(slots=True, eq=False)
 class RuleCall:
-    """One call of a function with a rule of its own."""
+    """One call of a function that has a differentiation rule of its own, by `custom_vjp` or `custom_jvp`."""
 
     replaced: bool = False
-    """Whether its rule was traced."""
+    """Whether JAX traced the rule, which then replaces the function."""
 
 
 _inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
 
 
 def find_rule_calls() -> tuple[RuleCall, ...]:
-    """Returns the calls whose function, not rule, is being traced; outermost first."""
+    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first; only
+    calls of which JAX traces the function itself, not its rule.
+    """
     return _inside.get()
 
 
 @contextmanager
 def watch_rules() -> Generator[None]:
-    """Notes inside the context which functions are traced, and which rules."""
+    """Notes, inside the context, of which `custom_vjp` and `custom_jvp` calls JAX traces the function and of which the
+    rule.
+    """
     with ExitStack() as stack:
         for kind, rule in _RULES:
             stack.enter_context(_watched_rule(kind, rule))
@@ -147,27 +156,27 @@ def _mark_rule(rule: Any, made: RuleCall) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A kernel call as traced, whether or not it reaches XLA."""
+    """A kernel call at the moment when the program made it, whether or not it reaches XLA."""
 
     call: TracedCall
     primitive: Any
     params: Mapping[str, Any]
     avals: tuple[Any, ...]
-    """Types of its operands."""
+    """Types of the call's operands: JAX's abstract values."""
     rule_calls: tuple[RuleCall, ...]
-    """The calls with a rule of their own in whose functions the bind happened."""
+    """The calls of `custom_vjp` and `custom_jvp` functions in which the kernel call happened, outermost first."""
     for_shapes: bool
-    """Whether `jax.eval_shape` traced it."""
+    """Whether the kernel call was traced by `jax.eval_shape`, which only asks for shapes."""
 
     @property
     def is_replaced(self) -> bool:
-        """Whether a rule replaced the function in which the bind happened."""
+        """Whether JAX uses a differentiation rule instead of the function in which the kernel call happened."""
         return any(call.replaced for call in self.rule_calls)
 
 
 @contextmanager
 def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
-    """Records every bind of the primitives inside the context."""
+    """Yields a list that receives every kernel call, by one of these primitives, that is traced inside the context."""
     binds: list[Bind] = []
 
     def wrap(primitive: Any, bind: Any) -> Any:
@@ -219,7 +228,9 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Returns the name of the Python function of a Triton kernel, under its decorators, or of a Pallas kernel."""
+    """Returns the name of a kernel's Python function: of a Triton kernel, without its decorators, or of a Pallas
+    kernel.
+    """
     kernel = params.get("fn")
     while kernel is not None:
         name = getattr(kernel, "__name__", None)
@@ -234,7 +245,9 @@ def compute_kernel_name(params: Mapping[str, Any]) -> str:
 
 
 def read_traceback(traceback: Any) -> tuple[Lines, str]:
-    """Returns the user's frames in JAX's traceback, and the name of the innermost one's function."""
+    """Returns the lines of the user's code in JAX's traceback, innermost first, and the name of the function that
+    contains the first; both are empty if there are none.
+    """
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
 
@@ -261,7 +274,9 @@ def _read_stack() -> tuple[Lines, str]:
 
 
 def _find_site() -> SourceLine | None:
-    """Returns the user's line that calls the kernel primitive's library; None if JAX binds by itself."""
+    """Returns the innermost line of the user's code on the stack, if it calls a kernel library there; None if JAX calls
+    the primitive by itself.
+    """
     frame = inspect.currentframe()
     through_library = False
     while frame is not None:
@@ -280,21 +295,22 @@ def _find_site() -> SourceLine | None:
 
 @dataclass(slots=True)
 class TracedOrder:
-    """Notes on the order of operations in one trace."""
+    """Notes on whether JAX kept the order of operations around kernel calls in one trace."""
 
     crossed: set[int] = field(default_factory=set[int])
-    """Operands of kernels for which JAX moved an operation to the other side of the call; `ANY_OPERAND` for calls of
-    functions with kernels.
+    """Numbers of kernel operands that another operation reads too, where JAX moved that operation to the other side of
+    the kernel call. For a call of a function that contains kernel calls, `ANY_OPERAND` replaces the number.
     """
 
 
 @contextmanager
 def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
-    """Yields a note of whether JAX changes the order around a kernel in anything that is traced inside the context.
+    """Yields notes on whether JAX changes the order of operations around a kernel call in anything that is traced
+    inside the context.
 
     Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
-    the time of tracing. The order means nothing to JAX, but a kernel that overwrites its operand is then read
-    differently.
+    the time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a
+    kernel before or after the kernel overwrites it.
     """
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     order, numbers = TracedOrder(), count()
@@ -320,8 +336,10 @@ def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
 
 
 def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator[int]:
-    """Yields the operands that a kernel call shares with an operation that was traced before the call and comes after
-    it, or the reverse. An operation without a number may have been traced at any time.
+    """Yields the operand numbers that a kernel call shares with an operation that was traced before the call and now
+    comes after it, or the reverse.
+
+    recipes: the operations in JAX's new order. One whose number is missing may have been traced at any time.
     """
     for place, kernel in enumerate(recipes):
         if not _calls(kernel.primitive, kernel.params, primitives):
@@ -339,13 +357,15 @@ def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator
 
 
 def _identify(tracer: Any) -> int:
-    """Returns the identity of the value: a constant has a tracer for each use."""
+    """Returns an id that is equal for equal values: of the value itself if it is a constant, which has a tracer for
+    each use.
+    """
     value = getattr(tracer.recipe, "val", None)
     return id(tracer) if value is None else id(value)
 
 
 def _calls(primitive: Any, params: Mapping[str, Any], primitives: Sequence[Any]) -> bool:
-    """Whether it is a kernel call, or calls a function with one."""
+    """Whether a primitive with these parameters is a kernel call, or calls a function that contains a kernel call."""
     return primitive in primitives or any(
         _calls(equation.primitive, equation.params, primitives)
         for jaxpr in list_jaxprs(params)
@@ -354,7 +374,7 @@ def _calls(primitive: Any, params: Mapping[str, Any], primitives: Sequence[Any])
 
 
 def list_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
-    """Lists the jaxprs that an equation with these parameters calls."""
+    """Yields the jaxprs that an equation with these parameters calls."""
     core: Any = importlib.import_module("jax._src.core")
     listing: Callable[[Any], Iterator[Any]] = core.jaxprs_in_params
     return iter(listing(params))
