@@ -62,7 +62,7 @@ IN_PLACE = Example(
     return jax.lax.cond(p, lambda x: x.at[0].set(1.0), lambda x: x, x)
 
 
-CASE = Case(name="written_in_place", function=step, args=(Arg(shape=(), dtype="bool"), Arg(shape=(512, 512), donate=True)))
+CASE = Case(name="write", function=step, args=(Arg(shape=(), dtype="bool"), Arg(shape=(512, 512), donate=True)))
 """,
 )
 
