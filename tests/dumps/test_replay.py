@@ -340,7 +340,7 @@ def test_literals_in_an_older_unoptimized_snapshot_are_read(pick: Pick) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(load_snapshot(path, program), drawn, strict=True))
     snapshot.partitions.add()
     path.write_bytes(snapshot.SerializeToString())
-    with pytest.raises(ArtifactError, match="of 2 devices"):
+    with pytest.raises(ArtifactError, match="for 2 devices"):
         load_snapshot(path, program)
 
 
