@@ -17,7 +17,7 @@ AXES = "xyzwvu"
 SIZES = "LIGERDIAG_SIZES"
 """Environment variable with the sizes of a sweep, a JSON object of whole numbers by name."""
 ASKED_SIZES: set[str] = set()
-"""Names of the sizes that `size` was called with in this process."""
+"""Names of the sizes that this process has asked `size` for."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
@@ -51,7 +51,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Values:
-    """Given values of an argument, the same in each draw."""
+    """The values of an argument where the user gives them, the same in each draw of inputs."""
 
     data: bytes
     """The elements in the shape and dtype of the argument, row-major."""
@@ -146,7 +146,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """`name`, or `name[a-b-c]` with the params as their `str`."""
+        """Returns the case's id: `name`, or `name[a-b-c]` where a, b and c are the params, each as its `str`."""
         if not self.params:
             return self.name
         return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"
@@ -180,7 +180,9 @@ def _require_size(value: object, name: str) -> int:
 
 
 def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:
-    """Returns axis to size, from such a mapping or from sizes alone. Raises InputError for anything else."""
+    """Returns a mapping from mesh axis to size. mesh: such a mapping, or the sizes alone, whose axes are then called x,
+    y, z. Raises InputError for anything else.
+    """
     wanted = "expected mesh to be a mapping of axis name to size, or sizes, but got"
     given = cast("object", mesh)
     if isinstance(given, Mapping):
@@ -208,7 +210,7 @@ def _read_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _read_dtype(dtype: object) -> str:
-    """Returns the name of the dtype, also of a scalar type of JAX."""
+    """Returns the name of the dtype, which may also be given as a scalar type of JAX."""
     names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
     name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
     if name is None:
@@ -231,12 +233,12 @@ def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
 
 
 def _describe(value: object) -> str:
-    """Returns such as `(8,) (type tuple)`; a long value is cut."""
+    """Returns the value and its type for a message, such as `(8,) (type tuple)`; a long value is cut."""
     return f"{value!r:.60} (type {type(value).__name__})"
 
 
 def _refuse(message: str) -> Exception:
-    """Returns an InputError."""
+    """Returns an InputError with this message, for the caller to raise."""
     from ligerdiag.errors import InputError
 
     return InputError(message)
