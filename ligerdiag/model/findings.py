@@ -183,7 +183,7 @@ class Finding:
     outputs are right for some input numbers.
     """
     parts: tuple["Finding", ...] = ()
-    """The findings with one common cause that this finding stands for (see `report.causes`); empty for a single
+    """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
     finding.
     """
 
@@ -367,7 +367,7 @@ class OutsideAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNumbers:
-    """What the replay observes of one kernel call of the schedule, over all of the call's launches."""
+    """The replay's observations of one kernel call of the schedule, over all of the call's launches."""
 
     kernel: str
     """The kernel's function name."""
