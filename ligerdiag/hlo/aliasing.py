@@ -108,8 +108,7 @@ class _Sharing:
             )
 
     def _find_flow(self) -> list[HloComputation]:
-        """Returns the computations that run in sequence; the values of fused and applied computations have no storage.
-        """
+        """Returns the computations that run in sequence; the values of fused and applied computations have no storage."""
         computations = self._module.computations
 
         def list_called(number: int) -> list[int]:

@@ -42,8 +42,7 @@ class LegalOrder:
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders, the same ones in each run. kernels: ids of the custom calls to move, including fused ones.
-    """
+    """Yields `count` orders, the same ones in each run. kernels: ids of the custom calls to move, including fused ones."""
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}

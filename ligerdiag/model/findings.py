@@ -39,8 +39,7 @@ class Verdict(StrEnum):
 
     @property
     def is_right(self) -> bool:
-        """Returns whether a schedule with this verdict computes the intended value, by force of its order or by luck.
-        """
+        """Returns whether a schedule with this verdict computes the intended value, by force of its order or by luck."""
         return self in (Verdict.FRESH, Verdict.LATENT)
 
 
@@ -210,8 +209,7 @@ class Attribution(StrEnum):
 
     @property
     def is_wrong(self) -> bool:
-        """Returns whether numbers with this attribution differ from the intended ones by more than precision explains.
-        """
+        """Returns whether numbers with this attribution differ from the intended ones by more than precision explains."""
         return self in (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
 
 
