@@ -18,7 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeAliasType, Union, cast, get_args, get_origin, get_type_hints
 
 type JsonObject = dict[str, Any]
-"""A JSON object that is being made."""
+"""A JSON object that is still being filled."""
 type Json = Mapping[str, object]
 
 
@@ -26,7 +26,7 @@ MAXIMUM_MESSAGE = 400
 
 
 class FieldError(ValueError):
-    """The JSON does not have the expected form; the message is one printable line that names the field."""
+    """Raised if JSON does not have the expected form; the message is one printable line that names the field."""
 
     def __init__(self, message: str) -> None:
         shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:MAXIMUM_MESSAGE])
@@ -112,7 +112,7 @@ def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
-    """Returns the field as strings."""
+    """Returns the field, an array of strings, as a tuple."""
     return tuple(as_str(item, name) for item in read_list(fields, name))
 
 
@@ -122,7 +122,7 @@ def read_str_map(fields: Json, name: str) -> dict[str, str]:
 
 
 def read_record[A](kind: type[A], fields: Json, name: str) -> A:
-    """Returns the field as a record of that kind."""
+    """Returns the field as a record of the given kind."""
     return _decode(kind, fields.get(name), name)
 
 
@@ -144,12 +144,14 @@ def encode_record(value: object) -> Any:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """Returns a value from `json.loads` as a record of that kind; raises FieldError if it is not one."""
+    """Returns a record of the given kind, made from a value of `json.loads`; raises FieldError if the value does not
+    fit.
+    """
     return _decode(kind, value, "document")
 
 
 def parse_record[A](kind: type[A], text: str | bytes) -> A:
-    """Parses a record from JSON text; raises FieldError if there is none."""
+    """Returns a record of the given kind, parsed from JSON text; raises FieldError if the text does not hold one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -163,8 +165,9 @@ def pack_record(value: object) -> bytes:
 
 
 def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
-    """Returns the record in the bytes from `pack_record`; raises FieldError if it is not one or unpacks to more than
-    `maximum` bytes."""
+    """Returns the record packed by `pack_record`; raises FieldError if the bytes hold none or unpack to more than
+    `maximum` bytes.
+    """
     stream = zlib.decompressobj(wbits=31)
     try:
         text = stream.decompress(data, maximum)
@@ -236,7 +239,7 @@ def _is_written_as_str(kind: object) -> bool:
 
 
 def _decode_union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
-    """Returns the value as the first kind that fits; the error is that of the last kind."""
+    """Returns the value decoded as the first of the kinds that fits; if none fits, raises the error of the last one."""
     if value is None and NoneType in kinds:
         return None
     *first, last = [kind for kind in kinds if kind is not NoneType]

@@ -254,8 +254,8 @@ class Inspection:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the numbers of the hidden writes on which the intended output depends, one bit each; empty
-    without any.
+    """From output name to the hidden writes on which the intended output depends, as a bit set of labels
+    (`analysis.evaluation.labels`) with the writes in program order; empty without any.
     """
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
     """From output name to the reason why the output may hold bytes that nobody has written, which only computed numbers
