@@ -47,7 +47,7 @@ class Config:
     baseline: Path | None = None
     """The baseline that `check` compares schedules with."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The memory and the copies that each program is allowed."""
+    """The bytes of memory and of copies that each program is allowed."""
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:

@@ -75,7 +75,7 @@ def _read_parameters(kernel: Any) -> dict[str, bool]:
 
 
 def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns every operand and keyword by name."""
+    """Returns every operand and keyword by the name of its parameter."""
     if len(operands) > len(constant):
         raise TypeError(f"expected at most {len(constant)} operands, {_list(constant)}, but got {len(operands)}")
     bound = dict(zip(constant, operands, strict=False))
@@ -167,7 +167,9 @@ def _hold(value: Any) -> Any:
 
 
 def _vary(results: Any, given: dict[str, Any]) -> tuple[Any, ...]:
-    """Marks results inside a shard_map as varying over the axes of the operands, which jax-triton does not do."""
+    """Returns the results, marked inside a shard_map as varying over the mesh axes of the operands, which jax-triton
+    does not do.
+    """
     axes = frozenset[str]().union(*(_find_axes(one) for one in _jax.tree.leaves(given)))
     missing = [tuple(sorted(axes - _find_axes(one))) for one in results]
     return tuple(_cast(one, over) if over else one for one, over in zip(results, missing, strict=True))

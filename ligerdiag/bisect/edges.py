@@ -133,7 +133,7 @@ class _Experiment:
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """Shows the best result so far in the progress line."""
+        """Shows a set of ties, as the best result so far, in the progress line."""
         self.runner.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
@@ -230,7 +230,7 @@ def _write_answers(
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
-    """Returns the smallest sets with which no output is wrong and some are latent, as texts."""
+    """Returns, as texts, the smallest sets of ties with which no output is wrong but some are latent."""
     words = {ties: outcome.word for ties, outcome in zip(tried, experiment.try_all(tried), strict=True)}
     good = [ties for ties, word in words.items() if word in ("right", "latent")]
     smallest = [ties for ties in good if not any(other < ties for other in good)]

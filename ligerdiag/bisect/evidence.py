@@ -204,7 +204,7 @@ def describe_order(before: Judgement | None, after: Judgement, output: str) -> E
 
 
 def _find_reader(context: Context, output: str) -> _Reader | None:
-    """Returns the first reader in program order at which the output becomes wrong; None if there is none."""
+    """Returns the first reader in program order at which the output becomes stale or clobbered; None if there is none."""
     found = [
         (read.write, read.wrong)
         for read in (*context.verdicts.stale, *context.verdicts.clobbered)

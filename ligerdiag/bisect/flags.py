@@ -126,7 +126,7 @@ class _Try:
     flag: FlagValue
     outcome: Outcome
     program: str
-    """The flag's effect on the program: SAME, BUFFERS, LAUNCHES, CHANGED, UNKNOWN_FLAG or REFUSED."""
+    """The flag's effect on the compiled program: SAME, BUFFERS, LAUNCHES, CHANGED, UNKNOWN_FLAG or REFUSED."""
 
 
 def _compare_programs(base: Outcome, outcome: Outcome) -> str:

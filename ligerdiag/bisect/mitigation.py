@@ -55,7 +55,7 @@ class Mitigation:
     replay: Replay | None = None
     device: DeviceRun | None = None
     instructions: int | None = None
-    """Instructions of the optimized module, including fused ones; None without a module."""
+    """Number of instructions of the optimized module, including fused ones; None without a module."""
     peak_bytes: int | None = None
     """Bytes that XLA reserves on one device, see `Memory.peak`; None without a module."""
 
@@ -143,7 +143,7 @@ def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
 
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
-    """Returns the output with the largest error; NaN counts as the largest."""
+    """Returns (name, error) of the output with the largest error; NaN counts as the largest. None without outputs."""
     return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
 
 

@@ -56,7 +56,9 @@ _NO_COMPILE = " does not compile: "
 
 
 class PassBlame(StrEnum):
-    """Why an output is not fresh: a step loses the value, a step fixes the wrong order, or nothing forces the order."""
+    """The reason why an output is not fresh: a step loses the value, a step fixes the wrong order, or nothing forces
+    the order.
+    """
 
     LOST = "lost"
     ORDERED = "ordered"
@@ -80,7 +82,7 @@ class PassAnswer:
     evidence: Evidence = ()
 
     since: SensitivityChange | None = None
-    """The change that the evidence describes: the output has kept its order sensitivity since then."""
+    """The change that the evidence describes: since then, the output has kept its order sensitivity."""
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Pairs of a step that lost the output for a while (None: the translation to HLO) and the step that restored it."""
 

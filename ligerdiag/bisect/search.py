@@ -42,7 +42,9 @@ class Changes[V]:
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
-    """Returns the changes among `count` members. verify: ask every member. No member is asked twice."""
+    """Returns the changes of the answer along a list of `count` members. verify: whether to ask every member. No member
+    is asked twice.
+    """
     answers: dict[int, V | None] = {}
 
     def look(positions: Sequence[int]) -> None:
@@ -90,7 +92,7 @@ def _find_answered[V](
 type Knobs = frozenset[int]
 """Numbers of the knobs that are turned; a knob is one change that a trial can make."""
 type Predicate = Callable[[Sequence[Knobs]], Sequence[bool | None]]
-"""Returns for each set whether the predicate holds; None if that could not be determined."""
+"""Returns, for each set of knobs, whether the predicate holds; None if that could not be determined."""
 
 EXHAUSTIVE = 6
 """Largest number of knobs for which every set is tried."""
@@ -126,13 +128,15 @@ class _LimitError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """Searches the minimal sets of knobs for which a predicate holds; keeps every judgement."""
+    """Searches the minimal sets of knobs for which a predicate holds, and keeps the judgement of every set that was
+    tried.
+    """
 
     count: int
     """Number of knobs; they are numbered from 0 to count - 1."""
     judge: Predicate
     limit: int
-    """The most trials, including those in `tried`."""
+    """Most sets that may be judged, including those in `tried` at the start."""
     width: int = 1
     """Number of sets that are judged at a time, where one set that holds is enough."""
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
@@ -228,7 +232,7 @@ class MinimalSetSearch:
                 return
 
     def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
-        """Returns the first candidate that holds; later ones may not have been tried."""
+        """Returns the first candidate for which the predicate holds; later ones may not have been tried."""
         for start in range(0, len(candidates), self.width):
             some = candidates[start : start + self.width]
             for knobs, holds in zip(some, self._ask(some), strict=True):

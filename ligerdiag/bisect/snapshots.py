@@ -53,7 +53,7 @@ class Snapshot:
     """Number of the file among the files of the module, from 0."""
     pipeline: str
     after: str
-    """Name of the pass that has just run; `START` when the pipeline starts."""
+    """Name of the pass that has just run; `START` for a snapshot at the start of a pipeline."""
     before: str
     """Name of the pass that comes next; empty in the middle of a pass."""
 
@@ -76,7 +76,7 @@ class CompilerStep:
     number: int
     """Number of the first snapshot after the step."""
     part: str = ""
-    """The part of the pass, if XLA names one."""
+    """The part of the pass that the step is, if XLA names one."""
 
     @property
     def label(self) -> str:

@@ -138,7 +138,9 @@ class _Inliner:
 
 
 class SchedulePolicy(StrEnum):
-    """When kernel calls run: as late or as early as dependences allow, or in the author's order."""
+    """The time at which kernel calls run in a synthetic schedule: as late or as early as dependences allow, or in the
+    author's order.
+    """
 
     LATE = "late"
     EARLY = "early"

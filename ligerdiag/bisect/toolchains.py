@@ -17,7 +17,7 @@ from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec, known_toolchains
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
-"""Packages whose versions the table shows."""
+"""Packages whose versions the answer's table shows for each toolchain."""
 LINEAR = 8
 """Largest number of toolchains for which all are tried, so that every change is found."""
 

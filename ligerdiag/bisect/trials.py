@@ -61,7 +61,7 @@ class Draft:
     notes: list[str] = field(default_factory=list[str])
     is_unsettled: bool = False
     trials_before: int = 0
-    """Trials that the runner had made before this bisection began, for other cases or targets."""
+    """Number of trials that the runner had made before this bisection began, for other cases or targets."""
     compiled_before: int = 0
     started: float = field(default_factory=perf_counter)
 
@@ -120,11 +120,11 @@ class Outcome:
 
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order; empty when there is an error."""
+    """From output name to verdict, in the program's order; empty when there is an error."""
     findings: tuple[Finding, ...] = ()
     coverage: Coverage | None = None
     written: tuple[WrittenOperand, ...] = ()
-    """The operands that kernels overwrite without XLA's knowledge."""
+    """The operands that kernels overwrite without XLA's knowledge, with their calls."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
     """From output name to the hidden writes on which the output should depend, as a bit set; see `Inspection.meant`."""
     artifact: Artifact | None = None
@@ -252,7 +252,7 @@ class TrialRunner:
         return len(self._outcomes)
 
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """Returns the cases of the selectors, found with the default toolchain. Raises as `discover_cases` does."""
+        """Returns the cases that the selectors name, found with the default toolchain. Raises as `discover_cases` does."""
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, report_progress=self._relay)
 

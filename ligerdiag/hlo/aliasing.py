@@ -118,7 +118,7 @@ class _Sharing:
         return [computations[number] for number in search([self._module.entry.id], list_called)]
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """Joins one leaf with the positions whose value it passes on."""
+        """Joins a leaf of an instruction's result with the positions whose value it passes on."""
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))
@@ -140,7 +140,9 @@ class _Sharing:
 
 
 def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields each leaf of the instruction's shape that an in-place operation or an alias joins to another position."""
+    """Yields (leaf, position of an operand) for each leaf of the instruction's result that must share storage with an
+    operand, because the operation works in place or declares an alias.
+    """
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
         if alias.operand_index < len(operands):
@@ -198,7 +200,7 @@ class _Check:
         return ""
 
     def _require_places(self) -> None:
-        """Raises _Fault where a value has no slice, one of the wrong size, or one outside of its allocation."""
+        """Raises _Fault if a value has no slice, one of the wrong size, or one outside of its allocation."""
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}
@@ -220,7 +222,9 @@ class _Check:
         self._require_shared(slices)
 
     def _require_shared(self, slices: Mapping[int, int]) -> None:
-        """Raises _Fault where a listed position that only passes a value on has another slice than that value."""
+        """Raises _Fault if the assignment lists a position that only passes a value on, but with another slice than
+        that value.
+        """
         for instruction in self._module.instructions:
             listed = self._buffers.definitions.get(instruction.id, ())
             if instruction.opcode not in _HANDS_ON or not listed:
@@ -232,7 +236,7 @@ class _Check:
                     raise _Fault(f"`{instruction.name}`{_render(index)} does not share storage as it must")
 
     def _require_definitions(self) -> None:
-        """Raises _Fault where an instruction that passes a value on has a slice of its own."""
+        """Raises _Fault if an instruction that only passes a value on has a slice of its own."""
         for instruction in self._module.instructions:
             if instruction.opcode not in _PASSES_ON:
                 continue

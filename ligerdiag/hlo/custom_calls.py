@@ -22,11 +22,11 @@ PARTITIONED = "CustomSPMDPartitioning"
 
 
 class CallTrait(Flag):
-    """Traits of custom-call targets."""
+    """The traits of custom-call targets, each of which describes every call of such a target."""
 
     NONE = 0
     READS_ONLY = auto()
-    """The call overwrites no operand but those that its outputs declare to alias."""
+    """The call overwrites no operand, except those that its outputs declare to alias."""
     MADE_BY_XLA = auto()
     """XLA itself rewrites an operation to this call, and XLA's launcher of the call knows every buffer: the aliases
     that the call declares inside of a fusion are not checked (`fused_aliases`, LD022).
@@ -44,7 +44,7 @@ class CallTrait(Flag):
     UNREAD_MOSAIC = auto()
     """The call's payload is a Mosaic GPU module of an older form, of which only the kernel's name can be read."""
     UNREAD_KERNEL = auto()
-    """The call runs code that cannot be read; the group's note says why."""
+    """The call runs code that cannot be read; the note of its group in custom_calls.toml says why."""
     KERNEL_BY_NAME = auto()
     """The target's name looks like that of a launcher of kernels."""
 
@@ -64,7 +64,7 @@ class CallTrait(Flag):
 
     # partitioning
     MARKER = auto()
-    """The call does nothing at run time."""
+    """The call only marks a place in the program, and does nothing at run time."""
     FOR_PARTITIONER = auto()
     """The partitioner reads the call in the program, and removes it."""
     SHARDY = auto()

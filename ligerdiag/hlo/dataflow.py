@@ -43,7 +43,9 @@ _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.ST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassThrough:
-    """The operations that pass a walk through to their operands; every other operation defines its result."""
+    """Selects the kinds of operations through which a walk passes to their operands; every other operation defines its
+    result, and the walk ends there.
+    """
 
     bitcasts: bool = False
     barriers: bool = False
@@ -60,7 +62,7 @@ class PassThrough:
 
 @dataclass(slots=True, eq=False)
 class Dataflow:
-    """Follows values through one module, as far as `through` allows."""
+    """Follows values through one module, through the kinds of operations that `through` selects."""
 
     module: Final[HloModule]
     through: Final[PassThrough]

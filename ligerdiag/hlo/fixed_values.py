@@ -73,7 +73,7 @@ def _find_first(module: HloModule, loop: HloInstruction) -> Number | None:
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """Finds fixed values of one module."""
+    """Finds the numbers that one module fixes, whatever its arguments are."""
 
     module: HloModule
     starting: HloInstruction | None = None
@@ -91,7 +91,7 @@ class _Search:
         return _Search(module)
 
     def find(self, value: HloInstruction, path: ShapeIndex, steps: int = _MOST_STEPS) -> Number | None:
-        """Returns the number at this position; None if it is not fixed, or not one number."""
+        """Returns the number at this position; None if the module does not fix it, or it is not a single number."""
         key = value.id, path
         if key not in self._known and steps:
             self._known[key] = None  # a path that leads back to this value fixes nothing

@@ -84,7 +84,9 @@ class HloInstruction:
     shape: Final[ShapeProto]
     """Shape of the result, with its layout."""
     op_name: Final[str]
-    """The framework's name for the operation: JAX's name stack, with our tags where the worker put them."""
+    """The framework's name for the operation: JAX's name stack, with ligerdiag's tags if the compile worker put them
+    there.
+    """
 
     @property
     def kernel(self) -> tuple[str, bytes]:

@@ -60,9 +60,9 @@ def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
 
 
 def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
-    """Renders the module's structure, the entry computation first.
+    """Returns the lines of the module's structure, those of the entry computation first.
 
-    payloads: whether a backend config that is not JSON counts: a kernel's holds code for one GPU.
+    payloads: whether a backend config that is not JSON counts; that of a kernel holds code for one GPU.
     """
     numbers = _number_computations(module)
     return tuple(line for computation in numbers for line in _compute_lines(computation, numbers, module, payloads))

@@ -77,9 +77,11 @@ class Trait(Flag):
     OTHER_FORM = auto()
     """The result is the operand in another form; MLIR composes two such operations, or lets them cancel out."""
     KEEPS_SCALAR = auto()
-    """If all of the operand's elements are one number, so are the result's."""
+    """If all of operand 0's elements are the same number, all elements of the result are that number, too, apart from a
+    change of dtype.
+    """
     NO_NEW_NAN = auto()
-    """A NaN in the result was in the operand, or is written in the program."""
+    """A NaN in the result comes from the operand, or is a constant of the program: the instruction makes no new one."""
     VIEW = auto()
     """NumPy computes the instruction without touching the elements, or the instruction is a single number."""
     ROUNDS = auto()
@@ -87,9 +89,9 @@ class Trait(Flag):
     rounding errors.
     """
     COMMUTES = auto()
-    """The two operands may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
+    """The instruction's two operands may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
     MULTIPLIES = auto()
-    """Operand 0 is a factor of the result: XLA moves its other factors to where they are cheaper."""
+    """Operand 0 is a factor of the result; XLA may move other factors to where computing them is cheaper."""
     ADDS = auto()
     """The operands are terms of the result, which XLA may add in another order."""
     EXCHANGED = auto()
@@ -101,7 +103,7 @@ class Trait(Flag):
     `select`.
     """
     STEPS = auto()
-    """The result is one of few numbers: a small change of the operand rarely changes it."""
+    """The result takes only a few different values, so a small change of the operand rarely changes it."""
     BOUNDS = auto()
     """The result is an operand, or a bound if the operand exceeds it."""
     RESULT_NOT_SAVED = auto()

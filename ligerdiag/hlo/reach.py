@@ -41,7 +41,7 @@ class Reach:
 
     @property
     def is_used(self) -> bool:
-        """Returns whether any output or effect depends on the value."""
+        """Returns whether any output or effect of the program depends on the value."""
         return bool(self.outputs) or self.acts
 
 

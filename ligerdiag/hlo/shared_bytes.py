@@ -75,7 +75,9 @@ class SharedBytes:
     """The value that is written over the lost one, or at the same time."""
     other_place: Slice
     reader: HloInstruction | None
-    """The first reader of the lost value that finds the other one; None for the end of the program."""
+    """The first instruction that reads the lost value and finds the other one; None if only the end of the program
+    does.
+    """
     readers: int
     """Number of instructions that read the lost value and find the other one."""
     outputs: frozenset[int]
@@ -124,7 +126,7 @@ class _Bytes:
         return _Bytes(self.starts.copy(), self.ends.copy(), self.held.copy())
 
     def find(self, first: int, end: int) -> tuple[int, int]:
-        """Returns the numbers [low, high) of the ranges that share bytes with [first, end)."""
+        """Returns the numbers [low, high) of the ranges that share bytes with the bytes [first, end) of the allocation."""
         low = bisect_right(self.starts, first) - 1
         if low < 0 or self.ends[low] <= first:
             low += 1
@@ -513,7 +515,9 @@ class _Walk:
                     yield lost
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
-        """Returns whether the result may overwrite an operand in exactly the same bytes."""
+        """Returns whether the instruction may write the result `name` over the operand `lost`, if both have exactly the
+        same bytes.
+        """
         if not self._is_assigned:  # the assignment is derived from XLA's rules: what shares bytes must do so
             return True
         numbers = [
@@ -525,7 +529,7 @@ class _Walk:
         return all(may) if instruction.opcode == "fusion" else any(may)
 
     def _list_given(self, instruction: HloInstruction, name: Definition) -> list[tuple[Definition, int]]:
-        """Returns the operands' leaves that the result depends on."""
+        """Returns the leaves of the operands that one result of the instruction depends on. name: the result."""
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
         if is_one_of_several and is_operandwise(instruction):
@@ -569,7 +573,7 @@ class _Walk:
         return self._bits[key]
 
     def _require_arguments(self, entry: HloComputation) -> None:
-        """Reads each argument that the caller keeps, at the end of the program."""
+        """Reads, as if by the caller after the end of the program, each argument that the caller keeps."""
         given = {
             (one.parameter_number, tuple(one.parameter_shape_index)) for one in self._module.input_output_alias.entries
         }

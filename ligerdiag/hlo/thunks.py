@@ -71,7 +71,7 @@ class Thunk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThunkSequence:
-    """Thunks in the order of their launch."""
+    """The thunks (launches and other steps) of a computation, in the order of their launch."""
 
     thunks: tuple[Thunk, ...]
     shows_nested: bool = True
@@ -93,17 +93,17 @@ class _Line:
     """The part of the enclosing thunk to which the following lines belong."""
     inner: list["_Line"]
     labels: list[str]
-    """Of everything in it, in order; one without lines ran nothing."""
+    """Labels of everything inside of the thunk, in order; a label without lines after it ran nothing."""
 
 
 def parse_thunks(text: str) -> ThunkSequence:
-    """Parses the thunk sequence of a dump. Raises ArtifactError at the first line of another form."""
+    """Returns the thunk sequence in the text of a dump. Raises ArtifactError at the first line that has another form."""
     if len(text) > _LARGEST:
         raise ArtifactError(f"the thunk sequence has {len(text)} characters, more than {_LARGEST}")
     root: list[_Line] = []
     around: list[_Line] = []
     labels: dict[int, str] = {}
-    """Depth to the label that was read last."""
+    """From depth of nesting to the label that was read last there."""
     pending: list[str] = []
     shows_nested = True
     for number, read in enumerate(text.splitlines(), 1):

@@ -17,7 +17,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class BranchCauses:
-    """Explains the copies in the branches of one module."""
+    """Finds the reasons of copies in the branches of one module's conditionals."""
 
     def __init__(self, uses: ValueUses, sources: CopySources, names: Names) -> None:
         self._uses = uses

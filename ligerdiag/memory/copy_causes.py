@@ -48,7 +48,7 @@ _MOST_STEPS = 64
 
 
 class CopyCauses:
-    """Explains the copies of one module."""
+    """Finds the reason of each copy in one module."""
 
     def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
         self.sources = CopySources(uses, moves, names)
@@ -579,7 +579,9 @@ class CopyCauses:
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """Returns the last operation of a fusion; any other instruction itself."""
+    """Returns the last operation of a fusion, looking through tuples and bitcasts; for any other instruction, the
+    instruction itself.
+    """
     if value.opcode != "fusion":
         return value
     return look_through(module.computations[value.called_computations[0]].root, _VIEWS)

@@ -36,8 +36,9 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns a donated argument of the same size that the value is computed from, if the value does not need the
-        argument with that number, or if its last operation reads the one and not the other.
+        """Returns the number of another donated argument, of the same size as argument `number`, that the value is
+        computed from. None if there is none, or if the value's last operation reads argument `number` itself, or
+        else the value depends on it.
         """
         direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])

@@ -25,7 +25,7 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LiveBytes:
-    """The memory in use over a schedule."""
+    """The memory in use at each step of a schedule."""
 
     steps: tuple[HloInstruction, ...]
     """The instructions in the order in which they run; those of a loop's body occur once."""
@@ -49,7 +49,7 @@ class LiveBytes:
 
 
 def compute_live_bytes(uses: ValueUses) -> LiveBytes:
-    """Returns the memory in use over the schedule."""
+    """Returns the memory in use at each step of the schedule."""
     walk = _Walk(uses)
     walk.run(uses.module.entry)
     return walk.finish()
@@ -159,7 +159,7 @@ class _UsedBytes:
         self._ranges: list[_Range] = []
 
     def add(self, new: _Range) -> int:
-        """Adds a range, and returns by how many bytes the memory in use grows."""
+        """Adds a range, and returns the number of bytes by which the memory in use grows."""
         place = bisect_left(self._offsets, new.offset)
         for number in (place, place - 1):
             if 0 <= number < len(self._ranges) and self._covers(self._ranges[number], new):

@@ -80,7 +80,7 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
 
 
 def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
-    """Maps the id of each computation that runs in sequence to the number of times that it runs."""
+    """Maps the id of each computation that runs in sequence to how often it runs, and whether in a branch."""
     counted = find_trips(uses.module)
     found = {uses.module.entry.id: Surroundings(1, False)}
     for computation in uses.computations:

@@ -19,11 +19,11 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _BARRIERS = having(Trait.BARRIER)
 ASYNC_STARTS = having(Trait.STARTS_COMPUTATION)
-"""Operations that begin to run a computation of their own."""
+"""Opcodes of asynchronous starts that run a computation of their own."""
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
 UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
-"""Operations that write a part of an operand in place."""
+"""Opcodes of operations that write a part of an operand in place."""
 _SLICES = frozenset({"slice", "dynamic-slice"})
 _MOST_USES = 10_000
 _MOST_COPIES = 8
@@ -34,7 +34,7 @@ class UseRole(Enum):
 
     READ = "read"
     OVERWRITTEN = "overwritten"
-    """The user writes its result into the value's bytes, as XLA requires of an update or an aliased call."""
+    """The user writes its result into the bytes of the value, as XLA requires of an update or an aliased call."""
     STATE = "state"
     """The value is the first one of an element of a loop's state that the loop changes."""
     BRANCH = "branch"
@@ -45,7 +45,7 @@ class UseRole(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueUse:
-    """One use of a value."""
+    """One use of a value: who uses it, and in which role."""
 
     role: UseRole
     user: HloInstruction
@@ -60,7 +60,7 @@ class ValueUse:
 
 
 class ValueUses:
-    """The uses and the origins of values in one scheduled module."""
+    """Finds the uses and the origins of values in one scheduled module."""
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self.module = module

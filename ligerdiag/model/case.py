@@ -15,7 +15,8 @@ from typing import Any, cast
 AXES = "xyzwvu"
 """Names of the axes of a mesh that is given by its sizes alone."""
 SIZES = "LIGERDIAG_SIZES"
-"""Environment variable with the sizes of a sweep, a JSON object of whole numbers by name."""
+"""Name of the environment variable with the sizes of a sweep: a JSON object from the name of a size to a whole number.
+"""
 ASKED_SIZES: set[str] = set()
 """Names of the sizes that this process has asked `size` for."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
@@ -54,7 +55,7 @@ class Values:
     """The values of an argument where the user gives them, the same in each draw of inputs."""
 
     data: bytes
-    """The elements in the shape and dtype of the argument, row-major."""
+    """The bytes of the elements, in the shape and dtype of the argument, row-major."""
 
     def __repr__(self) -> str:
         return f"Values({sha256(self.data).hexdigest()})"
@@ -153,17 +154,19 @@ class Case:
 
 
 def size(name: str, default: int) -> int:
-    """Returns the size of that name in a sweep; the default outside of a sweep, or if the sweep does not set it.
+    """Returns the size of that name in a sweep; `default` outside of a sweep, or if the sweep does not set the size.
 
     Call it while the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep learns the names from
-    there. Raises InputError unless the default is a whole number above 0.
+    these calls. Raises InputError unless the default is a whole number above 0.
     """
     ASKED_SIZES.add(name)
     return _require_size(read_sizes().get(name, default), name)
 
 
 def read_sizes() -> dict[str, int]:
-    """Returns the sizes of the sweep. Raises InputError if the environment variable is malformed."""
+    """Returns the sizes that the sweep sets, from name to number. Raises InputError if the environment variable is
+    malformed.
+    """
     try:
         given = cast("object", json.loads(os.environ.get(SIZES) or "{}"))
     except ValueError:

@@ -22,15 +22,15 @@ class Verdict(StrEnum):
     """
 
     FRESH = "fresh"
-    """As intended, in an order that data or control dependences force."""
+    """The output is as intended, in an order that data or control dependences force."""
     LATENT = "latent"
-    """As intended in this schedule by luck: nothing forces the order."""
+    """The output is as intended in this schedule by luck: nothing forces the order."""
     UNKNOWN = "unknown"
-    """Could not be decided; never counts as clean."""
+    """The output could not be decided; never counts as clean."""
     CLOBBERED = "clobbered"
-    """Sees a hidden write that it should not see: a read needs the value from before it."""
+    """The output sees a hidden write that it should not see: a read needs the value from before the write."""
     STALE = "stale"
-    """Misses a hidden write that it should see, or also sees the contents from before that write."""
+    """The output misses a hidden write that it should see, or also sees the contents from before that write."""
 
     @property
     def is_wrong(self) -> bool:
@@ -63,7 +63,7 @@ class SourceLine:
 
     file: str
     line: int
-    """1-based; 0 if unknown. A negative number becomes 0."""
+    """1-based number of the line; 0 if unknown. A negative number becomes 0."""
     function: str = ""
 
     def __post_init__(self) -> None:
@@ -86,16 +86,16 @@ class RuleFailure:
     """
 
     rule: str
-    """Rule id."""
+    """Id of the rule, such as `LD001`."""
     message: str
-    """One line, lower case, no final stop: the rule and its error."""
+    """One line, in lower case and without a final stop, that names the rule and its error."""
 
 
 class SuppressionKind(StrEnum):
     """The place where a suppression is written."""
 
     IN_CODE = "in code"
-    """A comment on the user's source line."""
+    """A comment on the line in the user's source."""
     CONFIG = "config"
     """An entry of `[tool.ligerdiag]` in the configuration file."""
 
@@ -153,10 +153,10 @@ class Finding:
     """One hazard: a fact, its place, the evidence and one remedy (see docs/rules/)."""
 
     rule: str
-    """Rule id, such as `LD001`."""
+    """Id of the rule, such as `LD001`."""
     severity: Severity
     message: str
-    """One line, lower case, no final stop, names in backticks."""
+    """The hazard in one line, in lower case and without a final stop, with names in backticks."""
     outputs: tuple[str, ...] = ()
     """Names of the outputs that the hazard reaches; empty if it reaches none or is about the call itself."""
     source: SourceLine | None = None
@@ -168,15 +168,15 @@ class Finding:
     instructions: tuple[str, ...] = ()
     """Names of the instructions of the optimized module that the hazard involves, the custom call first."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs such as ("write", "%call overwrites operand 0, %fusion, at logical time 14")."""
+    """Pairs (label, sentence), such as ("write", "%call overwrites operand 0, %fusion, at logical time 14")."""
     help: str = ""
     """The remedy: one clause that says how to remove the hazard."""
     suppressed: Suppression | None = None
     """The suppression that allows the finding; None if none does."""
     call: CallPlace | None = None
-    """The kernel call that overwrites the operand, if the finding is about one."""
+    """The kernel call that overwrites the operand; None if the finding is about no call."""
     reader: ReadPlace | None = None
-    """The reader, if the finding is about a read."""
+    """The place that reads the value; None if the finding is about no read."""
     decided: tuple[str, ...] = ()
     """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: these
     outputs are right for some input numbers.
@@ -244,7 +244,7 @@ class OutputNumbers:
     stale_error: float
     """||actual - stale|| / ||stale||."""
     distance: float
-    """||stale - intended|| / ||intended||: how clearly the numbers distinguish the two."""
+    """||stale - intended|| / ||intended||, which says how clearly the numbers distinguish stale from intended."""
     tolerance: float
     """Relative error up to which two results of the output count as equal."""
     rows_fresh: int = 0
@@ -256,7 +256,7 @@ class OutputNumbers:
 
 
 class MemoryOperation(StrEnum):
-    """The effect of an operation of a kernel on memory."""
+    """The way in which an operation of a kernel accesses memory."""
 
     LOAD = "load"
     STORE = "store"
@@ -286,7 +286,7 @@ class ProgramMeeting:
     """Place of the first of the bytes, counted from the start of `buffer`."""
     bytes: int
     line: SourceLine | None
-    """The kernel's line that writes."""
+    """The line in the kernel that writes; None if unknown."""
     other_line: SourceLine | None
     are_atomic: bool = False
     """Whether both accesses are atomic operations whose order matters: a returned value is used, or the last value
@@ -346,7 +346,7 @@ class OutsideAccess:
     size: int
     """Size of the buffer in bytes."""
     first_byte: int
-    """First byte of the first such element, from the start of the buffer; may be negative."""
+    """Place of the first such element, in bytes from the start of the buffer; may be negative."""
     width: int
     """Size of an element in bytes."""
     elements: int
@@ -396,8 +396,9 @@ class LaunchNumbers:
     line: SourceLine | None = None
     """The user's line that calls the kernel; None if the HLO has no location."""
     unwritten_later: tuple[int, ...] = ()
-    """Numbers of the outputs in `unwritten` that the first execution writes, and a second one on the same constants
-    does not."""
+    """Numbers of the outputs in `unwritten` that are written by a first execution but not by a second one on the same
+    constants.
+    """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
     """The order of the grid's programs whose results differ most."""
@@ -418,18 +419,18 @@ class CutLoop:
     instruction: str
     """Name of the `while` in the program as written."""
     line: SourceLine | None
-    """The user's line; None if the HLO has no location."""
+    """The user's line that makes the loop; None if the HLO has no location."""
     ran: int
     iterations: int
-    """Iterations of the whole loop."""
+    """Number of iterations of the whole loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderChange:
-    """The change of one output by another legal order of the schedule."""
+    """How much one output changes if the schedule runs in another legal order."""
 
     order: str
-    """The order that changes it most, such as `kernels last (1)`."""
+    """Name of the order that changes the output most, such as `kernels last (1)`."""
     error: float
     """Relative difference from the result in the schedule's own order; NaN if one of the two is not finite."""
 
@@ -439,9 +440,9 @@ class OrderNumbers:
     """The results of running the schedule in other legal orders, compared with those in its own order."""
 
     tried: int = 0
-    """Number of orders besides the schedule's own; 0 if the schedule has no kernel."""
+    """Number of orders that were tried besides the schedule's own; 0 if the schedule has no kernel."""
     changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
-    """Output name to a change that rounding does not explain."""
+    """From output name to a change that rounding does not explain."""
     left_out: int = 0
     """Number of orders that were not tried for lack of time."""
     not_covered: str = ""
@@ -460,7 +461,7 @@ class Replay:
     first NaN.
     """
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
-    """Output name to its numbers, in the program's order."""
+    """From output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
     """From output name to the relative error of the result in program order, compared with the case's own reference;
     empty without a reference.
@@ -476,7 +477,9 @@ class Replay:
     changed.
     """
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to its relative error in a second execution on the same constants, if that differs from the first."""
+    """From output name to the relative error of the output in a second execution on the same constants, if that error
+    differs from the first one's.
+    """
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
     """Names of instructions of the schedule that the replayed numbers do not test: those in branches and loops that the
@@ -497,7 +500,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output on a device."""
+    """The numbers of one output computed on a device, compared with the intended and the stale ones."""
 
     errors: tuple[float, ...]
     """||device - intended|| / ||intended|| for each draw of inputs; NaN if either is not finite."""
@@ -506,13 +509,15 @@ class DeviceOutput:
     tolerance: float
     """Relative error up to which two results of the output count as equal on this device."""
     distance: float = 0.0
-    """Least over the draws of ||stale - intended|| / ||intended||: how clearly the numbers distinguish the two."""
+    """Smallest ||stale - intended|| / ||intended|| over the draws of inputs, which says how clearly the numbers
+    distinguish stale from intended.
+    """
     replay_error: float | None = None
     """||replay - device|| / ||device||, where `replay` is the replay of the device's artifact on the same inputs; None
     without a replay.
     """
     unsteady: float = 0.0
-    """Largest relative difference between two runs of one draw; 0 if all were equal bit for bit."""
+    """Largest relative difference between two runs on the same inputs; 0 if all were equal bit for bit."""
 
 
 PROGRAM_ORDER = "program order"
@@ -521,12 +526,12 @@ PROGRAM_ORDER = "program order"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRun:
-    """The run of one case on a device."""
+    """The run of one case on a device, with the outputs compared."""
 
     device: str
     """Name of the device, such as `NVIDIA H200`."""
     count: int
-    """Number of devices."""
+    """Number of devices that the case ran on."""
     runs: int
     """Number of executions per draw of inputs."""
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
@@ -539,7 +544,9 @@ class DeviceRun:
     artifact: str = ""
     """Directory of the artifact that was compiled on the device."""
     milliseconds: float | None = None
-    """Median time of one execution, from the call until every output is ready, with arguments on the device."""
+    """Median time of one execution, from the call until every output is ready, with the arguments already on the
+    device; None if not timed.
+    """
     timed_runs: int = 0
     """Number of executions whose times `milliseconds` is the median of; others ran before, untimed."""
     error: str = ""

@@ -53,7 +53,7 @@ class CaseSpec:
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
-    """Name of a toolchain to the expectation that replaces `expected` and `expected_rules`."""
+    """From the name of a toolchain to the expectation that replaces `expected` and `expected_rules` there."""
     mitigation: str = ""
     """The case's measure against a hidden write, as in `Case.mitigation`."""
     sizes: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ class CopyCause(StrEnum):
     CONSTANT = "constant"
     """The value that is overwritten is a constant of the program."""
     READ_LATER = "read later"
-    """The old value is read after the write."""
+    """The old value is still read after the write that would overwrite it."""
     RETURNED = "returned unchanged"
     """An argument is returned unchanged, or a value is returned twice: each output needs bytes of its own."""
     LAYOUT = "layout"
@@ -34,7 +34,7 @@ class CopyCause(StrEnum):
     DONATION = "donation costs a copy"
     """The output is computed in other bytes, and then copied into the donated argument."""
     CARRY_EXCHANGED = "carry exchanged"
-    """A loop returns one element of its state in the position of another one."""
+    """A loop returns one element of its state in the position of another element."""
     CARRY_REBUILT = "carry rebuilt"
     """A loop computes the next value of its state in other bytes, while it still reads the old one."""
     BRANCH_UNCHANGED = "branch without effect"
@@ -44,7 +44,7 @@ class CopyCause(StrEnum):
     EQUAL_VALUES = "equal initial values"
     """XLA makes one value of two equal initial values, both of which the program then overwrites."""
     RESHARDED = "resharded"
-    """The partitioner moves the operand of an aliased call between devices first."""
+    """XLA's partitioner first moves the operand of an aliased call between devices, and so to other bytes."""
     UNKNOWN = "unknown"
     """None of the other causes."""
 
@@ -78,7 +78,7 @@ class Copy:
     why: str = ""
     """One clause that states the cause, with names."""
     line: SourceLine | None = None
-    """The line of the user's program that is responsible; None if unknown."""
+    """The line of the user's program that is responsible for the copy; None if unknown."""
 
     @property
     def total(self) -> int:
@@ -129,7 +129,7 @@ class RequestKind(StrEnum):
 
     DONATION = "donated argument"
     UPDATE = "update of a part"
-    """`.at[].set`, `dynamic_update_slice`, a scatter, or a store to a `Ref`."""
+    """An update of a part of an array: `.at[].set`, `dynamic_update_slice`, a scatter, or a store to a `Ref`."""
     CARRY = "loop state"
     CALL = "aliased call"
     BRANCH = "branch"
@@ -171,7 +171,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """The memory of one compiled program."""
+    """The memory that one compiled program uses: sizes, copies, donations, and what is alive when."""
 
     arguments: int
     outputs: int

@@ -19,7 +19,7 @@ TOLERANCE_BYTES = SMALLEST_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudgets:
-    """The bytes that a user allows each program; None allows any number."""
+    """The bytes that a user allows each program; a limit of None allows any number."""
 
     memory: int | None = None
     """Most bytes that a device may need for one call, as `compute_needed` counts them."""

@@ -23,17 +23,17 @@ class Status(StrEnum):
     """The conclusion about a case; exit codes depend on it."""
 
     CLEAN = "clean"
-    """No expectation given; every output is fresh, everything was analysed, no finding at all."""
+    """The case has no expectation; every output is fresh, everything was analysed, and there is no finding at all."""
     EXPECTED = "as expected"
     """The verdicts match the case's expectation, whether it is fresh or a hazard."""
     ALLOWED = "allowed"
-    """No expectation given, and every finding is allowed, with a reason."""
+    """The case has no expectation, and every finding is allowed by a suppression with a reason."""
     FINDINGS = "findings"
-    """No expectation given, and there are findings."""
+    """The case has no expectation, and there are findings."""
     UNEXPECTED = "unexpected"
-    """The verdicts contradict the case's expectation; also when the program is unexpectedly right."""
+    """The verdicts contradict the case's expectation; this includes a program that is unexpectedly right."""
     INCONCLUSIVE = "inconclusive"
-    """An output is undecided, or a part of the program is not covered; never clean."""
+    """An output is undecided, or a part of the program is not covered; this never counts as clean."""
     DISAGREEMENT = "disagreement"
     """The analysis of the schedule and the computed numbers contradict each other, and no finding explains it; whatever
     was expected.
@@ -52,11 +52,11 @@ class Coverage:
     """How much of a program the verdicts are based on, so that "no hazards" never means "did not look"."""
 
     instructions: int = 0
-    """Instructions of the optimized module that were followed."""
+    """Number of instructions of the optimized module that were followed."""
     kernels: int = 0
-    """Custom calls whose effects were computed (kernels, libraries, FFI targets)."""
+    """Number of custom calls (kernels, libraries, FFI targets) whose effects were computed."""
     hidden_writes: int = 0
-    """(kernel call, operand) pairs written without XLA's knowledge."""
+    """Number of (kernel call, operand) pairs that are written without XLA's knowledge."""
     tags: int = 0
     """Number of tags (see the glossary) that operations of the program have in the unoptimized module."""
     tags_found: int = 0
@@ -66,7 +66,7 @@ class Coverage:
     requests: int = 0
     """Number of requests to work in place, donated arguments and copies that were explained (see `model.memory`)."""
     not_covered: tuple[str, ...] = ()
-    """One line for each construct that the analysis met and does not model."""
+    """One line for each construct that the analysis met but does not model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class CaseReport:
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order."""
+    """From output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
     """The findings of all rules, one for each place; renderers combine those with one cause (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
@@ -105,16 +105,16 @@ class CaseReport:
     """
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
-    """The numbers on the CPU; None if not requested, or if nothing could be analysed."""
+    """The result of the replay on the CPU; None if not requested, or if nothing could be analysed."""
     device: DeviceRun | None = None
-    """The numbers of a device; None if not requested."""
+    """The result of a run on a device; None if not requested."""
     disagreements: tuple[Disagreement, ...] = ()
     seconds: float = 0.0
     """Seconds that the compile (0 if cached) and the analysis took; `replay` has its own time."""
     cached: bool = False
     """Whether the artifact came from the cache."""
     mismatch: str = ""
-    """One line on how the verdicts contradict the expectation."""
+    """One line on how the verdicts contradict the expectation; empty if they do not."""
     error: str = ""
     """One line that says what failed, if the status is `could not analyse` or `not checked`; else empty."""
     error_exit_code: int = 0
@@ -132,7 +132,9 @@ class CaseReport:
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
     memory: MemoryUse | None = None
-    """Memory, copies and donations; None if nothing could be analysed, or without XLA's buffer assignment."""
+    """The memory, copies and donations of the program; None if nothing could be analysed, or without XLA's buffer
+    assignment.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +143,9 @@ class UnusedSuppression:
 
     kind: SuppressionKind
     rule: str
-    """Rule id, or the text as written if there is no such rule."""
+    """Id of the rule, or the text as written if there is no such rule."""
     reason: str
-    """Empty if it has none."""
+    """The reason that the suppression gives; empty if it has none."""
     where: str
     """`file:line` of the comment, or the configuration file and the number of the entry in it."""
     message: str
@@ -192,9 +194,9 @@ class Progress:
     """One step of a run, reported while it happens."""
 
     phase: str
-    """`toolchain`, `discover`, `compile`, `analyse` or `replay`."""
+    """The phase of the run: `toolchain`, `discover`, `compile`, `analyse` or `replay`."""
     event: str
-    """`started` or `finished`."""
+    """The event: `started` or `finished`."""
     done: int
     total: int
     """The number at which `done` ends; 0 if not known yet."""
@@ -237,7 +239,7 @@ class WrittenOperand:
     call: int
     """Tag of the kernel's custom call; 0 if the call has no tag."""
     operand: int
-    """0-based number of the operand of that call."""
+    """0-based number of the overwritten operand of the call."""
     unknown: bool
     """Whether ligerdiag could not follow the kernel, so that it is unknown whether the kernel writes the operand."""
 
@@ -266,7 +268,7 @@ class Inspection:
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None
-    """None without a schedule or XLA's buffer assignment."""
+    """The memory, copies and donations; None without a schedule or XLA's buffer assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

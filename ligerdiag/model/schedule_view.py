@@ -67,7 +67,7 @@ class Reader:
 
     @property
     def primitive(self) -> str:
-        """Returns JAX's name of the operation, or XLA's if there is none."""
+        """Returns JAX's name of the operation; if there is none, XLA's."""
         return self.op_name.rpartition("/")[2] or self.opcode
 
 
@@ -232,7 +232,7 @@ class ScheduleStep:
     """One scheduled instruction, as the HTML report shows it."""
 
     id: int
-    """Instruction id in the module."""
+    """Id of the instruction in the module."""
     name: str
     """The instruction's name, with its `%`."""
     opcode: str
@@ -240,7 +240,7 @@ class ScheduleStep:
     text: str
     """The instruction as a line of HLO text, without metadata and backend config."""
     fused: tuple[str, ...] = ()
-    """Lines of the fused computation, if it is a fusion."""
+    """Lines of the fused computation, if the instruction is a fusion; else empty."""
     start: int
     """LogicalTime (0-based number of the instruction in the whole schedule) of its start. In a loop, that of the first
     iteration; for a `while`, that of the first instruction that it runs.
@@ -251,7 +251,7 @@ class ScheduleStep:
     """
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
-    """Ids of the `while` instructions around it, outermost first; each is a step as well."""
+    """Ids of the `while` instructions around the instruction, outermost first; each is a step as well."""
     op_name: str = ""
     """JAX's name stack, without tags."""
     source: SourceLine | None = None
@@ -272,7 +272,7 @@ class MissingEdge:
     kernel: int
     """Id of the step that overwrites the value."""
     reader: int
-    """Id of the step that reads another version instead."""
+    """Id of the step that reads another version instead of the kernel's result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +315,6 @@ class ScheduleView:
     text: tuple[str, ...] = ()
     """Lines of HLO text of the optimized module, without metadata: computation by computation, in schedule order."""
     anchors: tuple[tuple[int, int], ...] = ()
-    """(instruction id, index into `text`) of every step."""
+    """(instruction id, index into `text`) of every step, for links from the step to its line."""
     notes: tuple[str, ...] = ()
-    """Limits of the view, one line each."""
+    """Limits of what the view shows, one line each."""

@@ -48,7 +48,7 @@ class SweepOptions:
     scheduler: str | None = None
     """Address of a Dask scheduler; None starts workers on this machine."""
     jobs: int | None = None
-    """Workers on this machine; None means one a core."""
+    """Number of workers on this machine; None means one a core."""
     refresh: bool = False
     """Whether to run every task again."""
     retry: bool = False
@@ -96,7 +96,7 @@ class SweepRow:
 
 @dataclass(slots=True, kw_only=True)
 class SweepReport:
-    """The results of a sweep."""
+    """The results of all cells of a sweep, and how its tasks went."""
 
     columns: tuple[SweepColumn, ...] = ()
     rows: tuple[SweepRow, ...] = ()

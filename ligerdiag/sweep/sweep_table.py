@@ -203,7 +203,7 @@ class SweepChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepDifference:
-    """The comparison of two sweeps."""
+    """The result of comparing two sweeps cell by cell."""
 
     changes: tuple[SweepChange, ...]
     compared: int

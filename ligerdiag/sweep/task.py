@@ -195,8 +195,9 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the part of the report with the case's id, else a part with an error. Raises FieldError if there is
-    neither."""
+    """Returns the part of the report about the case; if there is none, a part with an error. Raises FieldError if there
+    is neither.
+    """
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)
     if own is None:
