@@ -1,4 +1,4 @@
-"""Is the schedule that XLA made of a JAX program still right when a Triton kernel overwrites one of its operands?
+"""Checks whether the schedule that XLA made of a JAX program is still right when a Triton kernel overwrites operands.
 
 import ligerdiag
 

@@ -102,7 +102,7 @@ class Work:
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
-        """None if the work is complete."""
+        """The event that ended the work early; None if the work is complete."""
 
 
 class _Watch:

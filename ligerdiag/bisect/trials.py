@@ -161,7 +161,7 @@ class Lanes:
     """
 
     def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
-        """timeout: seconds for one job."""
+        """timeout: seconds that one job of a worker may take."""
         self._templates = templates
         self._cache_root = cache_root
         self._timeout = timeout
@@ -217,7 +217,9 @@ class TrialRunner:
         report_progress: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
-        """jobs: workers, by default one a core. timeout: seconds for one trial. declared: see `inspect_artifact`."""
+        """jobs: number of workers, by default one a core. timeout: seconds that one trial may take. declared: effects that
+        the user declares, as for `inspect_artifact`.
+        """
         self.cache = cache
         self.jobs = jobs or count_cores()
         self.timeout = timeout
@@ -225,7 +227,7 @@ class TrialRunner:
         self.best = ""
         """The best result of a search so far, in a few words, for the progress line."""
         self.compiled = 0
-        """Trials that were not in the cache."""
+        """Number of trials that were compiled because they were not in the cache."""
         self.draft: Draft | None = None
         """The bisection that is being made."""
         self._declared = tuple(declared)

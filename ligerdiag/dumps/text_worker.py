@@ -6,7 +6,8 @@ which starts with the first text. The schedule is kept: with `is_scheduled=true`
 order of the protobuf's sequences.
 
 A text omits the values of large constants: `constant({...})`. The parser would make arrays of zeros of them, of any
-size. The parent replaces them by calls of a target of ours, which come back as constants without a literal.
+size. The parent replaces these constants by calls of a target of ligerdiag's own, and turns the calls in the protobuf
+back into constants without a literal.
 """
 
 import importlib
