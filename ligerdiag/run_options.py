@@ -1,7 +1,7 @@
 """The options of `check`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words on the command line.
 
-`cli.options.make_command` turns the fields that have an `Option` into options for typer. The other fields are filled in by
-the command: from [tool.ligerdiag], or from options of the command line alone.
+`cli.options.make_command` turns the fields that have an `Option` into options for typer. The other fields are filled in
+by the command: from [tool.ligerdiag], or from options of the command line alone.
 """
 
 from dataclasses import dataclass, field

@@ -217,8 +217,8 @@ class TrialRunner:
         report_progress: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
-        """jobs: number of workers, by default one a core. timeout: seconds that one trial may take. declared: effects that
-        the user declares, as for `inspect_artifact`.
+        """jobs: number of workers, by default one a core. timeout: seconds that one trial may take. declared: effects
+        that the user declares, as for `inspect_artifact`.
         """
         self.cache = cache
         self.jobs = jobs or count_cores()
