@@ -1,4 +1,4 @@
-"""Is the schedule that XLA made of a JAX program still right when a Triton kernel overwrites one of its operands?
+"""Checks whether the schedule that XLA made of a JAX program is still right when a Triton kernel overwrites operands.
 
 import ligerdiag
 
@@ -9,7 +9,7 @@ assert report.status is ligerdiag.Status.CLEAN, report.findings
 from importlib import import_module
 
 TYPE_CHECKING = False
-"""Not imported from `typing`, which takes longer to import than this file."""
+"""Replaces `typing.TYPE_CHECKING`, because importing `typing` takes longer than importing this file."""
 
 if TYPE_CHECKING:
     from ligerdiag.api.function import check
@@ -45,8 +45,9 @@ _PLACES = {
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }
-"""Name to its module, which is imported on first use: a worker needs none of them, and `__main__`, which handles Ctrl-C
-during imports, must start first."""
+"""From each public name to its module, which is imported on first use: a worker needs none of them, and `__main__` must
+start before them to handle Ctrl-C during imports.
+"""
 
 
 def __getattr__(name: str) -> object:

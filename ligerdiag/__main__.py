@@ -1,6 +1,7 @@
-"""The command `ligerdiag`, and `python -m ligerdiag` where its script is not on the path.
+"""The command `ligerdiag`; as `python -m ligerdiag`, where the command is not on the path.
 
-Ctrl-C while it imports ends it as later: by the exit code 130, and without a traceback. There is nothing to keep yet.
+Ctrl-C during the command's imports ends it as Ctrl-C later does: with the exit code 130, and without a traceback. At
+that time there is nothing to keep yet.
 """
 
 import os
@@ -8,11 +9,13 @@ import signal
 from types import FrameType
 
 _INTERRUPTED = 130
-"""`cli.exit_codes.ExitCode.INTERRUPTED`, which is not imported yet."""
+"""The value of `cli.exit_codes.ExitCode.INTERRUPTED`, which is not imported yet."""
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Ends the process at once: a module that is being imported must not get an exception."""
+    """Ends the process at once on a signal, without an exception, which a module must not get while it is being
+    imported.
+    """
     del number, frame
     os.write(2, b"interrupted\n")
     os._exit(_INTERRUPTED)

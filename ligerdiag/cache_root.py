@@ -16,33 +16,39 @@ NO_BYTECODE, BYTECODE_FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def find_cache_root(root: Path | None = None) -> Path:
-    """Returns the absolute path of the cache: `root`, else LIGERDIAG_CACHE_DIR, else the user's. Creates nothing."""
+    """Returns the absolute path of the cache: `root`; if None, LIGERDIAG_CACHE_DIR; if unset, the user's cache folder.
+    Creates nothing.
+    """
     given = os.environ.get("LIGERDIAG_CACHE_DIR")
     if root is None and not given:
-        import platformdirs  # not in a toolchain's environment, whose workers get LIGERDIAG_CACHE_DIR
+        import platformdirs  # a toolchain's environment lacks it: its workers get LIGERDIAG_CACHE_DIR
 
         given = platformdirs.user_cache_dir("ligerdiag")
     return (root or Path(str(given))).absolute()
 
 
 def is_bytecode_missing(package: str) -> bool:
-    """Returns whether this interpreter would compile the package's sources in every process. Does not import it."""
+    """Returns whether this interpreter would compile a package's sources again in every process. Does not import the
+    package.
+    """
     if not os.environ.get(NO_BYTECODE) or os.environ.get(BYTECODE_FOLDER):
         return False
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         return True
-    name = Path(cache_from_source(spec.origin)).name  # its folder is ours, where this process keeps its own
+    name = Path(cache_from_source(spec.origin)).name  # the folder may be the one in ligerdiag's cache
     return not (Path(spec.origin).parent / "__pycache__" / name).exists()
 
 
 def locate_bytecode(cache_root: Path) -> Path:
-    """Returns the folder for bytecode, which need not exist."""
+    """Returns the folder for Python's bytecode in the cache, which need not exist."""
     return cache_root / "bytecode"
 
 
 def keep_own_bytecode(cache_root: Path) -> None:
-    """Makes this process read and write the bytecode of later imports in the cache."""
+    """Makes this process keep the bytecode of later imports in the cache, and read it from there, if nobody else keeps
+    it.
+    """
     if is_bytecode_missing("typer") and _is_private(cache_root):
         sys.dont_write_bytecode = False
         sys.pycache_prefix = str(locate_bytecode(cache_root))
@@ -51,6 +57,6 @@ def keep_own_bytecode(cache_root: Path) -> None:
 def _is_private(folder: Path) -> bool:
     try:
         found = folder.stat()
-    except OSError:  # the first command makes it
+    except OSError:  # the folder is missing: the first command makes it
         return False
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

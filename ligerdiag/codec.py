@@ -18,7 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeAliasType, Union, cast, get_args, get_origin, get_type_hints
 
 type JsonObject = dict[str, Any]
-"""A JSON object that is being made."""
+"""A JSON object that is still being filled."""
 type Json = Mapping[str, object]
 
 
@@ -26,7 +26,7 @@ MAXIMUM_MESSAGE = 400
 
 
 class FieldError(ValueError):
-    """The JSON does not have the expected form; the message is one printable line that names the field."""
+    """Raised if JSON does not have the expected form; the message is one printable line that names the field."""
 
     def __init__(self, message: str) -> None:
         shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:MAXIMUM_MESSAGE])
@@ -49,7 +49,7 @@ def as_object(value: object, name: str) -> Json:
 
 
 def as_list(value: object, name: str) -> list[object]:
-    """Returns the value as an array; raises FieldError for anything else."""
+    """Returns the value if it is a JSON array; raises FieldError for anything else. name: the field, for the message."""
     if not isinstance(value, list):
         raise FieldError(f"expected an array for `{name}` but got {value!r:.60}")
     return cast("list[object]", value)
@@ -62,34 +62,34 @@ def as_str(value: object, name: str) -> str:
 
 
 def as_int(value: object, name: str) -> int:
-    """Returns the value as an integer; raises FieldError for anything else."""
+    """Returns the value if it is an integer; raises FieldError for anything else. name: the field, for the message."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise FieldError(f"expected an integer for `{name}` but got {value!r:.60}")
     return value
 
 
 def read_object(fields: Json, name: str) -> Json:
-    """Returns the field as an object."""
+    """Returns the field `name` as a JSON object; raises FieldError if it is missing or no object."""
     return as_object(fields.get(name), name)
 
 
 def read_list(fields: Json, name: str) -> list[object]:
-    """Returns the field as an array."""
+    """Returns the field `name` as a list; raises FieldError if it is missing or no array."""
     return as_list(fields.get(name), name)
 
 
 def read_str(fields: Json, name: str) -> str:
-    """Returns the field as a string."""
+    """Returns the field `name` as a string; raises FieldError if it is missing or no string."""
     return as_str(fields.get(name), name)
 
 
 def read_int(fields: Json, name: str) -> int:
-    """Returns the field as an integer."""
+    """Returns the field `name` as an integer; raises FieldError if it is missing or no integer."""
     return as_int(fields.get(name), name)
 
 
 def read_count(fields: Json, name: str) -> int:
-    """Returns the field as an integer that is not negative."""
+    """Returns the field `name` as an integer of at least 0; raises FieldError if it is missing or anything else."""
     value = read_int(fields, name)
     if value < 0:
         raise FieldError(f"expected no negative number for `{name}` but got {value!r:.60}")
@@ -97,32 +97,32 @@ def read_count(fields: Json, name: str) -> int:
 
 
 def read_bool(fields: Json, name: str) -> bool:
-    """Returns the field as a truth value."""
+    """Returns the field `name` as a truth value; raises FieldError if it is missing or none."""
     return _as_bool(fields.get(name), name)
 
 
 def read_float(fields: Json, name: str) -> float:
-    """Returns the field as a number."""
+    """Returns the field `name` as a number; raises FieldError if it is missing or no number."""
     return _as_float(fields.get(name), name)
 
 
 def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
-    """Returns the field as a member of the enum `kind`."""
+    """Returns the field `name` as a member of the enum `kind`; raises FieldError if it is missing or no member."""
     return _as_word(kind, fields.get(name), name)
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
-    """Returns the field as strings."""
+    """Returns the field `name`, an array of strings, as a tuple; raises FieldError if it is missing or no such array."""
     return tuple(as_str(item, name) for item in read_list(fields, name))
 
 
 def read_str_map(fields: Json, name: str) -> dict[str, str]:
-    """Returns the field as a mapping of strings."""
+    """Returns the field `name` as a mapping from string to string; raises FieldError if it is missing or none."""
     return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
 
 
 def read_record[A](kind: type[A], fields: Json, name: str) -> A:
-    """Returns the field as a record of that kind."""
+    """Returns the field `name` as a record of the given kind; raises FieldError if it does not fit."""
     return _decode(kind, fields.get(name), name)
 
 
@@ -144,12 +144,14 @@ def encode_record(value: object) -> Any:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """Returns a value from `json.loads` as a record of that kind; raises FieldError if it is not one."""
+    """Returns a record of the given kind, made from a value of `json.loads`; raises FieldError if the value does not
+    fit.
+    """
     return _decode(kind, value, "document")
 
 
 def parse_record[A](kind: type[A], text: str | bytes) -> A:
-    """Parses a record from JSON text; raises FieldError if there is none."""
+    """Returns a record of the given kind, parsed from JSON text; raises FieldError if the text does not hold one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -163,8 +165,9 @@ def pack_record(value: object) -> bytes:
 
 
 def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
-    """Returns the record in the bytes from `pack_record`; raises FieldError if it is not one or unpacks to more than
-    `maximum` bytes."""
+    """Returns the record packed by `pack_record`; raises FieldError if the bytes hold none or unpack to more than
+    `maximum` bytes.
+    """
     stream = zlib.decompressobj(wbits=31)
     try:
         text = stream.decompress(data, maximum)
@@ -236,7 +239,7 @@ def _is_written_as_str(kind: object) -> bool:
 
 
 def _decode_union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
-    """Returns the value as the first kind that fits; the error is that of the last kind."""
+    """Returns the value decoded as the first of the kinds that fits; if none fits, raises the error of the last one."""
     if value is None and NoneType in kinds:
         return None
     *first, last = [kind for kind in kinds if kind is not NoneType]

@@ -1,10 +1,10 @@
-"""`[tool.ligerdiag]` of a pyproject.toml: suppressions, effects of kernels, and defaults of options.
+"""Reads `[tool.ligerdiag]` of a pyproject.toml: suppressions, effects of kernels, and defaults of options.
 
-| key | value | |---|---| | `suppress` | array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source`
-are globs that narrow it | | `effects` | table from a custom-call target or kernel to its effects: see
-`effects.declared` | | `targets`, `fail_on`, `strict` | defaults of the options of the same names | | `memory_budget`,
-`copy_budget` | the same: sizes such as "60G" | | `baseline` | the same: path of the file, from the folder of the
-pyproject.toml |
+- `suppress`: array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source` are globs that narrow it
+- `effects`: table from a custom-call target or kernel to its effects, see `effects.declared`
+- `targets`, `fail_on`, `strict`: defaults of the options of the same names
+- `memory_budget`, `copy_budget`: defaults of the options of the same names, as sizes such as "60G"
+- `baseline`: default of the option: path of the file, from the folder of the pyproject.toml
 
 The file is the nearest pyproject.toml from the working directory upwards. One that came with the inspected files is
 ignored (`find_foreign_config`).
@@ -35,28 +35,29 @@ _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The settings of a configuration file; empty where it has none."""
+    """The settings of a configuration file; each is empty where the file does not set it."""
 
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()
     targets: tuple[str, ...] = ()
-    """Names, or paths of descriptions, relative ones made absolute from the file's directory."""
+    """Names of targets, or paths of target descriptions; relative paths are made absolute from the file's directory."""
     fail_on: str = ""
-    """A severity or `never`."""
+    """The severity from which on findings fail a run, or `never`."""
     strict: bool | None = None
     baseline: Path | None = None
     """The baseline that `check` compares schedules with."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The memory and the copies that each program is allowed."""
+    """The bytes of memory and of copies that each program is allowed."""
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
-    """Returns the configuration in `path`, else in the nearest pyproject.toml from `directory` upwards; empty without
-    one.
+    """Returns the configuration in `path`; if None, that in the nearest pyproject.toml from `directory` upwards; empty
+    without one.
 
     inspected: a pyproject.toml that came with these paths is ignored.
 
-    Raises InputError, in one line with file and key, for a wrong key or value, and for a `path` without such a table.
+    Raises InputError, in one line with file and key, for a wrong key or value, and for a `path` that has no table
+    `[tool.ligerdiag]`.
     """
     file = path or next((file for file in _list_files(directory) if not _came_with(file, inspected)), None)
     if file is None:
@@ -96,7 +97,7 @@ def _came_with(file: Path, inspected: Sequence[Path]) -> bool:
 
 
 def _read_table(file: Path) -> Mapping[str, object] | None:
-    """Returns the table [tool.ligerdiag]; None if there is none."""
+    """Returns the table `[tool.ligerdiag]` of a file; None if there is none."""
     try:
         with file.open("rb") as stream:
             top = cast("dict[str, object]", tomllib.load(stream))
@@ -136,7 +137,7 @@ def _parse(raw: Mapping[str, object], file: Path) -> Config:
 
 
 def _parse_budget(raw: Mapping[str, object], key: str) -> int | None:
-    """Returns the bytes, from a size such as "60G" or an integer; None without the key."""
+    """Returns the bytes of a budget, given as a size such as "60G" or as an integer; None if the key is missing."""
     value = raw.get(key)
     try:
         size = None if value is None or isinstance(value, bool) else parse_bytes(str(value))
@@ -195,7 +196,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
 
 
 def _read_words(value: object, key: str, where: str) -> str:
-    """Returns a non-empty string on one line."""
+    """Returns the value, which must be a non-empty string on one line; raises InputError for any other."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"expected a string with something in it for `{key}` in {where} but got {_describe(value)}")
     return " ".join(value.split())

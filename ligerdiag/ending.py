@@ -1,11 +1,11 @@
-"""Ends a run early, by Ctrl-C, SIGTERM or its time limit; and ends our processes together with the one that started
-them.
+"""Ends a run early, by Ctrl-C, SIGTERM or its time limit, and ends ligerdiag's processes together with their parent.
 
 While a run works (`work_until_ended`), the first of the three events raises RunEnded, a KeyboardInterrupt, in the main
 thread. The run stops waiting and keeps its results. From then on, and from the end of the work on, the report is made
 and written, and further signals wait for it, except a second Ctrl-C. Before the work there are no results to keep, so
-Ctrl-C and SIGTERM have their usual effect. Work inside other work is part of it: what ends the inner one ends the outer
-one, too. Without `watch_for_end`, as in a program that calls ligerdiag, that program's signal handlers stay in place.
+Ctrl-C and SIGTERM have their usual effect. Work inside other work is part of it: an event that ends the inner work ends
+the outer one, too. Without `watch_for_end`, as in a program that calls ligerdiag, that program's signal handlers stay
+in place.
 """
 
 import ctypes
@@ -24,31 +24,31 @@ _MILLISECONDS = 1000
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends, or ends it now if the parent is gone. parent: its
-    process id.
+    """Makes the kernel kill this process when its parent ends; if the parent is gone already, ends the process now.
+    parent: the parent's process id.
 
-    For a process that starts no others. The thread that started it counts as the parent.
+    This suits a process that starts no others. The thread that started the process counts as its parent.
     """
-    with suppress(OSError, AttributeError):  # not on Linux: the caller of this follows its parent, too
+    with suppress(OSError, AttributeError):  # not on Linux: there, the caller watches the parent itself
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def end_group_with_parent(pipe: int) -> None:
-    """Ends the process group when the pipe from the parent hangs up, or at most a second after the parent is gone.
+    """Ends this process's group when its parent hangs up the pipe, or at most a second after the parent is gone.
 
-    For a process that runs a user's code, which may start any others: one of them may hold a copy of the pipe's end.
-    pipe: the descriptor that is watched, in a thread.
+    This suits a process that runs a user's code, which may start any other processes, one of which may hold a copy of
+    the pipe's end. pipe: the descriptor, which a thread watches.
     """
     threading.Thread(target=_watch, args=(pipe, os.getppid()), daemon=True).start()
 
 
 def watch_parent() -> Callable[[], None]:
-    """Ends this process and its group soon after its parent; returns a function that stops the watch and waits for its
-    end.
+    """Starts to watch the parent, and ends this process and its group soon after it; returns a function that stops the
+    watch and waits for its end.
 
-    For a process that will fork, during its imports: it must have no second thread when it forks.
+    This suits a process that will fork, while it imports: when it forks, it must have no second thread.
     """
     parent, is_over = os.getppid(), threading.Event()
 
@@ -69,7 +69,7 @@ def watch_parent() -> Callable[[], None]:
 
 def _watch(pipe: int, parent: int) -> None:
     poll = select.poll()
-    poll.register(pipe, 0)  # only that it hangs up, not that there is something to read
+    poll.register(pipe, 0)  # reports only that the pipe hangs up, not that there is something to read
     while os.getppid() == parent and not poll.poll(_MILLISECONDS):
         pass
     _end_group()
@@ -90,7 +90,7 @@ class Ending(StrEnum):
 
 
 class RunEnded(KeyboardInterrupt):
-    """Raised in the main thread while a run works; `ending` is the event."""
+    """Raised in the main thread to end a run early; `ending` is the event that ended it."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.value)
@@ -98,11 +98,11 @@ class RunEnded(KeyboardInterrupt):
 
 
 class Work:
-    """The work of a run: complete, or ended early."""
+    """Says whether the work of a run is complete, or which event ended it early."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
-        """None if the work is complete."""
+        """The event that ended the work early; None if the work is complete."""
 
 
 class _Watch:
@@ -122,9 +122,9 @@ class _Watch:
         self.is_working, self._is_finishing = False, True
 
     def handle(self, number: int, frame: object) -> None:
-        """Handles SIGINT and SIGTERM, which the timer sends, too."""
+        """Handles SIGINT and SIGTERM; the timer sends SIGTERM, too, when the time is up."""
         del frame
-        if os.getpid() != self._process:  # a child that was forked and runs no program of its own
+        if os.getpid() != self._process:  # this process is a forked child that runs no program of its own
             _die_of(number)
             return
         self._interrupts += number == signal.SIGINT
@@ -152,9 +152,9 @@ _watches: list[_Watch] = []
 
 @contextmanager
 def watch_for_end(time_limit: float | None = None) -> Generator[None]:
-    """Makes Ctrl-C, SIGTERM and the limit end the work inside the block (`work_until_ended`), but not its report.
+    """Makes Ctrl-C, SIGTERM and the time limit end the work inside the block (`work_until_ended`), but not its report.
 
-    time_limit: seconds from now. Does nothing outside the main thread, which alone gets signals.
+    time_limit: seconds from now. Does nothing outside the main thread, since only the main thread gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -178,7 +178,9 @@ def watch_for_end(time_limit: float | None = None) -> Generator[None]:
 
 @contextmanager
 def work_until_ended() -> Generator[Work]:
-    """Ends its block at Ctrl-C, SIGTERM or the time limit without an error; the yielded Work says which."""
+    """Runs its block, and ends it without an error at Ctrl-C, SIGTERM or the time limit; the yielded Work says which
+    event ended it.
+    """
     work = Work()
     watch = _watches[-1] if _watches else None
     is_part = watch is not None and watch.is_working
@@ -195,7 +197,7 @@ def work_until_ended() -> Generator[Work]:
 
 
 def _ring(watch: _Watch) -> None:
-    """Interrupts the main thread, whatever it waits for; runs in the timer's thread."""
+    """Interrupts the main thread, whatever the thread waits for; runs in the timer's thread."""
     main = threading.main_thread().ident
     if main is not None:
         watch.is_over_time = True

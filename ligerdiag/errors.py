@@ -1,4 +1,4 @@
-"""Errors that keep ligerdiag from analysing, and the texts that describe them.
+"""Errors that keep ligerdiag from analysing a program, and the texts that describe them.
 
 Each error is one line for the user: it names a thing and says what was expected. Its exit code is part of the command
 line's contract (`ligerdiag check --help`). Findings are in `model.findings`; a bug of ligerdiag is a traceback.
@@ -15,25 +15,27 @@ from typing import ClassVar
 
 
 class LigerdiagError(Exception):
-    """Base of the errors that ligerdiag raises on purpose; `str(error)` is one line, lower case, without a final stop."""
+    """Base of the errors that ligerdiag raises on purpose; `str(error)` is one line, in lower case and without a final
+    stop.
+    """
 
     exit_code: ClassVar[int] = 3
 
 
 class InputError(LigerdiagError):
-    """The request is wrong: no such file, case, target or rule, or a mesh that does not fit (exit code 2)."""
+    """Raised if the request is wrong: no such file, case, target or rule, or a mesh that does not fit (exit code 2)."""
 
     exit_code: ClassVar[int] = 2
 
 
 class CaseError(LigerdiagError):
-    """A case file raises when imported, or a case's function raises when traced (exit code 2: the user's input)."""
+    """Raised if a case file raises when imported, or a case's function when traced (exit code 2: the user's input)."""
 
     exit_code: ClassVar[int] = 2
 
 
 class CompileError(LigerdiagError):
-    """XLA or a worker failed: compile error, abort, timeout, out of memory (exit code 3).
+    """Raised if XLA or a worker failed: compile error, abort, timeout, out of memory (exit code 3).
 
     `log_tail` holds the last lines of the worker's log, for the report.
     """
@@ -44,13 +46,13 @@ class CompileError(LigerdiagError):
 
 
 def describe_error(error: LigerdiagError) -> str:
-    """Returns one line: the error, and for a failed worker the last line of its log."""
+    """Returns the error as one line; for a failed worker, the last line of the worker's log is added."""
     said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
     return f"{error}: {said[-1].strip()}" if said else str(error)
 
 
 class ArtifactError(LigerdiagError):
-    """An artifact is truncated, hostile or of an unknown form (exit code 3)."""
+    """Raised if an artifact is truncated, hostile or of an unknown form (exit code 3)."""
 
 
 _MOST_LETTERS = 200
@@ -59,7 +61,7 @@ _MOST_LETTERS = 200
 def describe_bug(fault: Exception) -> str:
     """Returns one line on a bug of ligerdiag, such as `IndexError list index out of range (ld009.py:12)`.
 
-    With LIGERDIAG_DEBUG, raises the fault again instead.
+    If LIGERDIAG_DEBUG is set, raises the exception again instead.
     """
     if os.environ.get("LIGERDIAG_DEBUG"):
         raise fault
@@ -69,22 +71,26 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """A worker that holds one source got a request for another one, or for a changed file: the caller needs a fresh
-    worker."""
+    """Raised if a worker that holds one source gets a request for another one, or for a changed file: the caller needs
+    a fresh worker.
+    """
 
 
 CASE_PATH = "LIGERDIAG_CASE_PATH"
-"""Environment variable of a worker: the user's PYTHONPATH, in absolute paths; see `toolchains.toolchain`."""
+"""Name of a worker's environment variable that holds the user's PYTHONPATH as absolute paths; see
+`toolchains.toolchain`.
+"""
 MAXIMUM_MESSAGE = 400
 _MOST_PARTS = 5
-"""Exceptions of a group that are shown."""
+"""Most exceptions of an exception group that are shown."""
 _EXTRAS = {"jax_triton": "jax-triton"}
-"""Modules that only some programs need, with the extra that installs them."""
+"""From the name of a module that only some programs need to the extra of ligerdiag that installs it."""
 _PACKAGE = Path(__file__).resolve().parent
 
 
 def describe_fault(fault: BaseException) -> str:
-    """Returns a text such as `mine.py:12: ValueError: message`, with the innermost line of the user's code.
+    """Returns a text on an exception such as `mine.py:12: ValueError: message`, with the innermost line of the user's
+    code.
 
     For an exception group, the text includes its parts.
     """

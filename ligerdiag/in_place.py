@@ -1,8 +1,8 @@
-"""Calls a Triton kernel that overwrites operands correctly with every generation of jax-triton.
+"""Calls a Triton kernel that overwrites operands so that XLA knows of the writes, with every generation of jax-triton.
 
     from ligerdiag.in_place import call_in_place
 
-Needs nothing else of ligerdiag: copy the file if you do not want the package.
+The file needs nothing else of ligerdiag: copy it if you do not want the package.
 """
 
 import importlib
@@ -18,9 +18,9 @@ _jax: Any = jax
 _numpy: Any = np
 _triton_call: Any = importlib.import_module("jax_triton").triton_call
 _KEYWORDS = inspect.signature(_triton_call).parameters
-_IS_NEW = "out_type" in _KEYWORDS  # since 0.4 an aliased output is no parameter of the kernel
+_IS_NEW = "out_type" in _KEYWORDS  # since jax-triton 0.4 an aliased output is no parameter of the kernel
 _ALIASES = "input_output_aliases"
-if _ALIASES not in _KEYWORDS:  # it would take it for one of the kernel's constants
+if _ALIASES not in _KEYWORDS:  # this jax-triton would take the keyword for one of the kernel's constants
     raise ImportError(
         f"this jax-triton has no `{_ALIASES}`: `call_in_place` is right with 0.2 to 0.4, get one of these"
     )
@@ -57,14 +57,15 @@ def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), 
         return _vary(_triton_call(*given.values(), out_shape=tuple(types), **more), given)
     held = _jax.tree.map(_hold, given)
     with warnings.catch_warnings():
-        # It recommends a Ref. That `jax.checkpoint` keeps where it computes anew, without the call that writes it.
+        # The warning recommends a Ref, which is wrong under `jax.checkpoint`: it keeps the Ref when it computes the
+        # forward pass again, without the call that writes the Ref.
         warnings.filterwarnings("ignore", f"{_ALIASES} is deprecated", DeprecationWarning)
         results = _triton_call(out_type=tuple(types), **held, **dict.fromkeys(spare), **more)
     return _vary([_hold(one) for one in results], given)
 
 
 def _read_parameters(kernel: Any) -> dict[str, bool]:
-    """Returns the kernel's parameters in order, and whether each is a constant."""
+    """Returns the kernel's parameters in order, each with whether it is a constant."""
     inner = kernel
     while not hasattr(inner, "params"):
         if not hasattr(inner, "fn"):
@@ -74,7 +75,7 @@ def _read_parameters(kernel: Any) -> dict[str, bool]:
 
 
 def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns every operand and keyword by name."""
+    """Returns every operand and keyword by the name of its parameter."""
     if len(operands) > len(constant):
         raise TypeError(f"expected at most {len(constant)} operands, {_list(constant)}, but got {len(operands)}")
     bound = dict(zip(constant, operands, strict=False))
@@ -143,7 +144,7 @@ def _read_types(outputs: Any) -> list[Any]:
 
 
 def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
-    """Returns the spare parameters, among those without an operand."""
+    """Returns the names of the spare parameters, one for each written operand, among the parameters without an operand."""
     if len(free) - outputs == written or (_IS_NEW and len(free) == outputs):
         return free[outputs:]
     raise TypeError(
@@ -153,18 +154,22 @@ def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
 
 
 def _count_before(name: str, given: dict[str, Any]) -> int:
-    """Returns the operand's number for jax-triton: among the arrays, since 0.4 among arrays and numbers."""
+    """Returns the operand's number as jax-triton counts it: among the arrays; since 0.4, among arrays and numbers."""
     before = [*given.values()][: [*given].index(name)]
     return sum(_IS_NEW or _is_array(one) for one in _jax.tree.leaves(before))
 
 
 def _hold(value: Any) -> Any:
-    """Puts a barrier around an array: XLA would fuse a call of jax-triton 0.4 with slices, and lose the alias."""
+    """Puts a barrier around an array, without which XLA would fuse a call of jax-triton 0.4 with slices, and lose the
+    alias.
+    """
     return _jax.lax.optimization_barrier(value) if _is_array(value) else value
 
 
 def _vary(results: Any, given: dict[str, Any]) -> tuple[Any, ...]:
-    """Marks results inside a shard_map as varying over the axes of the operands, which jax-triton does not do."""
+    """Returns the results, marked inside a shard_map as varying over the mesh axes of the operands, which jax-triton
+    does not do.
+    """
     axes = frozenset[str]().union(*(_find_axes(one) for one in _jax.tree.leaves(given)))
     missing = [tuple(sorted(axes - _find_axes(one))) for one in results]
     return tuple(_cast(one, over) if over else one for one, over in zip(results, missing, strict=True))

@@ -1,7 +1,7 @@
 """The options of `check`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words on the command line.
 
-`cli.options.make_command` turns the fields that have a Option into options for typer. The other fields are filled in by
-the command: from [tool.ligerdiag], or from options of the command line alone.
+`cli.options.make_command` turns the fields that have an `Option` into options for typer. The other fields are filled in
+by the command: from [tool.ligerdiag], or from options of the command line alone.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ DEFAULT_TARGETS = ("h100",)
 
 
 class Option:
-    """How the command line spells and explains a field."""
+    """The spelling and the help text of a field on the command line."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ Jobs = Annotated[int | None, Option("--jobs", "-j", min=1, metavar="N", help="Wo
 Cache = Annotated[
     Path | None, Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]")
 ]
-"""None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+"""Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 Targets = Annotated[
     tuple[str, ...],
     Option("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
@@ -64,7 +64,7 @@ class CheckOptions:
     """Options of `check`: which cases to check, and how."""
 
     selectors: Annotated[tuple[Selector, ...], Option(help="Ids, globs, files, module:name.", show_default=False)] = ()
-    """Without any, all cases of the folder `cases`."""
+    """The cases to check; without any, all cases of the folder `cases`."""
     targets: Targets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions."""
     jobs: Jobs = None
@@ -75,7 +75,7 @@ class CheckOptions:
     cache_directory: Cache = None
     refresh: Annotated[bool, Option("--refresh", help="Compile and replay again despite the cache.")] = False
     replay: Replays = True
-    """Whether to replay programs within the bounds."""
+    """Whether to replay the programs that are within `bounds`."""
     bounds: Bounds = field(default_factory=Bounds)
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The memory and the copies that the user allows each program."""
@@ -98,8 +98,10 @@ class CheckOptions:
             "this folder outside one, and the cases' own projects]",
         ),
     ] = None
-    """None means the repository of the current folder, or that folder where it is in none, and the folders that the
-    cases' imports start from, PYTHONPATH's among them."""
+    """Folders whose files may be shown and read for comments. None means the repository of the current folder (or the
+    current folder, if it is in none) and the folders that the cases' imports start from, including those of
+    PYTHONPATH.
+    """
     baseline: Annotated[
         Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015, LD034).")
     ] = None
@@ -107,9 +109,9 @@ class CheckOptions:
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
+    """Effects that the user declares for operands whose effects are unknown."""
     record: bool = False
-    """Whether to compute the data of a baseline, too: the caller records the report."""
+    """Whether to compute the data of a baseline, too, because the caller records the report as one."""
     view: bool = False
     """Whether to compute the data of the HTML pages, too."""
     usual_targets: tuple[str, ...] = DEFAULT_TARGETS
@@ -121,7 +123,7 @@ class InspectOptions:
     """Options of `inspect`: which modules to inspect, and how."""
 
     paths: Annotated[tuple[Path, ...], Option(help="Directories and files.", show_default=False)]
-    """Dump directories, files with a module, artifact directories."""
+    """The paths to inspect: dump directories, files with a module, artifact directories."""
     module: Annotated[
         str, Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
     ] = ""
@@ -134,14 +136,15 @@ class InspectOptions:
             help="Longest for a module, and for its replay. [default: by its size]",
         ),
     ] = None
-    """Seconds that one module may take, and again its replay; None means by the size of its files, and by an estimate.
+    """Seconds that one module may take, and again its replay. None means a limit by the size of the module's files, and
+    for the replay by an estimate.
     """
     cache_directory: Annotated[
         Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
     ] = None
-    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+    """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     replay: Replays = True
-    """Whether to replay the modules with a hidden write, within the bounds."""
+    """Whether to replay the modules with a hidden write that are within `bounds`."""
     bounds: Bounds = field(default_factory=Bounds)
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The memory and the copies that the user allows each module."""
@@ -154,13 +157,15 @@ class InspectOptions:
             help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
         ),
     ] = ()
-    """None by default, as the dump names the files."""
+    """Folders whose files may be shown and read for comments; empty by default, since a dump of a stranger names the
+    files.
+    """
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
     effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
+    """Effects that the user declares for operands whose effects are unknown."""
     neighbourhoods: bool = False
-    """Whether to compute, too, which instructions read the overwritten values."""
+    """Whether to compute, too, which instructions read the values that kernels overwrite."""
     view: bool = False
     """Whether to compute the data of the HTML pages, too."""
     notes: tuple[str, ...] = ()
@@ -172,11 +177,12 @@ class BisectOptions:
     """Options of `bisect`: the case, the axis, and how to search."""
 
     selectors: Annotated[tuple[str, ...], Option(metavar="CASE...", help="Ids, globs, files, module:name.")]
-    """Each case is bisected by itself."""
+    """The cases to bisect, each by itself."""
     axis: Annotated[Axis, Option("--over", help="What to vary.")]
     targets: BisectTargets = DEFAULT_TARGETS
-    """Names of targets, or paths of target descriptions. Each is searched by itself, except over `targets`, which
-    compares them (all there are for ())."""
+    """Names of targets, or paths of target descriptions; each is searched by itself. Over the axis `targets` they are
+    compared with each other, and () means all targets there are.
+    """
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[
         tuple[str, ...],
@@ -186,9 +192,9 @@ class BisectOptions:
             help="With --over toolchains: those to compare, in that order. [default: all that exist]",
         ),
     ] = ()
-    """() means all of the table, oldest first, and the default one."""
+    """Names of the toolchains to compare; () means all of the table, oldest first, and the default one."""
     create: Annotated[bool, Option("--create", help="With --over toolchains: create missing environments.")] = False
-    """Each takes some GB."""
+    """Whether to create missing environments of toolchains, of which each takes some GB."""
     limit: Annotated[int, Option("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200
     jobs: Jobs = None
     timeout: Annotated[
@@ -197,13 +203,13 @@ class BisectOptions:
     """Seconds that one trial may take to compile, and again to replay."""
     cache_directory: Cache = None
     replay: Replays = True
-    """Whether to replay programs within the bounds."""
+    """Whether to replay the programs that are within `bounds`."""
     bounds: Bounds = field(default_factory=Bounds)
     device: Annotated[bool, Option("--device", help="With --over mitigation: time each on this machine's GPUs.")] = (
         False
     )
     effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
+    """Effects that the user declares for operands whose effects are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,32 +219,34 @@ class DiffOptions:
     subjects: Annotated[
         tuple[str, ...], Option(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
     ] = ()
-    """Two paths; or, with two targets or toolchains, cases."""
+    """Two paths to compare; or cases, if two targets or two toolchains are given."""
     targets: Annotated[
         tuple[str, ...], Option("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
     ] = ()
-    """One for both sides, or one for each."""
+    """The target of both sides, or one for each side."""
     toolchains: Annotated[
         tuple[str, ...],
         Option("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
     ] = ()
-    """One for both sides, or one for each."""
+    """The toolchain of both sides, or one for each side."""
     module: Annotated[str, Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")] = ""
     jobs: Jobs = None
     timeout: Annotated[
         float | None, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]")
     ] = None
-    """Seconds that one compile may take, or one module to be read; None means as of `check` and `inspect`."""
+    """Seconds that one compile may take, or the reading of one module; None means the defaults of `check` and
+    `inspect`.
+    """
     cache_directory: Cache = None
     effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
+    """Effects that the user declares for operands whose effects are unknown."""
     notes: tuple[str, ...] = ()
     """Further notes for the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """Options of `compare`: the two reports."""
+    """Options of `compare`: the two reports to compare, and how."""
 
     old: Annotated[Path, Option(metavar="OLD", help="JSON report, or a path for `inspect`.", show_default=False)]
     new: Annotated[Path, Option(metavar="NEW", help="The same, of the newer state.", show_default=False)]
@@ -251,12 +259,12 @@ class CompareOptions:
             "--timeout", min=0.001, metavar="SECONDS", help="Of a dump: longest for a module. [default: by its size]"
         ),
     ] = None
-    """Seconds that one module may take; None means by the size of its files."""
+    """Seconds that one module of a dump may take; None means a limit by the size of its files."""
     cache_directory: Annotated[
         Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
     ] = None
-    """None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+    """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     effects: tuple[DeclaredEffects, ...] = ()
-    """The declared effects of operands whose effects are unknown."""
+    """Effects that the user declares for operands whose effects are unknown."""
     notes: tuple[str, ...] = ()
     """Further notes for the comparison."""

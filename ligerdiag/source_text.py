@@ -1,4 +1,4 @@
-"""Reads lines of the user's program, and only below the folders of the user's sources.
+"""Reads lines of the user's program, but only from files below the folders of the user's sources.
 
 The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
 only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
@@ -16,11 +16,11 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import SourceLine
 
 _MARKS = (".git", ".hg", ".jj", ".svn")
-"""Entries of a folder that mark it as a repository."""
+"""Names in a folder, any of which shows that the folder is a repository."""
 
 
 def find_usual_root(directory: Path) -> str:
-    """Returns the real path of the repository that holds `directory`, or of `directory` itself."""
+    """Returns the real path of the repository that holds `directory`; if it is in none, that of `directory` itself."""
     here = directory.resolve()
     return str(next((folder for folder in (here, *here.parents) if any((folder / m).exists() for m in _MARKS)), here))
 
@@ -41,7 +41,7 @@ def list_foreign_folders(paths: Iterable[Path]) -> tuple[str, ...]:
 
 
 def is_below(path: str, roots: Sequence[str]) -> bool:
-    """Returns whether the path is one of the roots or lies below one. All are real paths."""
+    """Returns whether the path is one of the roots or lies below one. All paths must be real paths."""
     return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
 
 
@@ -50,7 +50,9 @@ MAX_LINE_CHARACTERS = 160
 
 
 def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """Returns the stripped line, at most `MAX_LINE_CHARACTERS`; "" if it is unknown, missing or must not be read."""
+    """Returns the text of a source line, stripped and of at most `MAX_LINE_CHARACTERS`; "" if it is unknown, missing or
+    must not be read.
+    """
     if source.line < 1:
         return ""
     lines = load_source_lines(source.file, roots)
@@ -61,20 +63,20 @@ def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
 
 
 def compute_place(source: SourceLine) -> str:
-    """Returns `file:line`; a file below the current directory is relative to it."""
+    """Returns the place as `file:line`, in which a file below the current directory is relative to it."""
     file = compute_near(source.file)
     return f"{file}:{source.line}" if source.line > 0 else file
 
 
 def parse_place(place: str) -> SourceLine:
-    """Parses a text from `compute_place`."""
+    """Returns the source line that a text from `compute_place` names."""
     file, _, line = place.rpartition(":")
     is_line = bool(file) and line.isdecimal() and len(line) < 10
     return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
 
 
 def compute_near(text: str) -> str:
-    """Returns the text with each path below the current directory made relative to it."""
+    """Returns the text with each path in it that lies below the current directory made relative."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -110,7 +112,7 @@ def _load_lines(path: str) -> tuple[str, ...]:
 
 
 def _read(path: str) -> bytes | None:
-    """Returns the bytes of a regular file; None for anything else. path: a real path; a link is not followed."""
+    """Returns the bytes of a regular file; None for anything else. path: a real path, since links are not followed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 
 
 def count_of(number: int, noun: str) -> str:
-    """Returns `1 tie` or `2 ties`."""
+    """Returns the number with its noun, such as `1 tie` or `2 ties`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:
-    """Returns `a`, `a and b` or `a, b and c`."""
+    """Returns the words as a list in prose: `a`, `a and b` or `a, b and c`."""
     return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Returns `, did you mean `x`` with the nearest known word; empty if none is near."""
+    """Returns the nearest known word as a question such as ", did you mean `x`"; empty if none is near."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f", did you mean `{near[0]}`" if near else ""
 
@@ -48,7 +48,7 @@ def compute_printable(text: str) -> str:
 
 
 def compute_without_commands(text: str) -> str:
-    """Returns the line with a space in each sign that a workflow runner would take for a command.
+    """Returns the line with a space inserted in each sign that a CI system would take for the start of a command.
 
     GitHub looks for `::name …::` at the start of a line, after blanks; GitHub and Azure look for `##[name]` or
     `##vso[name]` anywhere.
@@ -58,17 +58,19 @@ def compute_without_commands(text: str) -> str:
 
 
 def compute_cells(text: str) -> int:
-    """Returns the columns of printable text on a terminal: wide characters take two, combining ones none."""
+    """Returns the number of columns that printable text takes on a terminal: wide characters take two, combining ones
+    none.
+    """
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 type _Pattern = tuple[str, str]
-"""A path with stars, and a text such as `48 of 51` if not all of it is selected."""
+"""A pattern (a path with stars), and a text such as `48 of 51` if the pattern matches more than what is selected."""
 
 FEW = 6
-"""Up to this number, outputs are named one by one."""
+"""Largest number of outputs that are named one by one."""
 MAX_PATTERNS = 8
 
 
@@ -96,7 +98,7 @@ def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = F
 
 
 def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
-    """Returns a text such as `a`, `b` and `c`, or 28 of 30 outputs if there are more than FEW."""
+    """Returns a text such as "`a`, `b` and `c`", or "28 of 30 outputs" if there are more than FEW."""
     if len(names) > FEW:
         return f"{len(names)} of {len(every)} outputs" if len(every) >= len(names) else f"{len(names)} outputs"
     quoted = [f"`{name}`" for name in names]
@@ -106,7 +108,9 @@ def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
 
 
 def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
-    """Returns the patterns with commas, coarse ones if there are many; patterns beyond MAX_PATTERNS are counted."""
+    """Returns the patterns that match these names, joined by commas; coarse ones if there are many. Patterns beyond
+    MAX_PATTERNS are only counted.
+    """
     patterns = fold_names(names, every)
     if len(patterns) > MAX_PATTERNS:
         patterns = fold_names(names, every, coarse=True)
@@ -116,7 +120,9 @@ def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
 
 
 def find_layers(number: int, every: Sequence[str]) -> str:
-    """Returns the name of a list among the outputs with exactly this number of entries, such as `layers`; else ""."""
+    """Returns the name of a list among the outputs, such as `layers`, that has exactly this number of entries; "" if
+    there is none.
+    """
     members: dict[str, set[str]] = {}
     for name in every:
         parts = name.split(".")
@@ -138,7 +144,7 @@ def _add(node: _Node, parts: Sequence[str], *, is_meant: bool) -> None:
 
 
 def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """Returns the patterns of the root's children: the root has no name."""
+    """Returns the patterns of the root's children, since the root itself has no name."""
     return tuple(
         (_join(part, pattern), count)
         for part, child in root.children.items()
@@ -147,7 +153,7 @@ def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
 
 
 def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """Returns the patterns below the node's path; an empty text means the node itself."""
+    """Returns the patterns below the node, relative to its path; an empty text means the node itself."""
     if not node.meant:
         return ()
     if not node.children:
@@ -190,7 +196,7 @@ def _join(part: str, pattern: str) -> str:
 
 
 def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns each name once, in the order of `every`, unknown ones last."""
+    """Returns each name once, in the order of `every`, with unknown names last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
 
@@ -199,7 +205,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def render_bytes(size: int) -> str:
-    """Returns such as `24.0 MiB` or `96 bytes`."""
+    """Returns the size as text, such as `24.0 MiB` or `96 bytes`."""
     if size == 1:
         return "1 byte"
     power = find_unit(size)
@@ -207,7 +213,7 @@ def render_bytes(size: int) -> str:
 
 
 def find_unit(size: int) -> int:
-    """Returns the power of 1024 in whose unit the size has at most three digits before the point."""
+    """Returns the power of 1024 to use as the unit: the size then has at most three digits before the point."""
     power = 0
     while power < len(_UNITS) - 1 and round(abs(size) / 1024**power, 1) >= 1000:
         power += 1

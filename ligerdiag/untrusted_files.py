@@ -17,66 +17,78 @@ from pathlib import Path
 from ligerdiag.errors import ArtifactError
 
 MAXIMUM_FILE_BYTES = 2 << 30
-"""Of a file with a module, packed or unpacked: protobuf's own limit for one message."""
+"""Largest size of a file with a module, packed or unpacked: protobuf's own limit for one message."""
 MAXIMUM_JSON_BYTES = 64 << 20
-"""Of one record of an artifact; the largest one seen has a few MiB."""
+"""Largest size of one record of an artifact; the largest one seen has a few MiB."""
 MAXIMUM_TEXT_BYTES = 1 << 30
-"""Of HLO text for jaxlib's parser."""
+"""Largest size of HLO text that is given to jaxlib's parser."""
 
 MAXIMUM_UNPACKED_RATIO = 200
-"""Bytes that a gzip file may unpack to, for each of its own: real dumps shrink to a tenth or so."""
+"""Largest ratio of the unpacked to the packed size of a gzip file; real dumps shrink to a tenth or so."""
 SMALL_UNPACKED_BYTES = 16 << 20
-"""The most that any gzip file may unpack to."""
+"""Bytes that every gzip file may unpack to, whatever its ratio."""
 MAXIMUM_GZIP_MEMBERS = 1 << 16
-"""bgzip makes one member of each 64 KiB, more than other tools: 4 GiB in all. An empty member has 20 bytes and costs a
-decompressor."""
+"""Most members of a gzip file. bgzip makes more than other tools, one for each 64 KiB, so this allows it 4 GiB. Each
+member costs a decompressor, even an empty one of 20 bytes.
+"""
 MAXIMUM_MODULES_IN_FILE = 1000
-"""Modules of one text that are inspected one by one."""
+"""Most modules of one text that are inspected one by one."""
 MAXIMUM_MODULES_IN_TEXTS = 5000
-"""Of all texts with several modules together; each further text counts as one module."""
+"""Most modules that are inspected one by one in all texts with several modules together; each further text counts as
+one module.
+"""
 MAXIMUM_COUNTED_BYTES = 4 << 30
-"""On disk, of the files in which modules are counted, together; each inode counts once."""
+"""Most bytes on disk of all files together in which modules are counted; each inode counts once."""
 MAXIMUM_UNCOUNTED = 8
-"""Files that may exceed their budget while their modules are counted; then no more files are tried."""
+"""Number of files that may exceed their budget while their modules are counted; after that, no more files are tried."""
 
 MAXIMUM_FOLDER_FILES = 500_000
-"""Below one path. A large job's dump with all its passes has a tenth."""
+"""Most files below one path; the dump of a large job with all its passes has a tenth of that."""
 MAXIMUM_FOLDER_DEPTH = 12
 MAXIMUM_ARTIFACT_FILES = 20_000
-"""That a manifest may name; the snapshots of all passes of a large module are some hundreds."""
+"""Most files that an artifact's manifest may name; the snapshots of all passes of a large module are some hundreds."""
 
 BASE_MEMORY_BYTES = 3 << 29
-"""The memory that any module may use: 1.5 GiB."""
+"""Bytes of memory (1.5 GiB) that every module may use, whatever its size."""
 MEMORY_PER_BYTE = 100
-"""A protobuf of a few bytes a message takes fifty times its size once it is parsed, and an analysis more."""
+"""Bytes of memory for each byte of a module's files: once parsed, a protobuf of messages of a few bytes takes fifty
+times its size, and an analysis takes more.
+"""
 BASE_SECONDS = 4.0
-"""The processor time that any module may use."""
+"""Seconds of processor time that every module may use, whatever its size."""
 SECONDS_PER_BYTE = 1 / (1 << 20)
-"""A module with 310,000 instructions has 45 MiB and took 29 s on a slow machine."""
+"""Seconds of processor time for each byte of a module's files; a module of 45 MiB with 310,000 instructions took 29 s
+on a slow machine.
+"""
 
 TEXT_BASE_MEMORY_BYTES = 2 << 30
-"""Memory of the process that parses HLO text, beside what the text needs: jaxlib's libraries take most of it."""
+"""Bytes of memory that the process which parses HLO text may use besides those for the text: jaxlib's libraries take
+most of them.
+"""
 TEXT_MEMORY_PER_BYTE = 40
 TEXT_BASE_SECONDS = 20.0
 TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
-"""Ten times the time that jaxlib's parser took."""
+"""Seconds of processor time for parsing each byte of HLO text: ten times what jaxlib's parser took."""
 
 SANDBOX_FILE_BYTES = 4 << 30
-"""Of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
+"""Largest size of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
 SANDBOX_OPEN_FILES = 1024
-"""A process that analyses many kernels has a few for each core."""
+"""Most files that a sandboxed process has open; one that analyses many kernels has a few for each core."""
 SANDBOX_ANSWER_BYTES = 1 << 30
-"""Of one module's report; the HLO text of a page is nearly all of it."""
+"""Largest size of the report on one module; nearly all of it is the HLO text of an HTML page."""
 SANDBOX_SPARE_SECONDS = 5.0
-"""Processor time after which a process that runs C++ code, and so does not end itself in time, is killed."""
+"""Seconds of processor time beyond its limit after which a process is killed that does not end itself because it runs
+C++ code.
+"""
 WALL_SECONDS = 120.0
-"""The wall time that a sandboxed process may take, asleep or not, beside `WALL_FACTOR` times its processor time.
-Waiting for a kernel's effects counts."""
+"""Seconds of wall time that a sandboxed process may take, asleep or not, in addition to `WALL_FACTOR` times its
+processor time. Waiting for a kernel's effects counts.
+"""
 WALL_FACTOR = 30.0
 
 
 _MAXIMUM_EXTENTS = 4096
-"""Stretches of data that are counted in one file; everything after them counts as data."""
+"""Most stretches of data between holes that are counted in one file; everything after them counts as data."""
 
 
 def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
@@ -115,7 +127,9 @@ def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
 
 
 def count_stored_bytes(paths: Iterable[Path]) -> int:
-    """Returns the bytes of the files without holes of sparse ones; a file that cannot be opened has none."""
+    """Returns the bytes that the files take on disk, without the holes of sparse files; a file that cannot be opened
+    counts 0.
+    """
     return sum(map(_count_stored, paths))
 
 
@@ -133,7 +147,7 @@ def _count_stored(path: Path) -> int:
 
 
 def _count_data(file: int, size: int) -> int:
-    """Returns the bytes between holes; a file system without holes reports everything as data."""
+    """Returns the bytes of a file that lie outside of holes; on a file system without holes, all bytes."""
     ends = [0]
     try:
         while ends[-1] < size and len(ends) < 2 * _MAXIMUM_EXTENTS:

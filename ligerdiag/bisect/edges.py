@@ -1,4 +1,5 @@
-"""Which readers a trivial operation must tie to the kernel so that every output is right: all minimal sets of ties.
+"""Finds the readers that a trivial operation must tie to the kernel so that every output is right: all minimal sets of
+ties.
 
 The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without ties. A
 set of ties is right if every output is fresh; latent is not enough, and numbers only confirm. A tie must not change the
@@ -35,19 +36,20 @@ from ligerdiag.toolchains.gpu_targets import Target
 
 
 def describe_reader(reader: TieSite) -> str:
-    """Returns a text such as `dot_general` at train.py:41 reads f32[4,32]; with the reader's id if its place is
-    unknown."""
+    """Returns a text such as "`dot_general` at train.py:41 reads f32[4,32]", with the reader's id if its place is
+    unknown.
+    """
     return f"`{_name(reader)}` {_locate(reader)} reads {reader.shape}"
 
 
 def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
-    """Returns a text such as: ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)."""
+    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)"."""
     names = [f"{number + 1} (`{_name(knobs[number])}` {_locate(knobs[number])})" for number in sorted(ties)]
     return f"{'tie' if len(names) == 1 else 'ties'} {join_words(names)}"
 
 
 def describe_written(written: Sequence[WrittenOperand]) -> str:
-    """Returns a text such as: what `ce_kernel` overwrites."""
+    """Returns a text such as "what `ce_kernel` overwrites"."""
     kernels = list(dict.fromkeys(f"`{one.kernel}`" for one in written))
     return f"what {join_words(kernels)} {'overwrites' if len(kernels) == 1 else 'overwrite'}"
 
@@ -106,28 +108,32 @@ def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Experiment:
-    """Makes the trials for sets of ties. A tie has the number of its knob, the reader that it ties."""
+    """Makes the trials for sets of ties. A tie has the number of its knob, which is the reader that it ties to the
+    kernel.
+    """
 
     runner: TrialRunner
     draft: Draft
     base: Trial
     knobs: tuple[TieSite, ...]
     meant: Mapping[str, int]
-    """Output name to the hidden writes that it should depend on without ties, as a bit set."""
+    """From output name to the hidden writes on which the output should depend without ties, as a bit set."""
 
     def try_all(self, sets: Sequence[Knobs]) -> tuple[Outcome, ...]:
-        """Returns the outcome with the ties of each set."""
+        """Returns, for each set of ties, the outcome of compiling with them."""
         return self.runner.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Returns for each set whether every output is fresh and still means what it meant; None if that is unknown."""
+        """Returns, for each set of ties, whether every output is fresh and the program's meaning is unchanged; None if
+        that is unknown.
+        """
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)
             for outcome in self.try_all(sets)
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """Shows the best result so far in the progress line."""
+        """Shows a set of ties, as the best result so far, in the progress line."""
         self.runner.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
@@ -178,7 +184,7 @@ def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[TieSite]
 def _write_answers(
     draft: Draft, experiment: _Experiment, search: MinimalSetSearch, found: MinimalSets, options: BisectOptions
 ) -> None:
-    """Writes a sentence for each set, or why there is none, and how certain that is."""
+    """Writes into the draft a sentence for each set of ties, or why there is none, and how certain the answer is."""
     knobs = experiment.knobs
     if found.sets:
         sure = "exactly " if found.completeness is Completeness.CERTAIN else ""
@@ -225,7 +231,7 @@ def _write_answers(
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
-    """Returns the smallest sets with which no output is wrong and some are latent, as texts."""
+    """Returns, as texts, the smallest sets of ties with which no output is wrong but some are latent."""
     words = {ties: outcome.word for ties, outcome in zip(tried, experiment.try_all(tried), strict=True)}
     good = [ties for ties, word in words.items() if word in ("right", "latent")]
     smallest = [ties for ties in good if not any(other < ties for other in good)]
@@ -233,7 +239,9 @@ def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
 
 
 def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], options: BisectOptions) -> None:
-    """Writes rows for no tie, for all ties, and for each set with the trials that confirm that it is minimal."""
+    """Writes into the draft rows for no tie, for all ties, and for each set with the trials that confirm that it is
+    minimal.
+    """
     every = frozenset(range(len(experiment.knobs)))
     shown: list[tuple[str, Knobs, Knobs]] = [("no tie", frozenset(), frozenset())]
     if every not in sets:
@@ -251,7 +259,7 @@ def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], op
 
 
 def _describe_members(experiment: _Experiment, ties: Knobs) -> tuple[tuple[str, str], ...]:
-    """Returns each tie of the set with the outputs that are not right without it."""
+    """Returns each tie of the set, with the outputs that are not right without this tie."""
     members = list(iterate_confirmations(ties))
     outcomes = experiment.try_all([less for _, less in members])
     return tuple(
@@ -264,14 +272,16 @@ def _describe_members(experiment: _Experiment, ties: Knobs) -> tuple[tuple[str, 
 
 
 def describe_numbers(ties: Knobs) -> str:
-    """Returns `no tie`, `tie 1` or `ties 1, 3`."""
+    """Returns a text such as `no tie`, `tie 1` or `ties 1, 3`."""
     if not ties:
         return "no tie"
     return f"{'tie' if len(ties) == 1 else 'ties'} {', '.join(str(knob + 1) for knob in sorted(ties))}"
 
 
 def _write_interrupted(draft: Draft, experiment: _Experiment, search: MinimalSetSearch) -> None:
-    """Writes the result so far after Ctrl-C: the confirmed sets, else the smallest set so far. Compiles nothing."""
+    """Writes into the draft the result so far after Ctrl-C: the confirmed sets, else the smallest right set so far.
+    Compiles nothing.
+    """
     sets = search.list_confirmed() or ((search.best,) if search.best else ())
     for ties in sets:
         draft.answers.append(describe_ties(ties, experiment.knobs))

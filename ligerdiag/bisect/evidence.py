@@ -24,7 +24,7 @@ _SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion
 """Opcodes that are shown only at the ends of a path: they compute nothing themselves."""
 _PASSED_ON = having(Trait.TAKES_ELEMENT) | {"parameter", "fusion"}
 _COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
-"""Opcodes that two values may have in common without one being a copy of the other."""
+"""Opcodes of values that two others may both be computed from without one being a copy of the other."""
 _SHOWN = 8
 
 
@@ -73,7 +73,7 @@ class ValuePaths:
         return lambda current: (source for source in self.list_sources(current) if source is not around)
 
     def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the instructions that this one reads, one step back; of a tuple only the element that is taken."""
+        """Returns the instructions that this one reads, one step back; of a tuple, only the element that is taken."""
         if instruction.opcode not in _PASSED_ON:
             return instruction.operands
         position = self._pass_on(instruction, ())
@@ -88,19 +88,19 @@ class ValuePaths:
 
 
 def render_instruction(instruction: HloInstruction) -> str:
-    """Returns a line such as add.3 = f32[8] add(convert.1, broadcast.2)."""
+    """Returns a line such as `add.3 = f32[8] add(convert.1, broadcast.2)`."""
     operands = ", ".join(operand.name for operand in instruction.operands)
     opcode = instruction.proto.custom_call_target if instruction.opcode == "custom-call" else instruction.opcode
     return f"{instruction.name} = {render_shape(instruction.shape)} {opcode}({operands})"
 
 
 def render_value(instruction: HloInstruction) -> str:
-    """Returns name and shape, such as convert.1 f32[8]."""
+    """Returns the name and the shape of a value, such as `convert.1 f32[8]`."""
     return f"{instruction.name} {render_shape(instruction.shape)}"
 
 
 def render_path(path: ValuePath) -> str:
-    """Returns the values of a path after its start, such as convert.1 f32[8] <- add.2 bf16[8]."""
+    """Returns the values of a path after its start, such as `convert.1 f32[8] <- add.2 bf16[8]`."""
     shown = [one for one in path[1:-1] if one.opcode not in _SILENT] + list(path[-1:])
     if len(shown) > _SHOWN:
         return " <- ".join([*map(render_value, shown[: _SHOWN - 1]), "...", render_value(shown[-1])])
@@ -108,12 +108,12 @@ def render_path(path: ValuePath) -> str:
 
 
 type Evidence = tuple[tuple[str, str], ...]
-"""(label, sentence) pairs."""
+"""Pairs (label, sentence)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reader:
-    """The operation at which an output becomes wrong."""
+    """The operation at which an output becomes wrong, and the hidden write that it should or should not see."""
 
     write: HiddenWrite
     path: TagPath
@@ -122,7 +122,9 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns why no order can make the output right any more: its reader's operand before the step and after it."""
+    """Returns evidence that no order can make the output right any more: the operand of its reader before the step and
+    after it.
+    """
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)
         reader = _find_reader(context, output) if context is not None else None
@@ -137,7 +139,9 @@ def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Ev
 
 
 def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns the same if the reader is gone after the step: by the reader before it."""
+    """Returns evidence that no order can make the output right any more, if the step has removed its reader: the reader
+    before the step.
+    """
     earlier, context = before.synthetic[SchedulePolicy.LATE], after.synthetic[SchedulePolicy.EARLY]
     reader = _find_reader(earlier, output)
     if reader is None:
@@ -153,7 +157,9 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns why the reader may now run before the kernel: the path that tied it to the kernel before the step."""
+    """Returns evidence that the reader may now run before the kernel: the path that tied it to the kernel before the
+    step.
+    """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
     if reader is None:
@@ -168,7 +174,9 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns the reader of the overwritten value to which no path leads from the kernel."""
+    """Returns evidence that nothing forces the order: the reader of the overwritten value to which no path leads from
+    the kernel.
+    """
     context = judgement.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
     if reader is None:
@@ -181,7 +189,9 @@ def describe_openness(judgement: Judgement, output: str) -> Evidence:
 
 
 def describe_order(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns the logical times of reader and kernel in the schedule, before the step and after it."""
+    """Returns evidence for the order: the logical times of the reader and the kernel in the schedule, before the step
+    and after it.
+    """
     context = after.scheduled
     reader = _find_reader(context, output) if context is not None else None
     if context is None or reader is None:
@@ -194,7 +204,7 @@ def describe_order(before: Judgement | None, after: Judgement, output: str) -> E
 
 
 def _find_reader(context: Context, output: str) -> _Reader | None:
-    """Returns the first reader in program order at which the output becomes wrong; None if there is none."""
+    """Returns the first reader in program order at which the output becomes stale or clobbered; None if there is none."""
     found = [
         (read.write, read.wrong)
         for read in (*context.verdicts.stale, *context.verdicts.clobbered)
@@ -207,7 +217,9 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
 
 
 def _find_again(context: Context, reader: _Reader, *, scheduled: bool = False) -> list[HloInstruction]:
-    """Returns the reader's operation in another module. scheduled: return the instruction that runs it."""
+    """Returns the reader's operation in the module of another context, or nothing. scheduled: return the scheduled
+    instruction that runs it.
+    """
     known = reader.instruction
     found = [
         occurrence
@@ -235,7 +247,7 @@ def _name_place(context: Context, reader: _Reader) -> Iterator[tuple[str, str]]:
 
 
 def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite) -> str:
-    """Returns the path from the reader to the overwritten value, or to the value that it reads instead."""
+    """Returns a sentence on the path from the reader to the overwritten value, or to the value that it reads instead."""
     text = f"`{render_instruction(reader)}`"
     paths = ValuePaths(context.optimized)
     places = {number for one in context.actual.writes if one.write == write.index for number in one.slices}
@@ -264,7 +276,7 @@ def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite)
 
 
 def _describe_tie(context: Context, reader: HloInstruction, write: HiddenWrite) -> str:
-    """Returns the path from the kernel's result to the reader, or that there is none."""
+    """Returns a sentence on the path from the kernel's result to the reader, or that there is none."""
     text = f"`{render_instruction(reader)}`"
     call = context.optimized_call(write)
     path = ValuePaths(context.optimized).find(reader, lambda one: one is call) if call is not None else ()

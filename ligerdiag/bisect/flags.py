@@ -1,10 +1,10 @@
-"""Which XLA flags change the verdict: compiles the case with one flag at a time set to another value.
+"""Finds the XLA flags that change the verdict: compiles the case with one flag at a time set to another value.
 
-The flags and values are those of `flags.toml`; each is added to the toolchain's own options. A row says how much its
-flag changed. *Same program* has the same instructions, schedule, launches and buffers; *other launches* has another
-thunk sequence for the same instructions, as command buffers give; *other buffers* has another layout of memory. A flag
-that this XLA does not know or refuses is a row with its reason, and leaves the other rows valid. Only the default and
-the rows that change a verdict are replayed.
+The flags and values are those of `flags.toml`; each is added to the toolchain's own options. A row of the answer says
+how much its flag changed. *Same program* has the same instructions, schedule, launches and buffers; *other launches*
+has another thunk sequence for the same instructions, as command buffers give; *other buffers* has another layout of
+memory. A flag that this XLA does not know or refuses is a row with its reason, and leaves the other rows valid. Only
+the default and the rows that change a verdict are replayed.
 """
 
 import tomllib
@@ -47,13 +47,13 @@ class FlagValue:
 
     @property
     def text(self) -> str:
-        """A text such as xla_gpu_async_dot=true."""
+        """Returns a text such as `xla_gpu_async_dot=true`."""
         value = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
         return f"{self.name}={value or "''"}"
 
     @property
     def quoted(self) -> str:
-        """`text` in backticks."""
+        """Returns `text` in backticks."""
         return f"`{self.text}`"
 
 
@@ -85,11 +85,11 @@ DEFAULT_LABEL = "default"
 SAME, BUFFERS, LAUNCHES, CHANGED = "same program", "other buffers", "other launches", "changed"
 UNKNOWN_FLAG, REFUSED = "not known to this XLA", "refused"
 _NO_SUCH_FLAG = "No such compile option"
-"""XLA's message for a flag that it does not have."""
+"""XLA's message about a flag that it does not have."""
 
 
 def bisect_flags(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts with each flag at another value, and which flags change a verdict."""
+    """Returns the verdicts with each flag set to another value, and the flags that change a verdict."""
     draft = runner.open_draft(case, target.name, Axis.FLAGS, toolchain=options.toolchain, columns=COLUMNS)
     flags = load_flags()
     if len(flags) >= options.limit:
@@ -126,7 +126,7 @@ class _Try:
     flag: FlagValue
     outcome: Outcome
     program: str
-    """The flag's effect on the program: SAME, BUFFERS, LAUNCHES, CHANGED, UNKNOWN_FLAG or REFUSED."""
+    """The flag's effect on the compiled program: SAME, BUFFERS, LAUNCHES, CHANGED, UNKNOWN_FLAG or REFUSED."""
 
 
 def _compare_programs(base: Outcome, outcome: Outcome) -> str:
@@ -143,7 +143,7 @@ def _compare_programs(base: Outcome, outcome: Outcome) -> str:
 
 
 def _list_allocations(path: Path) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Returns the size, memory colour and slices (offset, size) of each allocation of the module in the file."""
+    """Returns (size, memory colour, slices as (offset, size)) of each allocation of the module in the file."""
     proto = HloProto()
     proto.ParseFromString(path.read_bytes())
     return [
@@ -179,7 +179,7 @@ def _make_row(base: Outcome, one: _Try, replay: Replay | None) -> BisectionRow:
 
 
 def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
-    """Returns a sentence for the flags that make every output right, and for each change of verdicts."""
+    """Returns one sentence for the flags that make every output right, and one for each change of verdicts."""
     answers: list[str] = []
     right = join_words([one.flag.quoted for one in tries if one.outcome.is_right], "or")
     if not base.is_right:
@@ -200,7 +200,7 @@ def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
 
 
 def _note(tries: Sequence[_Try]) -> list[str]:
-    """Returns notes on how many settings had which effect, and on those that could not be tried."""
+    """Returns notes on how many settings had which effect, and on the settings that could not be tried."""
     counts = {word: sum(one.program == word for one in tries) for word in (SAME, BUFFERS, LAUNCHES, CHANGED)}
     notes = [", ".join(f"{word}: {number}" for word, number in counts.items() if number)]
     for word in (UNKNOWN_FLAG, REFUSED):

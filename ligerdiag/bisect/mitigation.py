@@ -38,7 +38,9 @@ from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
-"""Share of a time, and milliseconds, by which medians of the same program were seen to differ (docs/measurements)."""
+"""Differences between median times of one program that were measured: a share of the time, and milliseconds
+(docs/measurements).
+"""
 
 _ROUNDING = list_ids(RuleKind.ROUNDING)
 
@@ -53,19 +55,20 @@ class Mitigation:
     replay: Replay | None = None
     device: DeviceRun | None = None
     instructions: int | None = None
-    """Instructions of the optimized module, including fused ones; None without a module."""
+    """Number of instructions of the optimized module, including fused ones; None without a module."""
     peak_bytes: int | None = None
     """Bytes that XLA reserves on one device, see `Memory.peak`; None without a module."""
 
     @property
     def milliseconds(self) -> float | None:
-        """Median time of one execution; None without a run."""
+        """Returns the median time of one execution; None without a run on a device."""
         return None if self.device is None else self.device.milliseconds
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Output name to its relative error in the replay: against program order, or of program order against the
-        case's own reference, whichever is larger. Empty without numbers."""
+        """Returns the relative error of each output in the replay, by name: that of the schedule against program order,
+        or that of program order against the case's own reference, whichever is larger. Empty without numbers.
+        """
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
         return {
@@ -75,12 +78,14 @@ class Mitigation:
 
     @property
     def device_errors(self) -> Mapping[str, float]:
-        """Output name to its largest relative error on the device over the draws; empty without a run."""
+        """Returns the largest relative error of each output on the device over the draws of inputs, by name; empty
+        without a run.
+        """
         return {} if self.device is None else {n: compute_worst(o.errors) for n, o in self.device.outputs.items()}
 
     @property
     def lossy(self) -> Mapping[str, float]:
-        """Output name to its relative error, for outputs of which numbers show that precision is lost."""
+        """Returns the relative error, by name, of each output that has lost precision as the numbers show."""
         found: dict[str, float] = {}
         if self.replay is not None:
             found |= {
@@ -98,32 +103,36 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Whether a value is read through an addition and a subtraction, and no numbers say what that costs."""
+        """Returns whether a value is read through an addition and a subtraction, which may cost precision, and no
+        numbers say how much.
+        """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
         return not measured and any(finding.rule in _ROUNDING for finding in self.outcome.findings)
 
     @property
     def is_wrong_on_device(self) -> bool:
-        """Whether the device computed wrong values, whatever the schedule for the described target says."""
+        """Returns whether the device computed wrong values, whatever the verdicts on the described target's schedule
+        are.
+        """
         return self.device is not None and any(one.attribution.is_wrong for one in self.device.outputs.values())
 
     @property
     def is_right(self) -> bool:
-        """Whether every output is fresh and a device, if there was a run, agrees; precision does not count."""
+        """Returns whether every output is fresh and a device, if there was a run, agrees; precision does not count."""
         return self.outcome.is_right and not self.is_wrong_on_device
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is right and nothing says that precision is lost."""
+        """Returns whether the mitigation is right and nothing says that precision is lost."""
         return self.is_right and not self.lossy and not self.may_be_lossy
 
 
 def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
-    """Returns the fastest on the device; None without mitigations.
+    """Returns the mitigation that is fastest on the device; None without mitigations.
 
-    Of those that are equally fast within `CLOCK_NOISE`, or were not timed, it is the one with the least memory, then
-    with the fewest instructions, then the first. An unknown value counts as the highest.
+    Of several that are equally fast within `CLOCK_NOISE`, or were not timed, the result is the one with the least
+    memory, then with the fewest instructions, then the first. An unknown value counts as the highest.
     """
     fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
@@ -134,7 +143,7 @@ def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
 
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
-    """Returns the output with the largest error; NaN counts as the largest."""
+    """Returns (name, error) of the output with the largest error; NaN counts as the largest. None without outputs."""
     return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
 
 
@@ -143,11 +152,15 @@ def _known(value: float | None) -> float:
 
 
 USUAL_WORDS = ("hidden", "trivial", "barrier", "aliased", "out_of_place", "shard_map")
-"""Names that a case's params are searched for, in the order of the table: the declaration gets more explicit."""
+"""Usual names of mitigations, for which a case's params are searched, in the order of the table: each declares the
+write more explicitly than the one before.
+"""
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the case's measure against a hidden write, else its only param that is a usual word, else ""."""
+    """Returns the name of the case's measure against a hidden write; if it names none, its only param that is a usual
+    word; else "".
+    """
     if case.mitigation:
         return case.mitigation
     words = [param for param in case.params if param in USUAL_WORDS]
@@ -155,11 +168,11 @@ def find_mitigation(case: CaseSpec) -> str:
 
 
 def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """Returns the case and its siblings in the table, usual words first and in their order; () if the case names no
-    measure.
+    """Returns the case and its siblings in the table, those with usual words first and in their order; () if the case
+    names no measure.
 
-    Siblings have the same source and name, and params that differ in one place. Of two with the same measure the first
-    counts.
+    Siblings have the same source and name, and params that differ in one place. Of two siblings with the same measure
+    the first counts.
     """
     own = find_mitigation(case)
     mitigations = {own: case} if own else {}
@@ -183,7 +196,8 @@ AS_WRITTEN, TRIVIAL = "as written", "trivial"
 def make_automatic_trials(
     runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings: the case as written and, if readers can be tied, with all tied.
+    """Returns the trials for a case without siblings: the case as written and, if readers can be tied, the case with
+    all of them tied.
 
     Raises CaseError where the case does not trace.
     """
@@ -208,7 +222,9 @@ def make_automatic_trials(
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the measure that the trial's case names, or else `trivial` with ties and `as written` without."""
+    """Returns the measure that the trial's case names; if it names none, `trivial` for a trial with ties and `as
+    written` for one without.
+    """
     return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
 
 
@@ -323,7 +339,7 @@ def _find_least(values: Sequence[int | None]) -> int | None:
 
 
 def _render_more(value: int | None, least: int | None, render: Callable[[int], str]) -> str:
-    """Returns the least amount itself; for others a text with their distance from it, such as +3 KiB."""
+    """Returns the amount itself if it is the least one; otherwise a text with the difference, such as "+3 KiB"."""
     if value is None or least is None:
         return ""
     return render(value) if value == least else f"+{render(value - least)}"

@@ -1,4 +1,4 @@
-"""Which pass of XLA makes an output wrong.
+"""Finds the pass of XLA that makes an output wrong.
 
 The snapshots of one compile are judged, and the case is compiled again without each pass to blame. The blame for an
 output that is not fresh in the end depends on its order sensitivity in the last snapshots:
@@ -50,13 +50,15 @@ _SHARED_BYTES = get_only_id(RuleKind.SHARED_BYTES)
 DISABLE = "xla_disable_hlo_passes"
 COLUMNS = ("snapshot", "without it")
 _ONE_FLAG = "Field is repeated"
-"""In the error of an older XLA, which takes no lists among the options of one compile."""
+"""Part of the error of an older XLA, which takes no lists among the options of one compile."""
 _NO_COMPILE = " does not compile: "
-"""In the error of a compile that XLA refused."""
+"""Part of the error of a compile that XLA refused."""
 
 
 class PassBlame(StrEnum):
-    """Why an output is not fresh: a step loses the value, a step fixes the wrong order, or nothing forces the order."""
+    """The reason why an output is not fresh: a step loses the value, a step fixes the wrong order, or nothing forces
+    the order.
+    """
 
     LOST = "lost"
     ORDERED = "ordered"
@@ -66,7 +68,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """Which steps of XLA make one output other than fresh."""
+    """The steps of XLA that make one output other than fresh."""
 
     output: str
     verdict: Verdict
@@ -76,23 +78,25 @@ class PassAnswer:
     loosened: SensitivityChange | None = None
     """The change after which nothing forces the order any more; None if nothing ever did."""
     was: OrderSensitivity | None = None
-    """The output's order sensitivity before the step."""
+    """The output's order sensitivity before the step to blame."""
     evidence: Evidence = ()
 
     since: SensitivityChange | None = None
-    """The change that the evidence describes: the output has kept its order sensitivity since then."""
+    """The change that the evidence describes: since then, the output has kept its order sensitivity."""
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
-    """Steps that lost the output for a while (None: the translation to HLO), each with the one that gave it back."""
+    """Pairs of a step that lost the output for a while (None: the translation to HLO) and the step that restored it."""
 
     @property
     def steps(self) -> tuple[CompilerStep, ...]:
-        """The steps to blame, the decisive one first."""
+        """Returns the steps to blame, the decisive one first."""
         found = [one for one in (self.change, self.loosened) if one is not None and one.before is not None]
         return tuple(one.step for one in found if one.step is not None)
 
 
 def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswer:
-    """Returns the step to blame for an output. verdict: that of the compiled program, not fresh."""
+    """Returns the answer for an output that is not fresh: the steps to blame, if any. verdict: the output's verdict in
+    the compiled program.
+    """
     changes = history.changes
     lost = _find_lasting(changes, lambda one: one.after.order_sensitivities[output] is OrderSensitivity.LOST)
     if lost is not None:
@@ -134,7 +138,7 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
 def _find_lasting(
     changes: tuple[SensitivityChange, ...], holds: Callable[[SensitivityChange], bool]
 ) -> SensitivityChange | None:
-    """Returns the first of the last changes for all of which it holds; None if it does not hold for the last one."""
+    """Returns the first change from which on `holds` is true of all changes; None if it is not true of the last one."""
     found = None
     for change in reversed(changes):
         if not holds(change):
@@ -146,7 +150,9 @@ def _find_lasting(
 def _find_detours(
     changes: tuple[SensitivityChange, ...], output: str
 ) -> tuple[tuple[CompilerStep | None, CompilerStep], ...]:
-    """Returns the pairs of steps between which the output was lost for a while."""
+    """Returns the pairs of steps between which the output was lost for a while: the one that lost it, the one that
+    restored it.
+    """
     found: list[tuple[CompilerStep | None, CompilerStep]] = []
     since: SensitivityChange | None = None
     for change in changes:
@@ -161,7 +167,7 @@ def _find_detours(
 
 
 def describe_answers(answers: Iterable[PassAnswer]) -> list[str]:
-    """Returns a sentence for each reason, with all the outputs it holds for."""
+    """Returns one sentence for each reason, with all the outputs to which it applies."""
     groups: defaultdict[tuple[Verdict, str], list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.verdict, _describe_reason(answer)].append(f"`{answer.output}`")
@@ -197,7 +203,7 @@ def _describe_reason(answer: PassAnswer) -> str:
 
 
 def name_step(step: CompilerStep | None) -> str:
-    """Returns a text such as: `algsimp` (0003, in `simplification`)."""
+    """Returns a text such as "`algsimp` (0003, in `simplification`)"."""
     if step is None:
         return "the translation to HLO"
     if not step.name:
@@ -282,7 +288,7 @@ def _judge(runner: TrialRunner, outcome: Outcome, effects: CallEffectsReader) ->
 
 
 def _try_without(runner: TrialRunner, trial: Trial, answers: Iterable[PassAnswer]) -> Mapping[str, Outcome]:
-    """Compiles without each pass to blame; returns a map from its name to the outcome."""
+    """Compiles without each pass to blame; returns a map from the pass's name to the outcome."""
     names = list(dict.fromkeys(step.name for answer in answers for step in answer.steps if step.name))
     runner.best = join_words(names)
     trials = [
@@ -304,7 +310,9 @@ def _write_rows(
     answers: Sequence[PassAnswer],
     without: Mapping[str, Outcome],
 ) -> None:
-    """Writes a row for each change of an output that is not fresh in the end, and for the compiled program."""
+    """Writes into the draft a row for each change of an output that is not fresh in the end, and one for the compiled
+    program.
+    """
     bad = _list_bad(outcome)
     rows: list[BisectionRow] = []
     shown: tuple[Verdict, ...] = ()
@@ -333,7 +341,7 @@ def _write_rows(
 
 
 def _join_evidence(answers: Iterable[PassAnswer]) -> list[tuple[str, str]]:
-    """Returns the evidence, once for all the outputs that share it."""
+    """Returns the evidence of all answers; evidence that several outputs share occurs once."""
     groups: dict[Evidence, list[str]] = {}
     for answer in answers:
         groups.setdefault(answer.evidence, []).append(answer.output)
@@ -357,7 +365,7 @@ def _describe_word(name: str, outcome: Outcome | None) -> str:
 
 
 def _still_runs(name: str, outcome: Outcome) -> bool:
-    """Returns whether the pass changed something although it was disabled."""
+    """Returns whether the pass changed something although the flags disabled it."""
     passes = () if outcome.artifact is None else outcome.artifact.passes
     return any(
         name == (snapshot.after if snapshot.before else snapshot.pipeline) for snapshot in list_snapshots(passes)
@@ -367,7 +375,7 @@ def _still_runs(name: str, outcome: Outcome) -> bool:
 def _describe_without(
     runner: TrialRunner, name: str, outcome: Outcome, answers: Sequence[PassAnswer], effects: CallEffectsReader
 ) -> list[str]:
-    """Returns sentences on the verdicts, without the pass, of the outputs that it is to blame for."""
+    """Returns sentences on the outputs that a pass is to blame for: their verdicts when compiled without this pass."""
     blamed = [answer.output for answer in answers if any(step.name == name for step in answer.steps)]
     head = f"without `{name}` (`{DISABLE}={name}`)"
     if outcome.error or outcome.artifact is None:

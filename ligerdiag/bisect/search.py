@@ -1,4 +1,5 @@
-"""Searches that know nothing of programs: answers that change along a list, and minimal sets for a predicate.
+"""Searches that know nothing of programs: for changes of an answer along a list, and for minimal sets that fulfil a
+predicate.
 
 `find_changes` asks every member of the list if the ends agree or `verify` is set. Otherwise a binary search finds one
 change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
@@ -7,8 +8,8 @@ change, and there may be others (`Changes.is_whole`). Members without an answer 
 every set if there are few knobs. For many it assumes that the predicate is monotone, that is, that one more knob does
 no harm: delta debugging shrinks a set that holds until no knob can be left out, and the complements of the minimal
 hitting sets of what was found show whether there are further sets. `Completeness` says that the answer rests on this
-assumption, `is_monotone` whether a trial refuted it. A set without an answer counts as one that does not hold,
-and is listed. The search is deterministic.
+assumption, `is_monotone` whether a trial refuted it. A set without an answer counts as one that does not hold, and is
+listed. The search is deterministic.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +18,12 @@ from enum import StrEnum
 from itertools import combinations, pairwise
 
 type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
-"""Returns the answers at these positions; None where there is no answer."""
+"""Returns the answers at these positions of the list; None at a position without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Two positions with different answers, and none between them that has an answer."""
+    """Two positions of a list that have different answers, and between which no position has an answer."""
 
     before: int
     after: int
@@ -30,18 +31,20 @@ class AnswerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes[V]:
-    """The result of a search."""
+    """The result of `find_changes`: where the answers change along a list."""
 
     changes: tuple[AnswerChange, ...]
-    """In the order of the list."""
+    """The changes found, in the order of the list."""
     answers: dict[int, V | None]
-    """Position to answer, for each position that was asked, in the order of the list."""
+    """From position to answer, for each position that was asked, in the order of the list."""
     is_whole: bool
     """Whether every member was asked, so that there are no other changes."""
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
-    """Returns the changes among `count` members. verify: ask every member. No member is asked twice."""
+    """Returns the changes of the answer along a list of `count` members. verify: whether to ask every member. No member
+    is asked twice.
+    """
     answers: dict[int, V | None] = {}
 
     def look(positions: Sequence[int]) -> None:
@@ -62,7 +65,7 @@ def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes
 
 
 def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[[Sequence[int]], None]) -> AnswerChange:
-    """Narrows down the change between low and high, whose answers differ."""
+    """Returns a change between the positions low and high, whose answers differ, by binary search."""
     while True:
         middle = (low + high) // 2
         between = sorted(range(low + 1, high), key=lambda position: (abs(position - middle), position))
@@ -78,7 +81,7 @@ def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[
 def _find_answered[V](
     positions: Sequence[int], answers: dict[int, V | None], look: Callable[[Sequence[int]], None]
 ) -> int | None:
-    """Returns the first of the positions that has an answer; asks one after the other."""
+    """Returns the first of the positions that has an answer, asking one after the other; None if none has."""
     for position in positions:
         look([position])
         if answers[position] is not None:
@@ -87,65 +90,71 @@ def _find_answered[V](
 
 
 type Knobs = frozenset[int]
-"""Numbers of the knobs that are turned."""
+"""Numbers of the knobs that are turned; a knob is one change that a trial can make."""
 type Predicate = Callable[[Sequence[Knobs]], Sequence[bool | None]]
-"""Returns for each set whether the predicate holds; None if that could not be determined."""
+"""Returns, for each set of knobs, whether the predicate holds; None if that could not be determined."""
 
 EXHAUSTIVE = 6
-"""Up to this number of knobs, every set is tried."""
+"""Largest number of knobs for which every set is tried."""
 
 
 class Completeness(StrEnum):
-    """Whether there may be other minimal sets than those found."""
+    """Whether there may be other minimal sets than those that were found."""
 
     CERTAIN = "certain"
-    """There are no others."""
+    """There are no other minimal sets."""
     IF_MONOTONE = "if monotone"
-    """There are no others, provided that turning more knobs never does harm."""
+    """There are no other minimal sets, provided that turning more knobs never does harm."""
     LIMITED = "limited"
-    """There may be others: the limit on trials was reached."""
+    """There may be other minimal sets: the limit on trials was reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimalSets:
-    """The result of a search."""
+    """The result of a search for minimal sets of knobs."""
 
     sets: tuple[Knobs, ...]
-    """Smallest first; every set with one knob less was tried."""
+    """The sets found, smallest first; for each, every set with one knob less was tried."""
     completeness: Completeness
     is_monotone: bool
-    """Whether no trial has shown that one more knob does harm."""
+    """Whether the trials agree with the assumption that one more knob never does harm."""
     undecided: tuple[Knobs, ...]
-    """Sets without an answer."""
+    """The sets of which it is unknown whether the predicate holds."""
 
 
 class _LimitError(Exception):
-    """No more trials are allowed."""
+    """Raised when no more trials are allowed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """Searches the minimal sets of knobs for which a predicate holds; keeps every judgement."""
+    """Searches the minimal sets of knobs for which a predicate holds, and keeps the judgement of every set that was
+    tried.
+    """
 
     count: int
-    """Knobs are numbered from 0 to count - 1."""
+    """Number of knobs; they are numbered from 0 to count - 1."""
     judge: Predicate
     limit: int
-    """The most trials, including those in `tried`."""
+    """Most sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Sets that are judged at a time where one that holds is enough."""
+    """Number of sets that are judged at a time, where one set that holds is enough."""
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
-    """Every set that was judged, in that order; may start with those of an earlier search over the same knobs."""
+    """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search
+    over the same knobs.
+    """
     on_best: Callable[[Knobs], None] | None = None
-    """Called with each set that holds and is smaller than all before."""
+    """Called with each set that holds and is smaller than all sets that held before."""
 
     @property
     def best(self) -> Knobs | None:
-        """The smallest set so far that holds; of equally small ones the first that was tried."""
+        """Returns the smallest set so far that holds; of equally small ones, the first that was tried."""
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:
-        """Searches until nothing is left or the limit is reached. Passes on Ctrl-C and what the judge raises."""
+        """Searches until nothing is left to try or the limit is reached. Lets through Ctrl-C and errors that the judge
+        raises.
+        """
         every = frozenset(range(self.count))
         completeness = Completeness.CERTAIN
         try:
@@ -165,7 +174,9 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """Returns the sets that hold and of which every set with one knob less was tried and does not, smallest first."""
+        """Returns, smallest first, the sets that hold and that are minimal: every set with one knob less was tried and
+        does not hold.
+        """
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
             knobs
@@ -183,8 +194,9 @@ class MinimalSetSearch:
             found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
 
     def _dualize(self, every: Knobs) -> None:
-        """Finds all minimal sets by dualization. Single knobs are always tried: the user wants to know if one is
-        enough."""
+        """Finds all minimal sets by dualization. Single knobs are always tried, since the user wants to know if one is
+        enough.
+        """
         singles = [frozenset({knob}) for knob in sorted(every)]
         self._ask(singles)
         if not self.tried[every]:
@@ -220,7 +232,7 @@ class MinimalSetSearch:
                 return
 
     def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
-        """Returns the first candidate that holds; later ones may not have been tried."""
+        """Returns the first candidate for which the predicate holds; later ones may not have been tried."""
         for start in range(0, len(candidates), self.width):
             some = candidates[start : start + self.width]
             for knobs, holds in zip(some, self._ask(some), strict=True):
@@ -229,8 +241,9 @@ class MinimalSetSearch:
         return None
 
     def _ask(self, asked: Sequence[Knobs]) -> list[bool | None]:
-        """Returns the judgement of each set, from `tried` where it is there. Raises _LimitError after the last trial
-        allowed."""
+        """Returns the judgement of each set, from `tried` if it is there. Raises _LimitError when the last allowed
+        trial is used up.
+        """
         missing = list(dict.fromkeys(knobs for knobs in asked if knobs not in self.tried))
         allowed = missing[: max(0, self.limit - len(self.tried))]
         before = self.best
@@ -245,8 +258,9 @@ class MinimalSetSearch:
 
 
 def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
-    """Returns all minimal sets that have a member in common with each of these (Berge's multiplication); () if one of
-    these is empty."""
+    """Returns all minimal sets that have a member in common with each of the given sets (Berge's multiplication); () if
+    one of the given sets is empty.
+    """
     hitting: list[Knobs] = [frozenset()]
     for one in sets:
         grown = dict.fromkeys(
@@ -259,7 +273,7 @@ def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
 
 
 def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
-    """Yields each member, and the set without it."""
+    """Yields, for each member of a set, the member and the set without it."""
     for knob in sorted(knobs):
         yield knob, knobs - {knob}
 
@@ -269,7 +283,7 @@ def _by_size(knobs: Knobs) -> tuple[int, list[int]]:
 
 
 def _split(knobs: Sequence[int], pieces: int) -> list[Sequence[int]]:
-    """Returns consecutive parts, as equal as possible."""
+    """Returns consecutive parts of the sequence, as equal in length as possible."""
     edges = [len(knobs) * number // pieces for number in range(pieces + 1)]
     return [knobs[start:end] for start, end in pairwise(edges)]
 

@@ -45,21 +45,21 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A file that XLA wrote between two passes."""
+    """A file that XLA wrote between two passes, and the facts in its name."""
 
     path: Path
     module: int
     number: int
-    """Number of the file among those of the module, from 0."""
+    """Number of the file among the files of the module, from 0."""
     pipeline: str
     after: str
-    """Name of the pass that has just run; `START` when the pipeline starts."""
+    """Name of the pass that has just run; `START` for a snapshot at the start of a pipeline."""
     before: str
     """Name of the pass that comes next; empty in the middle of a pass."""
 
     @property
     def text(self) -> str:
-        """The pass that has just run, such as `fusion` (pipeline `fusion`)."""
+        """Returns a text for the pass that has just run, such as "`fusion` (pipeline `fusion`)"."""
         if self.after == START:
             return f"the work before pipeline `{self.pipeline}`"
         return f"`{self.after}` (pipeline `{self.pipeline}`)"
@@ -67,20 +67,20 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """The work of XLA between two snapshots."""
+    """The work of XLA between two snapshots: a pass, a part of one, or work between passes."""
 
     name: str
     """Name of the pass; empty for work outside a pass."""
     pipeline: str
-    """The pipeline of the pass; without a pass, the pipeline that comes next."""
+    """The pipeline that the pass belongs to; without a pass, the pipeline that comes next."""
     number: int
-    """Number of the first snapshot afterwards."""
+    """Number of the first snapshot after the step."""
     part: str = ""
-    """The part of the pass, if XLA names one."""
+    """The part of the pass that the step is, if XLA names one."""
 
     @property
     def label(self) -> str:
-        """A text such as algsimp in simplification."""
+        """Returns a text such as "algsimp in simplification"."""
         if not self.name:
             return f"before {self.pipeline}"
         return self.name if self.name == self.pipeline else f"{self.name} in {self.pipeline}"
@@ -126,33 +126,33 @@ def find_step(snapshots: Sequence[Snapshot], position: int) -> CompilerStep:
 
 
 def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None:
-    """Returns the snapshot of the pass that ran this pipeline; None if no pass did.
+    """Returns the snapshot of the pass that ran the pipeline of the snapshot at `position`; None if no pass did.
 
     It is the next snapshot of a pipeline that began before this one and continues after it.
     """
     begun = {snapshot.pipeline for snapshot in snapshots[:position]} - {snapshots[position].pipeline}
     for later in snapshots[position + 1 :]:
         if later.after == START:
-            begun.discard(later.pipeline)  # it begins anew
+            begun.discard(later.pipeline)  # the pipeline begins anew
         elif later.pipeline in begun:
             return later
     return None
 
 
 class OrderSensitivity(StrEnum):
-    """How the verdict on an output depends on a schedule that XLA has not chosen yet."""
+    """How the verdict on an output depends on the schedule, while XLA has not chosen one yet."""
 
     FORCED = "forced"
-    """It is fresh under each schedule."""
+    """The output is fresh under each schedule."""
     OPEN = "open"
-    """It is right under some schedule: the order decides, and nothing forces it."""
+    """The output is right under some schedules: the order decides, and nothing forces it."""
     LOST = "lost"
-    """It is wrong under each schedule: no order can mend that."""
+    """The output is wrong under each schedule: no order can mend that."""
     UNKNOWN = "unknown"
 
 
 def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
-    """Returns the sensitivity of an output. verdicts: its verdict under each schedule."""
+    """Returns the order sensitivity of an output. verdicts: its verdicts under all synthetic schedules."""
     if verdicts == {Verdict.FRESH}:
         return OrderSensitivity.FORCED
     if any(verdict.is_right for verdict in verdicts):
@@ -161,28 +161,33 @@ def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
 
 
 def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
-    """Returns the verdict on an output without a schedule. early: its verdict if kernels run first."""
+    """Returns the verdict to show for an output of a module without a schedule. early: its verdict if kernels run
+    first.
+    """
     said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
     return said.get(sensitivity, Verdict.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judgement:
-    """The verdicts on one module, and whether they depend on its schedule."""
+    """The verdicts on one module, and whether they depend on the order that XLA has yet to choose."""
 
     module: HloModule
     """The judged module, with calls inlined if it had no schedule."""
     order_sensitivities: Mapping[str, OrderSensitivity]
-    """By output name."""
+    """From output name to order sensitivity."""
     synthetic: Mapping[SchedulePolicy, Context]
-    """The analysis under each schedule that the module could have; WRITTEN only if an output is lost."""
+    """The analysis under each schedule that the module could have; the schedule WRITTEN only occurs if an output is
+    lost.
+    """
     scheduled: Context | None
-    """The analysis under the module's own schedule; None without one."""
+    """The analysis under the module's own schedule; None if it has none."""
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
-        """By output name, under the module's schedule. Without one: forced is fresh, open is latent, and lost is the
-        verdict under EARLY."""
+        """Returns the verdict on each output, by name, under the module's own schedule. If the module has none: fresh
+        for a forced output, latent for an open one, and for a lost one the verdict under EARLY.
+        """
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
         early = self.synthetic[SchedulePolicy.EARLY].verdicts.outputs
@@ -200,13 +205,13 @@ def judge_module(
     effects: CallEffectsReader,
     output_names: tuple[str, ...],
 ) -> Judgement | None:
-    """Judges one module between two passes; returns None for a module that is not judged.
+    """Returns the judgement of one module between two passes; None for a module that is not judged.
 
     program: the program as written. buffers: XLA's buffer assignment for the module's own schedule. Raises
     ArtifactError as `inline_calls` does.
 
-    Not judged is a module in which a custom call of Shardy around a manual computation returns several values: it is
-    unknown which result is which operand.
+    A module is not judged if a custom call of Shardy around a manual computation returns several values: it is then
+    unknown which result belongs to which operand.
     """
     if _has_boundary(module):
         return None
@@ -260,43 +265,43 @@ def _compare(synthetic: Mapping[SchedulePolicy, Context]) -> Mapping[str, OrderS
 
 
 type OnJudged = Callable[[int, int], None]
-"""Called with the number of snapshots judged so far, and of all snapshots."""
+"""Called with the number of snapshots judged so far, and the number of all snapshots."""
 
 _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SensitivityChange:
-    """A snapshot in which the order sensitivity or the verdict of some output differs from the one before."""
+    """A snapshot at which the order sensitivity or the verdict of some output differs from the snapshot before."""
 
     step: CompilerStep | None
-    """The step that changed it; None for the program as XLA got it."""
+    """The step of XLA that ends with this snapshot; None for the program as XLA got it."""
     path: Path
-    """Of the snapshot."""
+    """Path of the snapshot's file."""
     before: Judgement | None
-    """The judgement right before the step; None for the first one."""
+    """The judgement of the module right before the step; None for the first one."""
     after: Judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class History:
-    """All changes of one compile."""
+    """All changes of order sensitivities and verdicts in one compile."""
 
     changes: tuple[SensitivityChange, ...]
-    """First the program as XLA got it, unless it could not be analysed; then each change, in order."""
+    """The program as XLA got it, unless it could not be analysed; then each change, in order."""
     snapshots: int
     """Number of snapshots, including the program as XLA got it and the scheduled one."""
     judged: int
-    """Number of snapshots that differ from the one before, and were judged or skipped."""
+    """Number of snapshots that differ from the one before, and so were judged or skipped."""
     skipped: tuple[str, ...]
     """Names of the files that could not be analysed."""
 
 
 def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJudged) -> History:
-    """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order.
+    """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order; returns all changes.
 
-    Every snapshot counts, for a later pass may restore what an earlier one took away; of equal files in a row only the
-    first is judged. Raises ArtifactError for a file that cannot be read.
+    Every snapshot counts, because a later pass may restore what an earlier one took away; of equal files in a row only
+    the first is judged. Raises ArtifactError for a file that cannot be read.
     """
     program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))

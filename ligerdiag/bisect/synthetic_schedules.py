@@ -1,4 +1,4 @@
-"""Schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
+"""Makes schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
 
 Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under
 EARLY a kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN
@@ -18,9 +18,9 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagP
 from ligerdiag.hlo.opcodes import Trait, having
 
 _RUNS = having(Trait.RUNS_SCHEDULED)
-"""Opcodes whose called computations run where the caller stands."""
+"""Opcodes of instructions whose called computations run where the caller stands."""
 _MOST = 1_000_000
-"""Instructions of an inlined module: calls of calls multiply."""
+"""Most instructions of an inlined module; without a limit, calls within calls could multiply them."""
 
 
 def inline_calls(module: HloModule) -> HloModule:
@@ -39,7 +39,7 @@ def inline_calls(module: HloModule) -> HloModule:
 
 
 def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
-    """Yields the computations that run, each once."""
+    """Yields the computations of a module that run, each once."""
     pending, seen = [module.entry], {module.entry.id}
     while pending:
         computation = pending.pop()
@@ -57,9 +57,9 @@ class _Inliner:
 
     module: HloModule
     computations: dict[int, HloComputation] = field(init=False)
-    """By id, callees before callers: the applied computations and all copies."""
+    """From id to computation, callees before callers: the applied computations, and all copies."""
     tags: dict[int, TagPath] = field(init=False)
-    """Tag paths of their instructions, by id."""
+    """Tag paths of the copied instructions, by id."""
     _next_instruction: int = field(init=False)
     _next_computation: int = field(init=False)
     _count: int = 0
@@ -138,7 +138,9 @@ class _Inliner:
 
 
 class SchedulePolicy(StrEnum):
-    """When kernel calls run: as late or as early as dependences allow, or in the author's order."""
+    """The time at which kernel calls run in a synthetic schedule: as late or as early as dependences allow, or in the
+    author's order.
+    """
 
     LATE = "late"
     EARLY = "early"
@@ -151,7 +153,7 @@ type _Key = tuple[TagPath, int]
 
 
 def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePolicy) -> HloModule:
-    """Returns the module with such a schedule, which replaces its own if it has one."""
+    """Returns the module with a schedule by this policy, which replaces the module's own schedule if it has one."""
     holders = _find_holders(module, is_kernel)
     scheduled: dict[int, HloComputation] = {}
     for number, computation in module.computations.items():
@@ -187,7 +189,7 @@ def _runs(instruction: HloInstruction, holders: frozenset[int] | set[int]) -> bo
 
 
 def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
-    """Returns a map from instruction id to the ids that must come before it, each once."""
+    """Returns a map from instruction id to the ids of the instructions that must come before, each once."""
     known = {instruction.id for instruction in computation.instructions}
     return {
         i.id: tuple(dict.fromkeys((*[o.id for o in i.operands], *[p for p in i.control_predecessors if p in known])))
@@ -213,12 +215,14 @@ def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloIns
 
 
 def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
-    """Returns the order in which the ready instruction with the least key comes next."""
+    """Returns the order in which, of all instructions that are ready, the one with the least key comes next."""
     return order_by(computation.instructions, _find_needed(computation), keys)
 
 
 def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
-    """Returns each instruction's place in program order: that of its last tagged operation, else of its operands."""
+    """Returns each instruction's place in program order: that of its last tagged operation; without a tag, that of its
+    operands.
+    """
     keys: dict[int, _Key] = {}
     for number, instruction in enumerate(computation.instructions):
         own = _find_last_tag(module, instruction)

@@ -1,4 +1,4 @@
-"""On which GPUs the verdict differs, and after which pass of XLA the compiles for two of them diverge.
+"""Finds the GPUs on which the verdict differs, and the pass of XLA after which the compiles for two of them diverge.
 
 The case is compiled and judged for every target. Targets with equal verdicts form a group, and the first target of each
 further group is compared with the first target. The *states* of a compile are the modules of its snapshots, in order,
@@ -38,48 +38,49 @@ from ligerdiag.text import join_words
 from ligerdiag.toolchains.gpu_targets import Target, list_targets, load_target
 
 _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
-"""Opcodes that run nothing: their places in a schedule mean nothing."""
+"""Opcodes of instructions that run nothing, so that their places in a schedule mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleState:
-    """A module that a compile went through."""
+    """A module that a compile went through, as its snapshots show it."""
 
     snapshot: Snapshot
-    """The first snapshot that shows it."""
+    """The first snapshot that shows the module."""
     lines: tuple[StructureLine, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The structure of the module, without names."""
+        """Returns the lines of the module's structure, which have no names."""
         return tuple(line.text for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The point where two compiles diverge."""
+    """The point where the compiles for two targets diverge."""
 
     before: Snapshot | None
-    """The last snapshot that both have; None if the first ones differ."""
+    """The last snapshot that both compiles have; None if the first ones differ."""
     one: ModuleState | None
-    """The first state of one compile that the other does not have; None if it has no more states."""
+    """The first state of one compile that the other does not have; None if the compile has no more states."""
     other: ModuleState | None
     old: ModuleState | None
-    """The last state that both have."""
+    """The last state that both compiles have."""
 
     @property
     def is_same_pass(self) -> bool:
-        """Whether one pass turned the same module into two different ones."""
+        """Returns whether one pass turned the same module into two different ones."""
         if self.one is None or self.other is None:
             return False
         mine, theirs = self.one.snapshot, self.other.snapshot
         return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first instruction of each compile that differs.
+        """Returns the first instruction of each compile that differs from the other's.
 
-        If one pass made both modules, they are compared with each other; otherwise the module after the pass that only
-        one compile has is compared with the module before it, which the other still has.
+        If one pass made both modules, they are compared with each other. Otherwise only one compile has a pass that
+        changed the module; the module after that pass is compared with the module before it, which the other compile
+        still has.
         """
         one, other = self.one or self.old, self.other or self.old
         if not self.is_same_pass and self.one is not None:
@@ -99,9 +100,9 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """Returns the instructions of the first lines that differ; None if all are equal.
+    """Returns the instructions of the first two lines that differ; None if all lines are equal.
 
-    by_kind: compare kinds and not texts, as a moved line changes all numbers after it.
+    by_kind: whether to compare the kinds of lines and not their texts, as a moved line changes all numbers after it.
     """
     for mine, theirs in zip_longest(one, other):
         same = mine and theirs and (mine.kind == theirs.kind if by_kind else mine.text == theirs.text)
@@ -123,7 +124,7 @@ def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
 
 
 def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Divergence | None:
-    """Returns the point where the two diverge; None if they went through the same states."""
+    """Returns the point where two compiles diverge; None if they went through the same states."""
     old: ModuleState | None = None
     for mine, theirs in zip_longest(one, other):
         if mine is None or theirs is None or mine.texts != theirs.texts:
@@ -133,7 +134,7 @@ def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) ->
 
 
 def describe_instruction(instruction: HloInstruction | None) -> str:
-    """Returns a text such as %add.3 = f32[8] add(%a, %b)."""
+    """Returns a text such as "%add.3 = f32[8] add(%a, %b)"."""
     if instruction is None:
         return "nothing"
     operands = ", ".join(f"%{operand.name}" for operand in instruction.operands)
@@ -148,7 +149,8 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the options' targets, by default on all that come with ligerdiag, `target` first.
+    """Returns the verdicts on each of the options' targets, `target` first; without any in the options, on all targets
+    that come with ligerdiag.
 
     Raises InputError for an unknown target, or fewer than two.
     """
@@ -205,7 +207,9 @@ def _write_rows(draft: Draft, runner: TrialRunner, outcomes: Sequence[Outcome], 
 
 
 def _name_programs(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns for each outcome the first target with the same instructions in the same order, or that it is its own."""
+    """Returns, for each outcome, the first target whose compiled program has the same instructions in the same order,
+    or that no earlier one has.
+    """
     first: dict[str, str] = {}
     words: list[str] = []
     for outcome in outcomes:
@@ -226,7 +230,9 @@ def _describe_change(one: Outcome, others: Sequence[Outcome]) -> str:
 
 
 def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) -> str:
-    """Compiles both once more with a snapshot after every pass; returns a sentence on where they diverge."""
+    """Compiles for both targets once more with a snapshot after every pass; returns a sentence on where the compiles
+    diverge.
+    """
     names = one.trial.target.name, other.trial.target.name
     where = f"where `{names[0]}` and `{names[1]}` diverge"
     trials = [

@@ -1,5 +1,6 @@
-"""Between which versions of JAX and Triton the verdict changes: compiles the case with one toolchain after the other.
-QQQ"""
+"""Finds the versions of JAX and Triton between which the verdict changes: compiles the case with one toolchain after
+another.
+"""
 
 from collections.abc import Sequence
 
@@ -16,15 +17,15 @@ from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec, known_toolchains
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
-"""Packages whose versions the table shows."""
+"""Packages whose versions the answer's table shows for each toolchain."""
 LINEAR = 8
-"""Up to this number, all toolchains are tried and every change is found."""
+"""Largest number of toolchains for which all are tried, so that every change is found."""
 
 type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts under each toolchain, and the steps between which they change.
+    """Returns the verdicts under each toolchain that was tried, and the steps between which they change.
 
     Raises InputError if a toolchain that the user named has no environment, or fewer than two have one.
     """
@@ -62,7 +63,7 @@ def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, optio
 
 
 def _choose(runner: TrialRunner, options: BisectOptions) -> tuple[list[str], list[str]]:
-    """Returns the names of the toolchains that have an environment, in order, and of those that have none."""
+    """Returns the names of the toolchains that have an environment, in order, and the names of those that have none."""
     asked = list(dict.fromkeys(options.toolchains or (*(spec.name for spec in known_toolchains()), DEFAULT)))
     missing = [name for name in asked if not options.create and not _is_there(runner, name)]
     names = [name for name in asked if name not in missing]
@@ -96,7 +97,7 @@ def _write_rows(
     replay: bool,
     answers: frozenset[int] | set[int] = frozenset(),
 ) -> None:
-    """Writes the rows of the toolchains that were tried so far, in the order of `names`."""
+    """Writes into the draft the rows of the toolchains that were tried so far, in the order of `names`."""
     positions = sorted(outcomes)
     replays = replay_outcomes(runner, draft, [outcomes[p] for p in positions], options if replay else None)
     draft.rows[:] = [

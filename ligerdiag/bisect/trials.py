@@ -1,4 +1,4 @@
-"""Trials of `bisect`: one way to compile a case each, what came of it, and the rows of the answer's table.
+"""Trials of `bisect`: each compiles a case in one way; the rows of the answer's table show the outcomes.
 
 `TrialRunner` compiles trials with several workers at a time and judges them as they arrive.
 """
@@ -47,7 +47,9 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A bisection that is being made. The axis appends to the lists, so that Ctrl-C leaves what is known so far."""
+    """A bisection that is being made: the result to be, of one case along one axis. The axis appends to the lists, so
+    that what is known so far survives Ctrl-C.
+    """
 
     case_id: str
     target: str
@@ -59,12 +61,14 @@ class Draft:
     notes: list[str] = field(default_factory=list[str])
     is_unsettled: bool = False
     trials_before: int = 0
-    """Trials that the runner had made before this bisection began, for other cases or targets."""
+    """Number of trials that the runner had made before this bisection began, for other cases or targets."""
     compiled_before: int = 0
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection as far as it is known. trials, compiled: those of the runner, since it started."""
+        """Returns the bisection as far as it is known. trials, compiled: the numbers that the runner has counted since
+        it started.
+        """
         return Bisection(
             case_id=self.case_id,
             target=self.target,
@@ -95,7 +99,7 @@ _WORDS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One way to compile a case."""
+    """One way to compile a case: on one target, with one toolchain, flags and ties."""
 
     case: CaseSpec
     target: Target
@@ -104,7 +108,7 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """Equal for two trials that compile the same."""
+        """Returns a key that is equal for two trials which compile the same."""
         flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
         ties = tuple(sorted(set(self.variation.ties)))
         return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, ties
@@ -112,49 +116,52 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The verdicts of one trial, or the reason why there are none."""
+    """The verdicts on the result of one trial, or the reason why there are none."""
 
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order; empty when there is an error."""
+    """From output name to verdict, in the program's order; empty when there is an error."""
     findings: tuple[Finding, ...] = ()
     coverage: Coverage | None = None
     written: tuple[WrittenOperand, ...] = ()
-    """The operands that kernels overwrite without XLA's knowledge."""
+    """The operands that kernels overwrite without XLA's knowledge, with their calls."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Output name to the hidden writes that it should depend on, as a bit set; see `Inspection.meant`."""
+    """From output name to the hidden writes on which the output should depend, as a bit set; see `Inspection.meant`."""
     artifact: Artifact | None = None
     error: str = ""
-    """One line; empty if the trial was compiled and judged."""
+    """One line that says what failed; empty if the trial was compiled and judged."""
     exit_code: int = 0
-    """The exit code for the error: 2 for input, 3 for what could not be analysed."""
+    """The exit code for the error: 2 for wrong input, 3 for a program that could not be analysed."""
     cached: bool = False
     """Whether the artifact came from the cache."""
     seconds: float = 0.0
-    """Wall time of compiling (0 if cached) and judging."""
+    """Seconds that compiling (0 if cached) and judging took."""
 
     @property
     def is_right(self) -> bool:
-        """Whether every output is fresh."""
+        """Returns whether every output is fresh."""
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether every output should depend on all the writes that it has in `meant`, and perhaps on more."""
+        """Returns whether every output should depend at least on the hidden writes that it has in `meant`."""
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
     def word(self) -> str:
-        """The worst of its outputs: `right`, `latent`, `unknown` or `wrong`; `unknown` without outputs."""
+        """Returns one word for the worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` without outputs."""
         if self.error or not self.outputs:
             return "unknown"
         return _WORDS[max(self.outputs.values(), key=VERDICT_ORDER.index)]
 
 
 class Lanes:
-    """Pools of one worker each: a pool keeps one toolchain and remembers the hashes of files, so threads share none."""
+    """Pools of one worker each, of which each thread uses one at a time.
+
+    A pool keeps one toolchain and remembers the hashes of files, so threads cannot share it.
+    """
 
     def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
-        """timeout: seconds for one job."""
+        """timeout: seconds that one job of a worker may take."""
         self._templates = templates
         self._cache_root = cache_root
         self._timeout = timeout
@@ -165,7 +172,7 @@ class Lanes:
 
     @contextmanager
     def take(self, toolchain: Toolchain) -> Generator[Pool]:
-        """Yields a pool of that toolchain that nobody else uses meanwhile. Raises LigerdiagError after `close`."""
+        """Yields a pool for that toolchain that no other thread uses meanwhile. Raises LigerdiagError after `close`."""
         with self._lock:
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")
@@ -196,7 +203,7 @@ class Lanes:
 
 
 class TrialRunner:
-    """Compiles, judges and replays trials, each at most once; a context manager that ends its workers.
+    """Compiles, judges and replays trials, each at most once; as a context manager, it ends its workers.
 
     A trial that an earlier run compiled comes from the cache. A failure is not raised: it is in the trial's outcome.
     """
@@ -210,7 +217,9 @@ class TrialRunner:
         report_progress: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
-        """jobs: workers, by default one a core. timeout: seconds for one trial. declared: see `inspect_artifact`."""
+        """jobs: number of workers, by default one a core. timeout: seconds that one trial may take. declared: effects
+        that the user declares, as for `inspect_artifact`.
+        """
         self.cache = cache
         self.jobs = jobs or count_cores()
         self.timeout = timeout
@@ -218,7 +227,7 @@ class TrialRunner:
         self.best = ""
         """The best result of a search so far, in a few words, for the progress line."""
         self.compiled = 0
-        """Trials that were not in the cache."""
+        """Number of trials that were compiled because they were not in the cache."""
         self.draft: Draft | None = None
         """The bisection that is being made."""
         self._declared = tuple(declared)
@@ -241,17 +250,18 @@ class TrialRunner:
 
     @property
     def trials(self) -> int:
-        """Different trials that were made, whether compiled or found in the cache."""
+        """Returns the number of different trials that were made, whether compiled or found in the cache."""
         return len(self._outcomes)
 
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """Returns the cases of the selectors, found with the default toolchain. Raises as `discover_cases` does."""
+        """Returns the cases that the selectors name, found with the default toolchain. Raises as `discover_cases` does."""
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, report_progress=self._relay)
 
     def find_toolchain(self, name: str) -> Toolchain:
-        """Returns the toolchain of that name, and makes its environment if it is missing. Raises as `provide_toolchain`
-        does."""
+        """Returns the toolchain of that name, and creates its environment if that is missing. Raises as
+        `provide_toolchain` does.
+        """
         if name not in self._toolchains:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._report_step)
         return self._toolchains[name]
@@ -268,7 +278,7 @@ class TrialRunner:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """Returns the draft that an axis fills; after Ctrl-C it becomes the result."""
+        """Returns the draft that an axis fills; after Ctrl-C the draft becomes the result."""
         self.draft = Draft(
             case_id=case.id,
             target=target,
@@ -281,19 +291,19 @@ class TrialRunner:
         return self.draft
 
     def forget_draft(self) -> None:
-        """Called before another bisection begins."""
+        """Forgets the draft; called before another bisection begins."""
         self.draft = None
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """Returns the bisection with the number of its trials."""
+        """Returns the draft's bisection, completed by the number of trials."""
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
-        """Returns the outcome of each trial, in their order. Compiles new trials, several at a time.
+        """Returns the outcome of each trial, in their order. Compiles trials that are new, several at a time.
 
         Raises InputError where a toolchain is not available, or the case declares impossible effects.
         """
@@ -339,7 +349,7 @@ class TrialRunner:
         )
 
     def _compile(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, CompileResult]]:
-        """Yields each trial with its result as it comes."""
+        """Yields each trial with its compile result, as results arrive."""
         futures: dict[Future[CompileResult], Trial] = {}
         try:
             for trial in trials:
@@ -354,7 +364,7 @@ class TrialRunner:
                 future.cancel()
 
     def _compile_one(self, trial: Trial) -> CompileResult:
-        """Runs in a thread of the executor."""
+        """Compiles one trial and returns the result; runs in a thread of the executor."""
         with self._lanes.take(self.find_toolchain(trial.toolchain)) as pool:
             (result,) = compile_cases([trial.case], [trial.target], pool=pool, variation=trial.variation)
             return result
@@ -414,7 +424,7 @@ class TrialRunner:
 
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
-    """Returns texts such as `weight` stale -> fresh, one for each output of both whose verdict differs."""
+    """Returns texts such as "`weight` stale -> fresh", one for each output that both have and whose verdict differs."""
     return tuple(
         f"`{name}` {one[name].value} -> {verdict.value}"
         for name, verdict in other.items()
@@ -431,7 +441,7 @@ def make_row(
     evidence: Sequence[tuple[str, str]] = (),
     is_answer: bool = False,
 ) -> BisectionRow:
-    """Returns the row of one trial."""
+    """Returns the row of the answer's table for one trial."""
     return BisectionRow(
         label=label,
         outputs=outcome.outputs,
@@ -446,19 +456,21 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns how the numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty without a replay."""
+    """Returns a text on how the replayed numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty
+    without a replay.
+    """
     if replay is None or outcome.error:
         return ""
     return compute_text(render_agreement_word(outcome.outputs, replay, outcome.findings))
 
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
-    """Returns whether verdicts and numbers cannot both be true, and no finding explains it."""
+    """Returns whether verdicts and replayed numbers cannot both be true, and no finding explains it."""
     return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
 
 
 def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
-    """Returns a text such as `bias` and `weight` are stale, `input` is latent; empty if all are fresh."""
+    """Returns a text such as "`bias` and `weight` are stale, `input` is latent"; empty if all are fresh."""
     phrases: list[str] = []
     for verdict in reversed(VERDICT_ORDER):
         names = [f"`{name}`" for name, found in outputs.items() if found is verdict]
@@ -468,7 +480,7 @@ def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
 
 
 def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
-    """Returns a sentence for each finding that explains a verdict other than fresh; for an error, the error alone."""
+    """Returns one sentence for each finding that explains a verdict other than fresh; for an error, the error alone."""
     if outcome.error:
         return (f"because {outcome.error}",)
     sentences = [
@@ -485,7 +497,8 @@ _BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag che
 def replay_outcomes(
     runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """Returns the replay of each outcome within the options' bounds; None for each without options or `--replay`.
+    """Returns the replay of each outcome within the options' bounds; None for each if there are no options or no
+    `--replay`.
 
     If verdicts and numbers contradict each other, the draft becomes unsettled.
     """
@@ -500,11 +513,11 @@ def replay_outcomes(
 
 
 ROUNDS = 2
-"""Trials in a batch for each worker."""
+"""Number of trials in a batch for each worker."""
 
 
 def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tuple[Outcome, ...]]:
-    """Yields the outcomes so far after each batch, in the order of the trials."""
+    """Yields, after each batch of trials, all outcomes so far, in the order of the trials."""
     known: tuple[Outcome, ...] = ()
     for batch in batched(trials, ROUNDS * runner.jobs):
         known += runner.try_all(batch)
@@ -512,17 +525,19 @@ def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tup
 
 
 DRAWS = 1
-"""Draws of the arguments: only times are measured here; `check --device` compares several draws."""
+"""Number of draws of the arguments for a run on a device: only times are measured here; `check --device` compares
+several draws.
+"""
 
 
 def require_device(options: BisectOptions) -> None:
-    """Raises InputError if `--device` is given and there is no device. Called before anything is compiled."""
+    """Raises InputError if `--device` is given and there is no device; called before anything is compiled."""
     if options.device:
         require_gpu(options.toolchain)
 
 
 def run_on_device(runner: TrialRunner, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
-    """Returns a map from case id to its run. A failure is not raised: it is in the run's `error`."""
+    """Returns a map from case id to the case's run on the device. A failure is not raised: it is in the run's `error`."""
     how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
     runs = run_judged_cases(
         cases,

@@ -50,16 +50,16 @@ def compute_seconds(paths: Iterable[Path]) -> float:
 
 
 class BudgetError(ArtifactError):
-    """A module exceeds the memory or time that its files' size allows."""
+    """Raised if a module exceeds the memory or time that its files' size allows."""
 
 
 class _TimeIsUp(BaseException):
-    """Not an Exception, so that no handler on the way catches it."""
+    """Raised when the time is up; it is not an Exception, so that no handler on the way catches it."""
 
 
 @contextmanager
 def limit_time(seconds: float, name: str) -> Generator[None]:
-    """Raises BudgetError with that name after this many seconds of processor time.
+    """Raises BudgetError with that name if its block takes more than this many seconds of processor time.
 
     Has an effect only in the main thread.
     """
@@ -83,9 +83,10 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
 
 @contextmanager
 def limit_memory(allowance: int, name: str) -> Generator[None]:
-    """Raises BudgetError with that name if the process needs more than `allowance` bytes beyond its current size.
+    """Raises BudgetError with that name if its block needs more than `allowance` bytes beyond the process's current
+    size.
 
-    Without effect if the operating system does not report the current size.
+    Has no effect if the operating system does not report the current size.
     """
     try:
         used = int(_STATM.read_text(encoding="ascii").split()[5]) * resource.getpagesize()
@@ -105,7 +106,9 @@ def limit_memory(allowance: int, name: str) -> Generator[None]:
 
 _GZIP = b"\x1f\x8b"
 _FED = 1 << 14
-"""Bytes given to a decompressor at once; it copies its remaining input once for each member of the file."""
+"""Bytes given to a decompressor at once. It copies its remaining input once for each member of the file, so the number
+is small.
+"""
 _BLOCK = 1 << 20
 _PADDING = re.compile(rb"\x00*")
 _HEAD_BYTES = 1 << 16
@@ -132,12 +135,12 @@ _ENTRY = re.compile(rb"^[ \t]*ENTRY[ \t]", re.MULTILINE)
 _FENCE = re.compile(rb"^[ \t>]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _QUOTED_FENCE = re.compile(rb"^[ \t]*>[ \t>]*(?:```|~~~)", re.MULTILINE)
 _SHORT = 64
-"""Prefix of a damaged protobuf in which all bytes may be valid in text."""
+"""Bytes up to which data that could be text may be a damaged protobuf instead."""
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class Form(StrEnum):
-    """The form of some bytes, as far as their beginning shows."""
+    """The form of a file's bytes, as far as their beginning shows it."""
 
     TEXT = "HLO text"
     PROTO = "protobuf"
@@ -145,9 +148,10 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """Returns the file's bytes, unpacked if it is a gzip file, without the additions of copy and paste around HLO text.
+    """Returns the file's bytes: unpacked if it is a gzip file, and without anything that copy and paste has put around
+    HLO text.
 
-    Raises ArtifactError if it cannot be read, is too large, or is damaged.
+    Raises ArtifactError if the file cannot be read, is too large, or is damaged.
     """
     data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
@@ -196,9 +200,9 @@ def strip_paste(data: bytes) -> bytes:
     """Returns HLO text without a byte order mark, quotation marks before each line, and text before and after the
     module.
 
-    For Markdown, returns the HLO between its fences. Any other data is returned unchanged. So are lines of HLO after
-    the last closed computation: the text was cut off within them, and without them a computation that another one calls
-    would look like the entry.
+    For Markdown, returns the HLO between its fences. Any other data is returned unchanged. Lines of HLO after the last
+    closed computation are kept: they show that the text was cut off within them, and without them a computation that
+    another one calls would look like the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
@@ -221,8 +225,9 @@ def take_fenced(data: bytes) -> bytes:
     """Returns the HLO between the fences (``` or ~~~) of Markdown, concatenated.
 
     A fence is closed only by a line of at least as many of its characters; one that is not closed extends to the end.
-    Other fenced text is dropped, such as lowered StableHLO or a log. If a module comes before all fences, its text ends
-    at the first. Any other data is returned unchanged, and so is text with modules inside and outside of fences.
+    Other fenced text, such as lowered StableHLO or a log, is dropped. If a module comes before all fences, its text
+    ends at the first fence. Any other data is returned unchanged, and so is text with modules inside and outside of
+    fences.
     """
     if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) or _FENCE.search(data, 0, _HEAD_BYTES) is None:
         return data
@@ -240,7 +245,7 @@ def take_fenced(data: bytes) -> bytes:
 
 
 def _split_fences(text: bytes) -> tuple[list[bytes], bytes]:
-    """Returns each fenced text, and the text outside of fences."""
+    """Returns a list of the fenced texts, and the text outside of all fences."""
     inside: list[bytes] = []
     outside: list[bytes] = []
     opened, start = b"", 0
@@ -258,10 +263,10 @@ def _split_fences(text: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _is_headless(data: bytes) -> bool:
-    """Returns whether it is HLO text without the line `HloModule`, which the parser does not require and compilers'
-    tests omit.
+    """Returns whether the bytes are HLO text without the line `HloModule`, which the parser does not require and
+    compilers' tests omit.
 
-    Protobufs are full of bytes that no text has.
+    A protobuf is no such text: it is full of bytes that no text has.
     """
     start = _COMMENTS.match(data, 0, _HEAD_BYTES)
     is_other = start is not None and data.startswith((b"BufferAssignment", b"HloModule"), start.end())
@@ -283,7 +288,7 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
     for match in _MODULE_LINE.finditer(data) if _MODULE_LINE.match(data) else ():
         quotes += data.count(b'"', seen, match.start()) - data.count(b'\\"', seen, match.start())
         seen = match.start()
-        if quotes % 2 == 0:  # within quotes it is a part of the head of a module
+        if quotes % 2 == 0:  # otherwise the match is in a quoted part of a module's head
             starts.append(seen)
     if not 1 < len(starts) <= MAXIMUM_MODULES_IN_FILE:
         return (data,)
@@ -291,12 +296,14 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
 
 
 def has_entry(text: bytes) -> bool:
-    """Returns whether HLO text says which computation is its entry. XLA's parser takes the last one if it does not."""
+    """Returns whether HLO text says which computation is its entry; if it does not, XLA's parser takes the last one."""
     return _ENTRY.search(text) is not None
 
 
 def compute_form(data: bytes) -> Form:
-    """Returns the form of the bytes. Raises ArtifactError if they certainly are something else; a protobuf has no mark."""
+    """Returns the form of the bytes. Raises ArtifactError if they certainly have no known form; a protobuf has no
+    distinctive first bytes.
+    """
     for magic, what in _OTHERS.items():
         if data.startswith(magic):
             raise ArtifactError(f"is {what}: expected an HloProto or HLO text, plain or gzipped")
@@ -325,7 +332,7 @@ def compute_form(data: bytes) -> Form:
 def is_whole(data: bytes) -> bool:
     """Returns whether HLO is complete, by a quick look that detects a truncated file; false for bytes that are no HLO.
 
-    The message type Empty has no fields, so only the outermost fields of a protobuf are checked.
+    The look parses a protobuf as the message type Empty, which has no fields, so only the outermost fields are checked.
     """
     match compute_form(data):
         case Form.TEXT:

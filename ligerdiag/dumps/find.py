@@ -58,30 +58,32 @@ class Role(StrEnum):
     ARGUMENTS = "arguments"
     """The arguments of one run."""
     OTHER = "other"
-    """A file of a module that is not read here."""
+    """A file of a module that ligerdiag does not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpName:
-    """The parts of a name."""
+    """The parts of the name of one of XLA's dump files."""
 
     stamp: str
-    """Microseconds since the epoch; empty without a timestamp."""
+    """The timestamp in microseconds since the epoch; empty if the name has none."""
     number: str
-    """Such as `module_0003`."""
+    """The module's number, such as `module_0003`."""
     module: str
-    """Such as `jit_step`; empty if the name omits it."""
+    """The module's name, such as `jit_step`; empty if the file's name omits it."""
     role: Role
     target: str = ""
-    """Such as `sm_9.0a`; empty if the name omits it."""
+    """The target, such as `sm_9.0a`; empty if the name omits it."""
     is_proto: bool = False
-    """Whether the name promises a protobuf."""
+    """Whether the name's ending promises a protobuf."""
 
 
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)
 _FORM = re.compile(r"(?P<stem>.+?)\.(?P<form>hlo\.pb|pb|txt|hlo)(?:\.gz)?")
 _SNAPSHOT = re.compile(r"(?:(?P<module>.*?)\.)?\d{4}\..+\.(?:after|before)_.*", re.DOTALL)
-"""A pipeline's name precedes the passes; otherwise digits are the module's: `IrToHlo.3979.before_optimizations`."""
+"""Matches the name of a snapshot, in which a pipeline's name precedes the passes; without that, digits belong to the
+module's name: `IrToHlo.3979.before_optimizations`.
+"""
 _ARGUMENTS = re.compile(
     r"(?:(?P<module>.*)\.)?(?:execution_\d+\.hlo_(?:unoptimized_)?snapshot|snapshot\.-?\d+)", re.DOTALL
 )
@@ -129,46 +131,46 @@ _AFTER_ROLES = {"": Role.OPTIMIZED, "-buffer-assignment": Role.BUFFERS}
 ARTIFACT_MANIFEST = "manifest.json"
 ARTIFACT_MODULE = "optimized.hlo.pb"
 _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
-"""Endings of files in a directory that contain a module, whatever the rest of the name."""
+"""Endings of the files in a directory that count as modules, whatever the rest of the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation, each part's forms in the order in which to try them."""
+    """The files of one compilation. Each part of it may have several forms, in the order in which to try them."""
 
     id: str
-    """Such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
+    """Id of the module, such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
     target: str
-    """The target in the file names, such as `sm_9.0a`; else empty."""
+    """The target that the file names give, such as `sm_9.0a`; else empty."""
     optimized: tuple[Path, ...]
-    """Never empty."""
+    """The files with the module after optimizations; never empty."""
     program: tuple[Path, ...] = ()
     buffers: tuple[Path, ...] = ()
     arguments: tuple[Path, ...] = ()
-    """Of one run each, in the order of the runs if the names give it."""
+    """Files with the arguments of one run each, in the order of the runs if the names give that order."""
     part: int = 0
     """Number of the module in a file with several, from 1; 0 for a file with one."""
     is_guess: bool = False
-    """Found in a directory by its ending alone: it may not be the optimized module."""
+    """Whether the file was found in a directory by its ending alone, so that it may not be the optimized module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """The contents of a path."""
+    """The modules and artifacts found under a path, and counts of what was left out."""
 
     modules: tuple[ModuleFiles, ...] = ()
     artifacts: tuple[Path, ...] = ()
     """Artifact directories that ligerdiag wrote."""
     unscheduled: int = 0
-    """Modules without an optimized form."""
+    """Number of modules without an optimized form."""
     snapshots: int = 0
-    """Files between two passes, which are not read."""
+    """Number of snapshots between two passes, which are not read."""
     links: int = 0
-    """Symbolic links that were not followed."""
+    """Number of symbolic links that were not followed."""
     deep: int = 0
-    """Folders that are too deep to be searched."""
+    """Number of folders that were too deep to be searched."""
     same: int = 0
-    """Files that are hard links to others."""
+    """Number of files that are hard links to others, and so were left out."""
 
 
 def count_modules(path: Path) -> int:
@@ -178,12 +180,14 @@ def count_modules(path: Path) -> int:
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules of files, within bounds for all files together; a file that cannot be counted has one."""
+    """Counts the modules of files, within bounds on all files together; a file that cannot be counted counts as one
+    module.
+    """
 
     count: Callable[[Path], int | None]
     """Returns the number of modules in one file; None if that took more than its budget."""
     unsplit: int = 0
-    """Files that were not read because of the bounds for all files."""
+    """Number of files that were not counted because of the bounds on all files."""
     _bytes: int = 0
     _modules: int = 0
     _failures: int = 0
@@ -211,7 +215,7 @@ class ModuleCounter:
 
 
 def count_here(path: Path) -> int | None:
-    """Counts in this process, which nothing bounds: for the user's own files."""
+    """Counts the modules of a file in this process, without bounds: suitable for the user's own files."""
     try:
         return count_modules(path)
     except (ArtifactError, OSError):
@@ -229,7 +233,7 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Group:
-    """The files of one module, while they are collected."""
+    """The files found so far of one module."""
 
     name: str = ""
     target: str = ""
@@ -246,7 +250,7 @@ class _Group:
 
 
 type _Key = tuple[Path, str, str]
-"""Directory, timestamp and number."""
+"""Identifies a module in a dump: directory, timestamp and number."""
 
 
 def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
@@ -335,8 +339,8 @@ def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
 
 
 def _list_in_file(path: Path, name: str, counter: ModuleCounter, *, is_guess: bool = False) -> tuple[ModuleFiles, ...]:
-    """Returns the modules of a file whose name is not one of XLA's; one for an unreadable file, which is reported
-    later.
+    """Returns the modules of a file whose name is not one of XLA's. An unreadable file counts as one module, and is
+    reported later.
     """
     number = counter.find(path)
     whole = ModuleFiles(id=name, target="", optimized=(path,), is_guess=is_guess)
@@ -354,7 +358,9 @@ class _Cut:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str], _Cut]]:
-    """Yields each directory, the names of its files, and the omitted subdirectories; in order of names."""
+    """Yields each directory with the names of its files and the counts of omitted subdirectories, in the order of
+    names.
+    """
     count = 0
     for directory, folders, names in os.walk(root, onerror=_raise):
         here = Path(directory)
@@ -406,7 +412,7 @@ def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
 
 
 def _may_be_of(path: Path, run: DumpName, key: _Key, module: str) -> bool:
-    """Returns whether the arguments may be those of that module."""
+    """Returns whether the arguments in a file may be those of that module. run: the parts of the file's name."""
     directory, stamp, number = key
     is_same_stamp = not run.stamp or not stamp or run.stamp == stamp
     is_same_module = not run.module or not module or run.module == module

@@ -33,30 +33,32 @@ from ligerdiag.text import count_of
 CUSTOM_CALL = b"custom-call"
 
 type Translate = Callable[[bytes, str], bytes]
-"""From HLO text and a name for messages to a serialized HloModuleProto; raises ArtifactError."""
+"""Translates HLO text to a serialized HloModuleProto, given also a name for messages; raises ArtifactError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModule:
-    """One compilation."""
+    """The modules of one compilation, read from files."""
 
     files: ModuleFiles
     optimized: HloModule
     programs: tuple[HloModule, ...]
     """The module before optimizations: none if it is missing, several if its order is unknown."""
     is_numbered: bool
-    """The ids of the programs' instructions increase in the order in which they were written; HLO text has no ids."""
+    """Whether the ids of the programs' instructions increase in the order in which these were written; HLO text has no
+    ids.
+    """
     buffers: BufferAssignment | None
     notes: tuple[str, ...]
     """Notes on files that could not be read, one line each."""
 
 
 class NoScheduleError(ArtifactError):
-    """The module can be read and has no schedule: it is not the module that runs."""
+    """Raised if a module can be read but has no schedule, so that it is not the module that runs."""
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
-    """Returns whether the bytes may contain custom calls; true as well if they cannot be read to the end."""
+    """Returns whether a module's files may contain custom calls; true also if they cannot be read to the end."""
     try:
         forms = (files.optimized, files.program)
         contents = [_read_first(paths, lambda path: _read(files, path), [])[0] for paths in forms if paths]
@@ -66,7 +68,7 @@ def may_hold_kernels(files: ModuleFiles) -> bool:
 
 
 def may_hold_buffers(files: ModuleFiles) -> bool:
-    """Returns whether the bytes may contain a buffer assignment."""
+    """Returns whether a module's files may contain a buffer assignment."""
     try:
         return bool(files.buffers) or any(compute_form(_read(files, path)) is Form.PROTO for path in files.optimized)
     except ArtifactError:
@@ -74,10 +76,10 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the module. Raises ArtifactError if no form of its optimized program can be read, NoScheduleError if it has
-    no schedule.
+    """Reads the modules of one compilation. Raises ArtifactError if no form of its optimized module can be read,
+    NoScheduleError if that module has no schedule.
 
-    alone: omits the module before optimizations.
+    alone: whether to leave out the module before optimizations.
     """
     notes: list[str] = []
     with pause_collector(keep=True):
@@ -106,7 +108,7 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
 
 
 def _read(files: ModuleFiles, path: Path) -> bytes:
-    """Returns the module's bytes, unpacked. Raises ArtifactError."""
+    """Returns the module's bytes, unpacked. Raises ArtifactError if they cannot be read."""
     if not files.part:
         return read_content(path)
     try:
@@ -121,7 +123,9 @@ def _read(files: ModuleFiles, path: Path) -> bytes:
 
 @lru_cache(maxsize=1)
 def _read_parts(path: Path, *version: int) -> tuple[bytes, ...]:
-    """Returns the modules of a text with several, and keeps them for the next one. version: of the file."""
+    """Returns the modules of a text with several, cached for the next one of them. version: of the file, so that a
+    changed file is read again.
+    """
     del version
     return split_modules(read_content(path))
 
@@ -129,7 +133,7 @@ def _read_parts(path: Path, *version: int) -> tuple[bytes, ...]:
 def _parse(files: ModuleFiles, path: Path, translate: Translate) -> tuple[HloModule, BufferAssignment | None]:
     data = _read(files, path)
     if _require_module(path, data) is Form.TEXT:
-        return replace(parse_hlo_module(translate(data, path.name)), number=0), None  # the parser gives it one
+        return replace(parse_hlo_module(translate(data, path.name)), number=0), None  # the parser invents a number
     try:
         return _parse_proto(data)
     except ArtifactError as error:
@@ -139,7 +143,7 @@ def _parse(files: ModuleFiles, path: Path, translate: Translate) -> tuple[HloMod
 def _parse_same_program(
     files: ModuleFiles, path: Path, translate: Translate, optimized: HloModule
 ) -> tuple[tuple[HloModule, ...], bool]:
-    """Returns the result of `_parse_programs`; ArtifactError for a file of another program."""
+    """Returns the result of `_parse_programs`. Raises ArtifactError if the file holds another program than `optimized`."""
     programs, is_numbered = _parse_programs(files, path, translate)
     difference = _describe_difference(programs[0], optimized)
     if difference:
@@ -187,7 +191,7 @@ def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:
 
 
 def _may_become(written: ShapeProto, left: ShapeProto) -> bool:
-    """Returns whether XLA may have made the second shape of the first."""
+    """Returns whether XLA may have made the shape `left` out of the shape `written`."""
     return (
         left.element_type == written.element_type
         and len(left.dimensions) == len(written.dimensions)
@@ -265,17 +269,17 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The files about launches that were found; a judgement needs none of them."""
+    """The launches of a module, as far as the files about them were found; a judgement needs none of them."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None
-    """None if the flags are missing."""
+    """The order that command buffers keep; None if the file with XLA's flags is missing."""
     notes: tuple[str, ...] = ()
-    """Notes on files that could not be read."""
+    """Notes on files about launches that could not be read, one line each."""
 
 
 def load_launches(optimized: Path) -> DumpedLaunches:
-    """Looks beside the file of the module after optimizations; links are not followed."""
+    """Returns what the files beside the module after optimizations say of its launches; links are not followed."""
     notes: list[str] = []
     thunks: ThunkSequence | None = None
     order: CommandOrder | None = None

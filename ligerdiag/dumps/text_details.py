@@ -84,7 +84,9 @@ def _split_name(name: str) -> tuple[str, int]:
 
 
 def _sort_calls(computation: HloComputationProto, holders: frozenset[int], *, backward: bool) -> list[int]:
-    """Ids of the instructions that run a kernel, in the order of their names' counters, kind by kind."""
+    """Returns the ids of the instructions that run a kernel, one kind of name after the other, each in the order of the
+    names' counters.
+    """
     calls = [
         i for i in computation.instructions if _is_kernel_call(i) or not holders.isdisjoint(i.called_computation_ids)
     ]
@@ -128,7 +130,7 @@ def _emit(needs: "dict[int, tuple[int, ...]] | dict[int, list[int]]", wanted: It
 
 
 def _renumber(module: HloModuleProto, number: Callable[[HloComputationProto], list[int]]) -> HloModuleProto:
-    """Returns a copy whose ids increase, computation by computation, in the given order."""
+    """Returns a copy of the module whose instruction ids increase, computation by computation, in the given order."""
     out = HloModuleProto()
     out.CopyFrom(module)
     for computation in out.computations:
@@ -154,12 +156,14 @@ _VALUE = re.compile(
     r"\(size=(?P<size>\d{1,18}),offset=(?P<offset>\d{1,18})\): .+"
 )
 _DEFINING = having(Trait.HAS_BUFFER)
-"""Opcodes that always define a value of their own."""
+"""Opcodes of instructions that always define a value of their own."""
 _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-temp"})
 
 
 def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
-    """Returns the buffer assignment of the module. Raises ArtifactError for another form, or another module's text."""
+    """Returns the buffer assignment of the module. Raises ArtifactError if the text has another form, or belongs to
+    another module.
+    """
     lines = text.split("\n")
     if lines[0].rstrip() != HEADING:
         raise ArtifactError(f"expected `{HEADING}` but got `{lines[0]:.60}`")
@@ -222,7 +226,9 @@ def _parse_place(text: str | None) -> list[int]:
 
 
 def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None:
-    """Raises ArtifactError if a value has no name of the module: the text belongs to another compilation."""
+    """Raises ArtifactError if a value in the assignment has no name of the module, which means that the text belongs to
+    another compilation.
+    """
     names = {i.name for computation in module.computations.values() for i in computation.instructions}
     for buffer in proto.logical_buffers:
         if buffer.defined_at.instruction_name not in names:
@@ -232,7 +238,9 @@ def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None
 
 
 def _require_all_definitions(buffers: BufferAssignment, module: HloModule) -> None:
-    """Raises ArtifactError if an executed instruction has no place: the text was truncated between two lines."""
+    """Raises ArtifactError if the assignment has no place for an executed instruction, which means that the text was
+    cut off between two lines.
+    """
     for computation in module.computations.values():
         for instruction in computation.sequence:
             is_argument = instruction.opcode == "parameter" and computation is module.entry

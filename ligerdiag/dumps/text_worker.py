@@ -6,7 +6,8 @@ which starts with the first text. The schedule is kept: with `is_scheduled=true`
 order of the protobuf's sequences.
 
 A text omits the values of large constants: `constant({...})`. The parser would make arrays of zeros of them, of any
-size. The parent replaces them by calls of a target of ours, which come back as constants without a literal.
+size. The parent replaces these constants by calls of a target of ligerdiag's own, and turns the calls in the protobuf
+back into constants without a literal.
 """
 
 import importlib
@@ -46,18 +47,18 @@ from ligerdiag.workers.templates import WorkerDied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest:
-    """Asks for the protobuf of a module given as text."""
+    """Asks a text worker for the protobuf of a module given as text."""
 
     text: str
     """Path of a file with HLO text, UTF-8, not compressed."""
     proto: str
     """Path of the file to write: a serialized HloModuleProto."""
     seconds: float
-    """Processor time for parsing."""
+    """Seconds of processor time that parsing may take."""
 
 
 def make_text_job(request: TextRequest, name: str) -> Job[None]:
-    """Returns the job for a text worker; it is done when the file is written.
+    """Returns the job for a text worker; the job is done when the file with the protobuf is written.
 
     The worker limits its own processor time. The wall-clock limit is many times that, because the machine may be busy.
     """
@@ -80,17 +81,17 @@ def parse_text_request(job: Json) -> TextRequest:
 
 
 def render_text_answer(request: TextRequest) -> str:
-    """Returns one line for the parent."""
+    """Returns the line by which a worker tells its parent process that the requested protobuf is written."""
     return json.dumps({"answer": {"proto": request.proto}}) + "\n"
 
 
 PARSER_MODULES = ("jaxlib._hlo", "jaxlib._jax")
-"""Modules in which versions of jaxlib keep the parser."""
+"""Names of the modules in which versions of jaxlib keep the parser of HLO text."""
 MAXIMUM_MESSAGE = 300
 
 
 def prepare() -> Answerer:
-    """Imports jaxlib, not jax."""
+    """Imports jaxlib (but not jax), and returns the function that answers requests."""
     parse = _find_parser()
 
     def answer(job: Json, log: Path) -> str:
@@ -113,7 +114,9 @@ def prepare() -> Answerer:
 
 @contextmanager
 def _end_after(seconds: float) -> Generator[None]:
-    """Lets the operating system end this process by SIGPROF if the block takes more processor time: the parser is C++."""
+    """Lets the operating system end this process by SIGPROF if the block takes more processor time: Python cannot
+    interrupt the parser, which is C++.
+    """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -135,7 +138,7 @@ def _find_parser() -> Callable[[str], Any]:
 
 
 def _shorten(fault: Exception) -> str:
-    """Returns the fault's first lines as one line."""
+    """Returns the first lines of an exception's message as one line."""
     return " ".join(str(fault).split())[:MAXIMUM_MESSAGE] or type(fault).__name__
 
 
@@ -148,18 +151,22 @@ TEXT_WORKER = "ligerdiag.dumps.text_worker"
 
 _ELIDED = re.compile(rb"\bconstant\(\{\.\.\.\}\)")
 _ELIDED_OPERAND = re.compile(rb"[(,]\s*\w+\[[^\]()]*\](?:\{[^{}()]*\})?\s+constant\(\{\.\.\.\}\)")
-"""No compiler writes a constant there, and it has no name there."""
+"""Matches a constant without its value that is written as an operand, without a name; no compiler writes this."""
 _ELIDED_TARGET = "ligerdiag_elided_constant"
 
 
 def _hide_elided(data: bytes) -> tuple[bytes, int]:
-    """Returns the text with calls in place of constants without values, and their number."""
+    """Returns the text with calls of ligerdiag's own target in place of constants without values, and the number of
+    these constants.
+    """
     call = f'custom-call(), custom_call_target="{_ELIDED_TARGET}"'.encode()
     return _ELIDED.subn(call, data)
 
 
 def _restore_elided(serialized: bytes) -> bytes:
-    """Returns the module with constants in place of these calls; no two are equal, although their values are missing."""
+    """Returns the module with constants in place of the calls that `_hide_elided` has put there; no two are equal,
+    although their values are missing.
+    """
     module = HloModuleProto.FromString(serialized)
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -171,7 +178,7 @@ def _restore_elided(serialized: bytes) -> bytes:
 
 
 class Translator:
-    """Converts HLO text to protobuf; a context manager."""
+    """Converts HLO text to protobuf with text workers; a context manager, which ends them."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
         """timeout: seconds of processor time for one text; None derives it from its size."""
@@ -189,7 +196,7 @@ class Translator:
         self._stack.close()
 
     def translate(self, data: bytes, name: str) -> bytes:
-        """Returns the serialized HloModuleProto of HLO text, UTF-8. name: of the file, for messages.
+        """Returns the serialized HloModuleProto of HLO text in UTF-8. name: that of the file, for messages.
 
         Raises ArtifactError if jaxlib does not parse the text, or if parsing it ends the worker.
         """
@@ -222,7 +229,7 @@ class Translator:
         except OSError as error:
             raise LigerdiagError(f"cannot use the directory `{scratch}`: {error.strerror or error}") from error
         except BaseException:
-            self._drop()  # its worker may still be at this text
+            self._drop()  # the pool's worker may still be parsing this text
             raise
         finally:
             text.unlink(missing_ok=True)
@@ -246,7 +253,7 @@ class Translator:
         return self._pool, self._scratch
 
     def _drop(self) -> None:
-        """Ends the worker; the next text gets a new one."""
+        """Ends the worker, so that the next text gets a new one."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None

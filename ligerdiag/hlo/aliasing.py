@@ -46,7 +46,7 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
     """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage.
 
-    ambiguous: count entries of `output_to_operand_aliasing` that name a buffer twice, as XLA does.
+    ambiguous: whether to count entries of `output_to_operand_aliasing` of which several name one buffer, as XLA does.
     """
     sharing = _Sharing(module)
     sharing.run(ambiguous=ambiguous)
@@ -70,7 +70,7 @@ def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> B
 
 
 class _Sharing:
-    """Joins positions that share storage (union-find)."""
+    """Joins the positions that share storage, with a union-find structure."""
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
@@ -108,7 +108,7 @@ class _Sharing:
             )
 
     def _find_flow(self) -> list[HloComputation]:
-        """Lists the computations that run in sequence; the values of fused and applied computations have no storage."""
+        """Returns the computations that run in sequence; the values of fused and applied computations have no storage."""
         computations = self._module.computations
 
         def list_called(number: int) -> list[int]:
@@ -118,7 +118,7 @@ class _Sharing:
         return [computations[number] for number in search([self._module.entry.id], list_called)]
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """Joins one leaf with the positions whose value it passes on."""
+        """Joins a leaf of an instruction's result with the positions whose value it passes on."""
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))
@@ -126,8 +126,8 @@ class _Sharing:
             self._join((instruction, index), position)
 
     def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
-        """Lists the positions whose value this one passes on; for a parameter, those in its first caller and in every
-        loop.
+        """Returns the positions whose value this one passes on; for a parameter, those in the first caller and in every
+        loop that calls its computation.
         """
         callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
         asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]
@@ -140,7 +140,9 @@ class _Sharing:
 
 
 def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields each leaf of the instruction's shape that an in-place operation or an alias joins to another position."""
+    """Yields (leaf, position of an operand) for each leaf of the instruction's result that must share storage with an
+    operand, because the operation works in place or declares an alias.
+    """
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
         if alias.operand_index < len(operands):
@@ -167,16 +169,18 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _HANDS_ON = having(Trait.RUNS_SCHEDULED, Trait.BARRIER, Trait.UPDATE, Trait.DONE) | {"parameter"}
-"""Opcodes whose results mostly are values of other positions. What they define themselves is in `_shared` too."""
+"""Opcodes whose results are mostly values of other positions; the values that such an instruction defines itself are in
+`_shared` as well.
+"""
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns in one clause why the assignment contradicts XLA's rules, or an empty string."""
+    """Returns one clause on how the buffer assignment contradicts XLA's rules, or an empty string."""
     return buffers.fault or _Check(module, buffers).run()
 
 
 class _Fault(Exception):
-    """Carries the first contradiction."""
+    """Carries the first contradiction that is found in a buffer assignment."""
 
 
 class _Check:
@@ -196,7 +200,7 @@ class _Check:
         return ""
 
     def _require_places(self) -> None:
-        """Raises _Fault where a value has no slice, one of the wrong size, or one outside of its allocation."""
+        """Raises _Fault if a value has no slice, one of the wrong size, or one outside of its allocation."""
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}
@@ -218,7 +222,9 @@ class _Check:
         self._require_shared(slices)
 
     def _require_shared(self, slices: Mapping[int, int]) -> None:
-        """Raises _Fault where a listed position that only passes a value on has another slice than that value."""
+        """Raises _Fault if the assignment lists a position that only passes a value on, but with another slice than
+        that value.
+        """
         for instruction in self._module.instructions:
             listed = self._buffers.definitions.get(instruction.id, ())
             if instruction.opcode not in _HANDS_ON or not listed:
@@ -232,7 +238,7 @@ class _Check:
                     )
 
     def _require_definitions(self) -> None:
-        """Raises _Fault where an instruction that passes a value on has a slice of its own."""
+        """Raises _Fault if an instruction that only passes a value on has a slice of its own."""
         for instruction in self._module.instructions:
             if instruction.opcode not in _PASSES_ON:
                 continue
@@ -250,7 +256,7 @@ class _Check:
                 if number is None:
                     continue
                 own.add(slices[number].allocation)
-                if shape.element_type == TOKEN:  # it has no bytes
+                if shape.element_type == TOKEN:  # a token has no bytes
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
                     raise _Fault(f"`{parameter.name}`{_render(index)} is not in the bytes of the caller's argument")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDemand:
-    """Bytes on one device, by purpose."""
+    """The bytes that a program needs on one device, by purpose."""
 
     argument: int
     """Bytes of the entry computation's parameters."""
@@ -41,7 +41,7 @@ class MemoryDemand:
 
     @property
     def peak(self) -> int:
-        """All reserved bytes; bytes that arguments and outputs share count once."""
+        """Returns all reserved bytes; bytes that arguments and outputs share count once."""
         return self.argument + self.output + self.temp - self.alias
 
 
@@ -58,14 +58,14 @@ def compute_memory(proto: BufferAssignmentProto) -> MemoryDemand:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes [offset, offset + size) of a BufferAllocation."""
+    """The bytes [offset, offset + size) of one BufferAllocation."""
 
     allocation: int
-    """BufferAllocation index."""
+    """Index of the BufferAllocation."""
     offset: int
-    """Bytes."""
+    """Bytes from the start of the allocation."""
     size: int
-    """Bytes."""
+    """Number of bytes."""
 
     def overlaps(self, other: "Slice") -> bool:
         return (
@@ -77,24 +77,28 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferAssignment:
-    """The slice number of every value that an instruction defines; `dataflow.Positions` finds those of aliases."""
+    """Where each value lies that an instruction defines, by the number of a slice; `dataflow.Positions` finds the
+    slices of aliases.
+    """
 
     slices: tuple[Slice, ...]
     """All distinct slices; a slice's number is its index here."""
     definitions: Mapping[int, tuple[tuple[ShapeIndex, int], ...]]
-    """Instruction id to the values that it defines, each as (ShapeIndex, slice number); loop parameters define phi
-    values.
+    """From instruction id to the values that the instruction defines, each as (ShapeIndex, slice number). A parameter
+    of a loop's body or condition defines the value that the loop joins from its initial and its next one (XLA's
+    phi).
     """
     overlapping: Mapping[int, tuple[int, ...]]
-    """Slice number to the numbers of all slices that share bytes with it, itself included."""
+    """From slice number to the numbers of all slices that share bytes with that slice, including itself."""
     parameters: Mapping[int, tuple[int, ShapeIndex]]
-    """Allocation index to (entry parameter number, ShapeIndex), where the allocation is an entry parameter's."""
+    """From allocation index to (entry parameter number, ShapeIndex), for the allocations that hold an entry parameter.
+    """
     constants: frozenset[int] = frozenset()
     """Indices of the allocations that hold a constant, which stays in memory as long as the program is loaded."""
     memory: MemoryDemand | None = None
-    """None where XLA did not assign the buffers."""
+    """The memory that the program needs; None where XLA did not assign the buffers."""
     fault: str = ""
-    """One clause: how the record contradicts itself; empty if it does not."""
+    """One clause on how the assignment contradicts itself; empty if it does not."""
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
@@ -136,7 +140,7 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
 
 
 def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tuple[ShapeIndex, int]]]) -> str:
-    """Returns in one clause how the record contradicts itself; empty if it does not."""
+    """Returns one clause on how the assignment contradicts itself; empty if it does not."""
     sizes = {buffer.id: buffer.size for buffer in proto.logical_buffers}
     if len(sizes) < len(proto.logical_buffers):
         return "two logical buffers have one id"
@@ -161,7 +165,9 @@ def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tup
 
 
 class _Overlaps(dict[int, tuple[int, ...]]):
-    """Maps a slice number to all slices that share bytes with it, computed on demand: kernels overwrite few slices."""
+    """Maps a slice number to the numbers of all slices that share bytes with that slice; computed on demand, since
+    kernels overwrite few slices.
+    """
 
     def __init__(self, slices: tuple[Slice, ...]) -> None:
         super().__init__()
@@ -181,8 +187,8 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value is hit; empty where nothing lies there, None where the place is
-    unknown.
+    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; empty where
+    nothing lies there, None where the place is unknown.
     """
     place = _find_place(access, call, buffers, positions)
     if place is None:
@@ -197,7 +203,7 @@ def find_hit(
 def _find_place(
     access: OutsideAccess, call: HloInstruction, buffers: BufferAssignment, positions: "Positions"
 ) -> Slice | None:
-    """Returns the place of an access outside of its buffer."""
+    """Returns the bytes that an access outside of its buffer hits; None if they are unknown."""
     if access.buffer is None:
         return None
     count = len(call.operands)
@@ -212,7 +218,9 @@ def _find_place(
 
 
 def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstruction]:
-    """Walks backward from the call to the last value that was defined in these bytes."""
+    """Yields the call and the instructions before it, last first, then those before the loop, branch or call around it,
+    and at the end the program's parameters.
+    """
     seen: set[int] = set()
     pending = [call]
     while pending:
@@ -232,10 +240,10 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations with the names of the values that they hit outside of their buffers."""
+    """Returns the observations, completed by the names of the values that the launches hit outside of their buffers."""
     if not any(one.outside for one in launches):
         return tuple(launches)
-    from ligerdiag.hlo.dataflow import Positions  # which is made of buffers
+    from ligerdiag.hlo.dataflow import Positions  # imported late: that module imports this one
 
     positions = Positions(module, buffers)
     calls = {i.name: i for c in module.computations.values() for i in c.sequence}

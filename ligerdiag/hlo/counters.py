@@ -26,17 +26,19 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 @dataclass(frozen=True, slots=True)
 class CounterOffset:
-    """An element of the loop's state plus a constant, a constant minus the element, or a constant alone."""
+    """A number that changes with a loop's counter: an element of the loop's state plus a constant, a constant minus the
+    element, or a constant alone.
+    """
 
     element: int | None
     offset: int
     is_less: bool = False
-    """The element is subtracted from the constant: the loop counts down."""
+    """Whether the element is subtracted from the constant: the loop counts down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """The values of one element of the state in the loop's body: first, first + step, …, last."""
+    """The values that one element of a loop's state takes in the loop's body: first, first + step, …, last."""
 
     first: int
     step: int
@@ -44,7 +46,7 @@ class Counter:
 
 
 def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
-    """Returns the element of the loop's state as a counter; None if it is not known to be one."""
+    """Returns the counter that an element of the loop's state is; None if it is not known to be one."""
     body, condition = (module.computations[number] for number in loop.called_computations)
     begin = find_linear(module, loop.operands[0], (), (element,))
     after = find_linear(module, body.root, (), (element,))
@@ -64,9 +66,10 @@ def find_linear(
     path: tuple[int, ...] = (),
     sums: int = _MOST_SUMS,
 ) -> CounterOffset | None:
-    """Returns a value of a loop's body, inside of these fusions, as an element of the state plus a constant.
+    """Returns a value of a loop's body as an element of the loop's state plus a constant; None if it has another form.
 
-    path: the element of a tuple. sums: the largest number of sums in a row.
+    fusions: the fusions that the value is inside of. path: the element, if the value is a tuple. sums: the largest
+    number of sums in a row.
     """
     while True:
         match value.opcode:
@@ -97,7 +100,9 @@ def find_linear(
 
 
 def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> int | None:
-    """Returns the largest value of the element for which the loop continues."""
+    """Returns the largest value of the element for which the loop's predicate lets it continue; None if that is not
+    known.
+    """
     fusions: tuple[HloInstruction, ...] = ()
     while predicate.opcode == "fusion" or predicate.opcode in _SAME | _BARRIERS:
         if predicate.opcode == "fusion":
@@ -126,7 +131,7 @@ def _add(one: CounterOffset | None, other: CounterOffset | None) -> CounterOffse
 
 
 def _turn(one: CounterOffset | None) -> CounterOffset | None:
-    """Returns the value with the opposite sign."""
+    """Returns the number with the opposite sign."""
     return one and CounterOffset(one.element, -one.offset, one.element is not None and not one.is_less)
 
 
@@ -140,7 +145,7 @@ def _read_integer(literal: LiteralProto) -> CounterOffset | None:
 
 @lru_cache(maxsize=32)
 def find_trips(module: HloModule) -> Mapping[int, int]:
-    """Maps the ids of loops with a constant trip count to that count, at least 1."""
+    """Maps the ids of the loops whose trip count is constant to that count, at least 1."""
     found = {one.id: _count_trips(module, one) for one in module.instructions if one.opcode == "while"}
     return {number: trips for number, trips in found.items() if trips}
 

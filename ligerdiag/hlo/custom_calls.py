@@ -1,7 +1,7 @@
-"""The traits of custom-call targets, as `opcodes` has those of opcodes.
+"""The traits of custom-call targets, as `opcodes` lists those of opcodes.
 
-`custom_calls.toml` lists the targets by group and says where each is defined. A target in no group has no trait: its effects
-are unknown until the user declares them. NCCL has no targets, because XLA's collectives are instructions.
+`custom_calls.toml` lists the targets by group and says where each is defined. A target in no group has no trait: its
+effects are unknown until the user declares them. NCCL has no targets, because XLA's collectives are instructions.
 """
 
 import re
@@ -16,70 +16,70 @@ from ligerdiag.hlo.module import HloInstruction
 
 TABLE = Path(__file__).with_suffix(".toml")
 ALLOCATES = "AllocateBuffer"
-"""The target whose result is a buffer that nobody has written (`jax.lax.empty`)."""
+"""Target of the custom call whose result is a buffer that nobody has written (`jax.lax.empty`)."""
 PARTITIONED = "CustomSPMDPartitioning"
-"""The target that JAX gives a `custom_partitioning`; lowering writes it."""
+"""Target that JAX gives the call of a function with `custom_partitioning`; ligerdiag's lowering writes it."""
 
 
 class CallTrait(Flag):
-    """Traits of custom-call targets."""
+    """The traits of custom-call targets, each of which describes every call of such a target."""
 
     NONE = 0
     READS_ONLY = auto()
-    """The call overwrites no operand but those that its outputs declare to alias."""
+    """The call overwrites no operand, except those that its outputs declare to alias."""
     MADE_BY_XLA = auto()
-    """XLA rewrites an operation to this call, and its launcher knows every buffer: the aliases that it declares inside a
-    fusion are not checked (`fused_aliases`, LD022).
+    """XLA itself rewrites an operation to this call, and XLA's launcher of the call knows every buffer: the aliases
+    that the call declares inside of a fusion are not checked (`fused_aliases`, LD022).
     """
 
     # targets that carry a kernel
     JAX_TRITON = auto()
-    """The payload is jax-triton's, before 0.4."""
+    """The call's payload is a kernel in the form of jax-triton before 0.4."""
     JAX_TRITON_FFI = auto()
-    """The payload is jax-triton's, 0.4 and later."""
+    """The call's payload is a kernel in the form of jax-triton 0.4 and later."""
     PALLAS_TRITON = auto()
-    """The payload is that of Pallas on Triton."""
+    """The call's payload is a kernel in the form of Pallas on Triton."""
     MOSAIC = auto()
-    """A Mosaic GPU module that `effects` can follow."""
+    """The call's payload is a Mosaic GPU module, which `effects` can follow."""
     UNREAD_MOSAIC = auto()
-    """A Mosaic GPU module of an older form: only the kernel's name can be read."""
+    """The call's payload is a Mosaic GPU module of an older form, of which only the kernel's name can be read."""
     UNREAD_KERNEL = auto()
-    """The call runs code that cannot be read; the group's note says why."""
+    """The call runs code that cannot be read; the note of its group in custom_calls.toml says why."""
     KERNEL_BY_NAME = auto()
-    """The name looks like a launcher of kernels."""
+    """The target's name looks like that of a launcher of kernels."""
 
     # values: the replay evaluates these
     MATRIX_PRODUCT = auto()
     """The first result is the product of operands 0 and 1; a matrix may be added."""
     TOP_K = auto()
-    """The largest elements of each row, and their places."""
+    """The results are the largest elements of each row, and their places."""
     RADIX_SORT = auto()
-    """Keys, or keys and values, sorted along the last dimension."""
+    """The results are keys, or keys and values, sorted along the last dimension."""
     THREEFRY = auto()
-    """JAX's random bits."""
+    """The results are JAX's random bits."""
     ALLOCATES = auto()
     """The result is a buffer that nobody has written."""
     IDENTITY = auto()
-    """Each result is its operand."""
+    """Each result has the value of the operand with its number."""
 
     # partitioning
     MARKER = auto()
-    """The call does nothing at run time."""
+    """The call only marks a place in the program, and does nothing at run time."""
     FOR_PARTITIONER = auto()
     """The partitioner reads the call in the program, and removes it."""
     SHARDY = auto()
     """A call of the Shardy partitioner."""
     ENTERS_SHARDS = auto()
-    """Result k is the part of operand k that the device holds."""
+    """Result k is the part of operand k that the device holds: the call enters a shard_map."""
     LEAVES_SHARDS = auto()
-    """Result k is the whole array whose part operand k is."""
+    """Result k is the whole array of which operand k is the device's part: the call leaves a shard_map."""
     CUSTOM_PARTITIONING = auto()
-    """The call of a function that JAX's `custom_partitioning` partitions."""
+    """The call runs a function that JAX's `custom_partitioning` partitions."""
 
     CARRIES_TRITON = JAX_TRITON | JAX_TRITON_FFI | PALLAS_TRITON
-    """The payload holds a kernel in Triton IR."""
+    """The call's payload holds a kernel in Triton IR."""
     SHARD_EDGE = ENTERS_SHARDS | LEAVES_SHARDS
-    """Result k is operand k in another sharding."""
+    """Result k is operand k in another sharding: the call is at the edge of a shard_map."""
 
 
 @lru_cache(maxsize=4096)
@@ -105,7 +105,7 @@ def is_call_with(instruction: HloInstruction, traits: CallTrait) -> bool:
 
 @cache
 def load_notes() -> Mapping[str, str]:
-    """Returns the targets whose effects cannot be read, each with the reason."""
+    """Returns a map from each target whose effects cannot be read to the reason."""
     return {target: group["note"] for group in load_groups() if "note" in group for target in group["targets"]}
 
 
@@ -116,7 +116,9 @@ def load_groups() -> list[dict[str, Any]]:
 
 @cache
 def _load_traits() -> tuple[Mapping[str, CallTrait], tuple[tuple[re.Pattern[str], CallTrait], ...]]:
-    """Returns the traits of each named target, and those of each pattern."""
+    """Returns the traits by the name of each target, and a list of (pattern, traits) for targets that are known by a
+    pattern.
+    """
     exact, patterns = dict[str, CallTrait](), list[tuple[re.Pattern[str], CallTrait]]()
     for group in load_groups():
         traits = CallTrait.NONE

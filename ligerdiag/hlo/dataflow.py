@@ -43,7 +43,9 @@ _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.ST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassThrough:
-    """The operations that pass a walk through to their operands; every other operation defines its result."""
+    """Selects the kinds of operations through which a walk passes to their operands; every other operation defines its
+    result, and the walk ends there.
+    """
 
     bitcasts: bool = False
     barriers: bool = False
@@ -60,7 +62,7 @@ class PassThrough:
 
 @dataclass(slots=True, eq=False)
 class Dataflow:
-    """Follows values through one module, as far as `through` allows."""
+    """Follows values through one module, through the kinds of operations that `through` selects."""
 
     module: Final[HloModule]
     through: Final[PassThrough]
@@ -68,9 +70,9 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """Lists the positions whose value this one passes on; none where it defines the value.
+        """Yields the positions whose value this one passes on; none where it defines the value.
 
-        callers: the callers of the instruction's computation to ask for a parameter's value; None asks all of them.
+        callers: the callers of the instruction's computation to ask for a parameter's value; None asks all callers.
         """
         through, operands = self.through, instruction.operands
         match instruction.opcode:
@@ -111,7 +113,9 @@ class Dataflow:
                 pass
 
     def find_definition(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the position that defines the value; of several sources it follows the first."""
+        """Returns the position that defines the value of this one; where there are several sources, it follows the
+        first.
+        """
         position = instruction, index
         while (source := next(self.list_sources(*position), None)) is not None:
             position = source
@@ -120,7 +124,7 @@ class Dataflow:
     def _leave(
         self, parameter: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None
     ) -> Iterator[Position]:
-        """Steps from a parameter to its callers."""
+        """Yields the positions in the callers of a computation whose value a parameter of it passes on."""
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         for caller in self.module.callers.get(home, ()) if callers is None else callers:
             if caller.opcode == "while":
@@ -135,14 +139,16 @@ class Dataflow:
                 yield caller.operands[number], index
 
     def _list_carried(self, loop: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Steps from a loop's result or parameter to its initial value and its body's result."""
+        """Yields the positions whose value a loop's result or parameter passes on: the initial value and the body's
+        result.
+        """
         if self.through.loop_entry:
             yield loop.operands[0], index
         if self.through.loop_back:
             yield self._find_root(loop), index
 
     def _list_started(self, start: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Steps through the start of an asynchronous operation."""
+        """Yields the positions whose value the start of an asynchronous operation passes on."""
         head, rest, operands = index[:1], index[1:], start.operands
         if head == (1,) and start.called_computations:
             yield self._find_root(start), rest
@@ -160,19 +166,23 @@ class Dataflow:
 
 
 def is_shard_edge(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction passes each operand over the edge of a shard_map."""
+    """Returns whether the instruction passes each operand into a shard_map or out of it."""
     return is_call_with(instruction, CallTrait.SHARD_EDGE)
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
-    """Returns the first instruction with another opcode, along first operands, ignoring tuple indices."""
+    """Returns the first instruction, from `value` back along first operands, whose opcode is not one of `opcodes`;
+    tuple indices are ignored.
+    """
     while value.opcode in opcodes and value.operands:
         value = value.operands[0]
     return value
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the start that this done or update belongs to; the loop or call that passes it on where there is one."""
+    """Returns the start that this done or update belongs to; if a loop or call passes the start on, returns that loop
+    or call.
+    """
     flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
         done, _ = flow.find_definition(done.operands[0])
@@ -182,7 +192,7 @@ def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
 def look_through_forward(
     value: HloInstruction, opcodes: frozenset[str], users: Mapping[int, tuple[HloInstruction, ...]]
 ) -> Iterator[HloInstruction]:
-    """Lists the users of the value; replaces each user that has one of these opcodes by its own users."""
+    """Yields the users of the value; each user with one of these opcodes is replaced by its own users."""
     for user in users[value.id]:
         if user.opcode in opcodes:
             yield from look_through_forward(user, opcodes, users)
@@ -191,7 +201,7 @@ def look_through_forward(
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands: one step back within the computation, whatever the opcode."""
+    """Returns the operands of an instruction: one step back within the computation, whatever the opcode."""
     return instruction.operands
 
 
@@ -207,9 +217,11 @@ def search[Node: Hashable](
     *,
     most: int | None = None,
 ) -> Mapping[Node, Node | None]:
-    """Maps each reachable node, nearest first, to its predecessor on a shortest path; a start to None.
+    """Maps each node that can be reached from the starts, nearest first, to its predecessor on a shortest path; a start
+    maps to None.
 
-    Stops at the first target, which is then the last node, or when it has found more than `most` nodes.
+    The search stops at the first target, which is then the last node of the map, or when it has found more than `most`
+    nodes.
     """
     before: dict[Node, Node | None] = {}
     for start in starts:
@@ -235,14 +247,16 @@ def find_shortest_path[Node: Hashable](
     *,
     most: int | None = None,
 ) -> tuple[Node, ...]:
-    """Returns a shortest path from a start to a target, both included; () if there is none. most: see `search`."""
+    """Returns a shortest path from a start to a target, both included; () if there is none. most: the most nodes to
+    look at, as in `search`.
+    """
     before = search(starts, list_next, is_target, most=most)
     last = list(before)[-1:]
     return follow_back(before, last[0]) if last and is_target(last[0]) else ()
 
 
 def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[Node, ...]:
-    """Returns the path from a start to this node that `search` has found."""
+    """Returns the path from a start to the node `end`. before: the result of `search`."""
     way = [end]
     while (earlier := before[way[-1]]) is not None:
         way.append(earlier)
@@ -250,7 +264,7 @@ def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[No
 
 
 type Definition = tuple[int, ShapeIndex]
-"""Id of the instruction that defines a value, and the leaf of its result."""
+"""The id of the instruction that defines a value, and the ShapeIndex of the value in its result."""
 
 PASSED_ON = PassThrough(
     bitcasts=True,
@@ -262,12 +276,12 @@ PASSED_ON = PassThrough(
     arguments=True,
     asynchronous=True,
 )
-"""Every operation that shares storage with its source."""
+"""Lets a walk through every operation whose result shares storage with its source."""
 _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds definitions and slice numbers by position, and caches them."""
+    """Finds the definition and the slice number of the value at a position, and caches both."""
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._flow = Dataflow(module, PASSED_ON)
@@ -289,11 +303,13 @@ class Positions:
         return found
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
-        """Returns the slice number of this position; None if it has none."""
+        """Returns the slice number of the value at this position; None if it has none."""
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the definition of this position's value: the first one with a slice, or else the end of the walk."""
+        """Returns the definition of this position's value: the first definition with a slice, or else the position
+        where the walk ends.
+        """
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
         found: Definition = (instruction.id, index)
@@ -319,10 +335,10 @@ class Positions:
 
 
 def is_operandwise(instruction: HloInstruction) -> bool:
-    """Returns whether the last number of a leaf's ShapeIndex names the one operand that the leaf comes from.
+    """Returns whether the last number of a leaf's ShapeIndex is the number of the one operand that the leaf comes from.
 
-    So it is for a collective of several operands, as the combiners make them. A collective-permute may have operands of
-    another kind: the array to write into, and the place in it.
+    This holds for a collective of several operands, as XLA's combiners make them. A collective-permute may have
+    operands of another kind: the array to write into, and the place in it.
     """
     if instruction.opcode not in _OPERANDWISE or len(instruction.operands) < 2:
         return False
@@ -333,7 +349,7 @@ def is_operandwise(instruction: HloInstruction) -> bool:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Removes the declared aliases of custom calls whose two buffers lie in different bytes."""
+    """Removes from the module the aliases that custom calls declare between buffers which lie in different bytes."""
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():
         entries = call.proto.output_operand_aliasing
@@ -353,28 +369,30 @@ def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
 _KEEPS_SCALAR = having(Trait.KEEPS_SCALAR)
 
 type AreOne = Callable[[HloInstruction, HloInstruction], bool]
-"""Whether two instructions of one computation surely have the same value."""
+"""Returns whether two instructions of one computation surely have the same value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundingPair:
-    """A term b that is added to an operand x of a kernel, and subtracted again: mathematically x, in floating point x
-    rounded to the precision of x + b.
+    """A term b that is added to an operand x of a kernel and subtracted again: mathematically the result is x, in
+    floating point x rounded to the precision of x + b.
 
-    A workaround makes readers of x wait for a kernel so: b depends on the kernel's result.
+    A workaround for hidden writes uses such a pair to make readers of x wait for a kernel: b depends on the kernel's
+    result.
     """
 
     addition: HloInstruction
     subtraction: HloInstruction
     term: HloInstruction
     place: int
-    """Number of the addition's operand that is x."""
+    """Number of that operand of the addition which is x."""
 
 
 def find_rounding_pairs(
     computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
 ) -> Iterator[RoundingPair]:
-    """Yields the pairs around an operand of a call, in the call's computation, in which b depends on the call's result.
+    """Yields the rounding pairs around an operand of a call, in the call's computation, whose term b depends on the
+    call's result.
 
     The search looks through barriers, broadcasts, reshapes and converts.
     """

@@ -1,12 +1,13 @@
-"""Finds numbers that a module fixes whatever its arguments are: constant predicates of conditionals and loops.
+"""Finds numbers that a module fixes whatever its arguments are, to recognize constant predicates of conditionals and
+loops.
 
 A scalar is fixed when the module's own operations say so: a constant, passed through copies, bitcasts, tuples,
 barriers, fusions, calls and the state of a loop that keeps it, and converted, compared and computed with. Any other
 value is not fixed; callers then conclude nothing about what runs.
 
 A conditional with a predicate takes its first branch for true. One with an index takes the last branch where the index
-is out of range, as in XLA. A loop never runs when its condition is false for its initial state, and surely runs when it
-is true for that. The backend_config does not count.
+is out of range, as in XLA. A loop never runs when its condition is false for its initial state, and surely runs when
+the condition is true for that state. XLA's backend_config is ignored.
 """
 
 import operator
@@ -22,7 +23,7 @@ from ligerdiag.hlo.xla_pb2 import LiteralProto, ShapeProto
 
 PRED = 1
 _MOST_STEPS = 60
-"""Nested operations; a predicate of a real program has a few."""
+"""Most nested operations that are followed; a predicate of a real program has a few."""
 _HANDED_ON = having(Trait.BARRIER, Trait.UPDATE) | {"copy", "bitcast"}
 _SAME_SCALAR = having(Trait.SAME_ELEMENTS, Trait.KEEPS_SCALAR) - {"convert"}
 _NUMBERS = ("s32s", "s64s", "u32s", "u64s", "preds", "f32s", "f64s")
@@ -65,18 +66,20 @@ def surely_runs(module: HloModule, loop: HloInstruction) -> bool:
 
 
 def _find_first(module: HloModule, loop: HloInstruction) -> Number | None:
-    """Returns the value of the loop's predicate in its first evaluation."""
+    """Returns the value of the loop's predicate when it is evaluated for the first time; None if that is not fixed."""
     condition = module.computations[loop.called_computations[1]]
     return _Search(module, loop).find(condition.root, ())
 
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """Finds fixed values of one module."""
+    """Finds the numbers that one module fixes, whatever its arguments are."""
 
     module: HloModule
     starting: HloInstruction | None = None
-    """The loop whose condition is evaluated for the first time, with the loop's initial state."""
+    """The loop whose condition is evaluated for the first time, with the loop's initial state; None to find what holds
+    in every evaluation.
+    """
     _known: dict[tuple[int, ShapeIndex], Number | None] = field(
         default_factory=dict[tuple[int, ShapeIndex], "Number | None"]
     )
@@ -84,14 +87,14 @@ class _Search:
     @staticmethod
     @lru_cache(maxsize=8)
     def of(module: HloModule) -> "_Search":
-        """Returns the search that holds in every evaluation."""
+        """Returns the search for numbers that are fixed in every evaluation; one per module."""
         return _Search(module)
 
     def find(self, value: HloInstruction, path: ShapeIndex, steps: int = _MOST_STEPS) -> Number | None:
-        """Returns the number at this position; None if it is not fixed, or not one number."""
+        """Returns the number at this position; None if the module does not fix it, or it is not a single number."""
         key = value.id, path
         if key not in self._known and steps:
-            self._known[key] = None  # a way that leads back here fixes nothing
+            self._known[key] = None  # a path that leads back to this value fixes nothing
             self._known[key] = self._follow(value, path, steps - 1)
         return self._known.get(key)
 
@@ -131,7 +134,9 @@ class _Search:
         return self.module.computations[caller.called_computations[number]]
 
     def _leave(self, parameter: HloInstruction, path: ShapeIndex, steps: int) -> Number | None:
-        """Returns the value of a parameter of a computation that one instruction calls, in one place."""
+        """Returns the fixed value of a parameter of a computation that one instruction calls in one place; None if it
+        is not fixed.
+        """
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         callers = self.module.callers.get(home, ())
         if len(callers) != 1 or callers[0].called_computations.count(home) != 1:
@@ -148,7 +153,7 @@ class _Search:
         return self.find(caller.operands[number], path, steps) if number < len(caller.operands) else None
 
     def _compute(self, value: HloInstruction, steps: int) -> Number | None:
-        """Returns the result of an operation on scalars."""
+        """Returns the fixed result of an operation on scalars; None if it is not fixed."""
         opcode, operands = value.opcode, value.operands
         known = [self.find(operand, (), steps) for operand in operands]
         match opcode, known:
@@ -186,7 +191,7 @@ class _Search:
     def _compare(value: HloInstruction, known: list[Number | None]) -> Number | None:
         direction, (left, right) = value.proto.comparison_direction, known
         if value.operands[0] is value.operands[1] and is_counted(value.operands[0].shape):
-            left = right = 0  # a number and itself, whatever it is
+            left = right = 0  # both operands are one number, whatever it is
         compare = _COMPARED.get(direction)
         return None if left is None or right is None or compare is None else int(compare(left, right))
 
@@ -244,7 +249,7 @@ def _convert(one: Number, shape: ShapeProto) -> Number | None:
 
 
 def _wrap(number: int, shape: ShapeProto) -> int:
-    """Returns the number as its dtype holds it."""
+    """Returns the number as its integer dtype holds it, wrapped around if too large."""
     dtype = DTYPE_NAMES[shape.element_type]
     if dtype == "pred":
         return number & 1

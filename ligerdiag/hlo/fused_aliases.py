@@ -23,36 +23,38 @@ from ligerdiag.hlo.shape import ShapeIndex, count_elements, iterate_leaves
 _BITCASTS = frozenset({"bitcast"})
 
 type Offsets = tuple[int | str, ...]
-"""The start of a part of an array, by dimension: a number, or the name of the index."""
+"""Where a part of an array starts, by dimension: a number, or the name of the instruction that computes the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenAlias:
-    """An output that is declared to alias an operand, and has other bytes."""
+    """An output of a custom call that is declared to alias an operand, but lies in other bytes than the operand."""
 
     call: HloInstruction
     """The custom call, inside of the fusion."""
     operand: int
     """Number of the call's operand."""
     output: ShapeIndex
-    """The call's output."""
+    """ShapeIndex of the call's output."""
     certain: bool
-    """False where the bytes of one of the two are not known."""
+    """Whether the bytes of both are known to differ; False where the bytes of one of the two are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Address:
     place: int | None
-    """Slice number in the buffer assignment."""
+    """Number of the slice in the buffer assignment; None if unknown."""
     offsets: Offsets | None
-    """None for the whole slice."""
+    """Where in the slice the part starts; None if the address is that of the whole slice."""
     elements: int
 
 
 def find_broken_aliases(
     module: HloModule, positions: Positions, *, is_assigned: bool = True
 ) -> tuple[BrokenAlias, ...]:
-    """Finds broken aliases in a scheduled module. is_assigned: the positions are those of XLA's own buffer assignment."""
+    """Returns the aliases of a scheduled module that fusions break. is_assigned: whether the positions are those of
+    XLA's own buffer assignment.
+    """
     return tuple(
         [
             broken
@@ -83,7 +85,9 @@ def _check_fusion(
 
 
 def _find_operand(value: HloInstruction, fusion: HloInstruction, positions: Positions) -> _Address | None:
-    """Returns the address of a call's operand; None where it has another form."""
+    """Returns the address of an operand of a fused call; None if it is neither a parameter of the fusion nor one slice
+    of a parameter.
+    """
     elements, offsets = count_elements(value.shape), None
     value = look_through(value, _BITCASTS)
     if value.opcode in ("slice", "dynamic-slice"):
@@ -97,7 +101,9 @@ def _find_operand(value: HloInstruction, fusion: HloInstruction, positions: Posi
 def _find_results(
     fused: HloComputation, call: HloInstruction, output: ShapeIndex, fusion: HloInstruction, positions: Positions
 ) -> Iterator[_Address | None]:
-    """Yields the address of each result of the fusion that is the call's output or contains it."""
+    """Yields, for each result of the fusion that is the call's output or contains it, the address of that output; None
+    if it is unknown.
+    """
     root = fused.root
     if root is call:
         yield _Address(positions.find(fusion, output), None, _count(call, output))
@@ -126,7 +132,7 @@ def _count(call: HloInstruction, output: ShapeIndex) -> int:
 
 
 def _list_offsets(instruction: HloInstruction, first: int) -> Offsets:
-    """first: number of the first operand that is an index."""
+    """Returns the indices at which a slice or an update starts. first: number of the first operand that is an index."""
     if instruction.opcode == "slice":
         return tuple([dimension.start for dimension in instruction.proto.slice_dimensions])
     return tuple([_read_index(operand) for operand in instruction.operands[first:]])

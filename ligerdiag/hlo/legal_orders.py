@@ -31,18 +31,18 @@ _IN_ORDER = having(Trait.PEER_TO_PEER, Trait.TOKEN, Trait.HAS_EFFECTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LegalOrder:
-    """One order of a module."""
+    """One order in which XLA may run a scheduled module."""
 
     name: str
-    """Such as `kernels last`."""
+    """Name of the order, such as `kernels last`."""
     sequences: Mapping[int, tuple[HloInstruction, ...]]
-    """Computation id to its instructions, for each that has a sequence in the schedule."""
+    """From the id of each computation with a sequence in the schedule to its instructions in this order."""
     late: frozenset[int] = frozenset()
-    """Ids of the starts that do their work at their done."""
+    """Ids of the asynchronous starts that do their work only at their done."""
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders, always the same ones. kernels: ids of the custom calls, fused ones included."""
+    """Yields `count` orders, the same ones in each run. kernels: ids of the custom calls to move, including fused ones."""
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}
@@ -76,7 +76,9 @@ _KINDS = ("kernels first", "kernels last", "one kernel first", "one kernel last"
 
 
 def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]:
-    """Returns the ids of the kernels' calls, and of the instructions that run them."""
+    """Returns the ids of the kernels' custom calls, and of all instructions that run them: fusions, loops, branches,
+    calls.
+    """
     found = set(kernels)
     for computation in module.computations.values():  # callees before callers
         if any(one.id in found for one in computation.instructions):
@@ -85,8 +87,8 @@ def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]
 
 
 def _find_path(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
-    """Maps each computation on the path from the entry to this kernel to the ids of the instructions that run the
-    kernel.
+    """Maps each computation on the path from the entry to this kernel to the ids of those of its instructions that run
+    the kernel.
     """
     if kernel not in module.homes:
         return {}
@@ -107,7 +109,9 @@ def _find_path(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
 
 
 def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
-    """Maps each instruction to those that must come before it, each once: operands, control predecessors, effects."""
+    """Maps each instruction's id to the ids of the instructions that must come before it, each once: operands, control
+    predecessors, and earlier instructions with effects.
+    """
     known = {one.id for one in computation.sequence}
     needed: dict[int, tuple[int, ...]] = {}
     last = 0
@@ -123,8 +127,8 @@ def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
 def _run_first(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Runs the instructions that each kernel needs, then the kernel; then the rest. numbers: ranks of the rest, and of
-    the kernels.
+    """Returns an order that runs what each kernel needs, then the kernels, then the rest. numbers: if given, draws the
+    order of the kernels and that of equals at random.
     """
     listed = [one.id for one in computation.sequence]
     chosen = [number for number in listed if number in kernels]
@@ -139,7 +143,9 @@ def _run_first(
 def _run_last(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Runs a kernel only when nothing else can run. numbers: ranks of the rest."""
+    """Returns an order that runs a kernel only when nothing else can run. numbers: if given, draws the order of equals
+    at random.
+    """
     return _sort(computation, needed, {one.id: (False, one.id in kernels) for one in computation.sequence}, numbers)
 
 
@@ -149,8 +155,9 @@ def _sort(
     ranks: Mapping[int, tuple[bool, bool]],
     numbers: Random | None,
 ) -> tuple[HloInstruction, ...]:
-    """Returns a topological order in which the ready instruction with the least rank comes next, at random among
-    equals.
+    """Returns a topological order in which, of all instructions that are ready, the one with the least rank comes next.
+
+    numbers: if given, draws among instructions of equal rank at random; otherwise these keep the order of the schedule.
     """
     keys = {
         one.id: (*ranks[one.id], numbers.random() if numbers is not None else place)
@@ -162,9 +169,9 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns a topological order in which the ready instruction with the least key comes next.
+    """Returns a topological order in which, of all instructions that are ready, the one with the least key comes next.
 
-    needed: the ids of the instructions that must come before each one, once each.
+    needed: from instruction id to the ids of the instructions that must come before it, each once.
     """
     from heapq import heapify, heappop, heappush
 

@@ -36,33 +36,39 @@ from ligerdiag.hlo.xla_pb2 import (
 from ligerdiag.model.findings import SourceLine
 
 type TagPath = tuple[int, ...]
-"""Numbers of the calls that lead to the operation, outermost first, and last its own; () when untagged."""
+"""The tags of the calls that lead to an operation, outermost first, and last the operation's own tag; () when it is
+untagged.
+"""
 
 _TAG = re.compile(r"#ld(\d{1,18})(?!\d)")
 
 
 @lru_cache(maxsize=1 << 16)
 def parse_tag_path(op_name: str) -> TagPath:
-    """Returns (15, 85) for `jit(f)/call#ld15/add#ld85`; () for a name without tags."""
+    """Returns the tags in an op_name: (15, 85) for `jit(f)/call#ld15/add#ld85`, () for a name without tags."""
     if "#ld" not in op_name:
         return ()
     return tuple([int(number) for number in _TAG.findall(op_name.partition(";")[0])])
 
 
 def strip_tags(op_name: str) -> str:
-    """Returns JAX's name stack of the operation that the instruction computes, without tags and as its author wrote it."""
+    """Returns JAX's name stack of the operation that an instruction computes, given its op_name: without tags, and
+    spelled as the author wrote it.
+    """
     return _TAG.sub("", op_name.partition(";")[0]).replace("%3B", ";").replace("%23", "#")
 
 
 ADDED_BARRIER = "ligerdiag_barrier"
-"""Name of the barriers that the as-written translation puts after operations; see `compile.lowering.intent`."""
+"""Name of the barriers that ligerdiag adds after operations when it translates the program as written; see
+`compile.lowering.intent`.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class HloInstruction:
-    """One instruction. Operands and control predecessors are instructions of the same computation.
+    """One instruction of a module. Its operands and control predecessors are instructions of the same computation.
 
-    The fields are Final instead of the dataclass frozen: a frozen instance takes three times as long to make, and a
+    Each field is Final, rather than the dataclass frozen: a frozen instance takes three times as long to make, and a
     large module has 150,000 of them.
     """
 
@@ -71,25 +77,28 @@ class HloInstruction:
     opcode: Final[str]
     operands: "Final[tuple[HloInstruction, ...]]"
     control_predecessors: Final[tuple[int, ...]]
-    """Instruction ids (they may come later in the list than this instruction)."""
+    """Ids of the instructions that must run before this one; they may come later in the list of instructions."""
     called_computations: Final[tuple[int, ...]]
-    """Computation ids; `while`: (body, condition)."""
+    """Ids of the computations that the instruction calls; for a `while`: (body, condition)."""
     proto: Final[HloInstructionProto]
     shape: Final[ShapeProto]
-    """Shape with layout."""
+    """Shape of the result, with its layout."""
     op_name: Final[str]
-    """The framework's name for the operation: JAX's name stack, with our tags where the worker put them."""
+    """The framework's name for the operation: JAX's name stack, with ligerdiag's tags if the compile worker put them
+    there.
+    """
 
     @property
     def kernel(self) -> tuple[str, bytes]:
-        """The target and payload of a custom call."""
+        """Returns the target of a custom call and its payload."""
         return self.proto.custom_call_target, self.proto.backend_config
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
-        """Valid entries of output_to_operand_aliasing (see `shape`): operand_number to the output's ShapeIndex.
+        """Returns the valid entries of output_to_operand_aliasing (see `shape`): from operand number to the ShapeIndex
+        of the output that shares its buffer.
 
-        An entry for a part of an operand is not here: it leaves the rest of the operand unaliased.
+        An entry for a part of an operand is left out, because it leaves the rest of the operand unaliased.
         """
         entries = self.proto.output_operand_aliasing
         return {a.operand_index: tuple(a.output_shape_index) for a in entries if not a.operand_shape_index}
@@ -97,26 +106,30 @@ class HloInstruction:
 
 @dataclass(frozen=True, eq=False)
 class HloComputation:
-    """One computation; `instructions` in dependency order, `sequence` in schedule order where there is a schedule."""
+    """One function of a module, as XLA's HloComputation: `instructions` in dependency order, `sequence` in the order of
+    the schedule.
+    """
 
     id: int
     name: str
     instructions: tuple[HloInstruction, ...]
     root: HloInstruction
     sequence: tuple[HloInstruction, ...]
-    """The schedule's order; empty for a computation without a schedule, such as a fusion."""
+    """The instructions in the order of the schedule; empty for a computation without a schedule, such as that of a
+    fusion.
+    """
     is_fusion: bool
     proto: HloComputationProto
 
     @cached_property
     def parameters(self) -> tuple[HloInstruction, ...]:
-        """Parameter instructions by parameter number."""
+        """Returns the parameter instructions, in the order of their numbers."""
         found = [i for i in self.instructions if i.opcode == "parameter"]
         return tuple(sorted(found, key=lambda i: i.proto.parameter_number))
 
     @cached_property
     def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
-        """Instruction id to the instructions of this computation that use it as an operand."""
+        """Returns a map from instruction id to the instructions of this computation that use it as an operand."""
         found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}
         for instruction in self.instructions:
             for operand in dict.fromkeys(instruction.operands):
@@ -125,7 +138,9 @@ class HloComputation:
 
     @cached_property
     def kept_elements(self) -> frozenset[int]:
-        """Numbers of the elements of its parameter that a loop's body returns unchanged, in the same position."""
+        """Returns the numbers of the elements of a loop's state that this computation, the loop's body, returns
+        unchanged in the same position.
+        """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return frozenset()
         parameter = self.parameters[0]
@@ -137,8 +152,9 @@ class HloComputation:
 
     @cached_property
     def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
-        """For each element of a loop's state, the elements that take this position in turn, itself first, as the body
-        returns one in another one's position.
+        """Returns, for each element of a loop's state, the elements that take its position in turn when this
+        computation, the loop's body, runs again and again: itself first, then those that the body puts into that
+        position.
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return ()
@@ -160,27 +176,30 @@ class HloComputation:
 
 @dataclass(frozen=True, eq=False)
 class HloModule:
-    """One module."""
+    """One module: all computations of a program as XLA compiles them, with tags, aliases and metadata."""
 
     name: str
     entry: HloComputation
     computations: Mapping[int, HloComputation]
-    """By computation id; callees before callers."""
+    """From id to computation; callees come before callers."""
     stack_frames: StackFrameIndexProto
     input_output_alias: HloInputOutputAliasProto
-    """Module-level aliasing of entry parameters and outputs (donation)."""
+    """Which entry parameters and outputs of the module share a buffer (donation)."""
     donors: tuple[int, ...] = ()
-    """Numbers of the entry parameters that are donated and have no output yet: XLA pairs them where arrays are split."""
+    """Numbers of the donated entry parameters that have no output assigned yet: where arrays are split over devices,
+    XLA pairs donated parameters with outputs itself.
+    """
     replica_count: int = 1
-    """How many replicas run the program, beside its partitions; 1 where the module does not say."""
+    """Number of replicas that run the program, besides its partitions; 1 where the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Attributes of the module that the framework passes to XLA."""
+    """Attributes that the framework (JAX) passes to XLA with the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
-    """Instruction id to the author's operation that it computes, where known: read from `op_name`, or inferred later
-    (see `analysis.provenance`).
+    """From instruction id to the tag path of the author's operation that the instruction computes, where known: read
+    from `op_name`, or inferred later (see `analysis.provenance`).
     """
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
-    """Declared aliases that are invalid; they are removed from the messages of their instructions."""
+    """Aliases that instructions declare and that are invalid; they are removed from the messages of these instructions.
+    """
     number: int = 0
     """The module's number in the process that compiled it; 0 where the file does not say."""
     _orders: dict[int, tuple[HloInstruction, ...]] = field(
@@ -193,7 +212,7 @@ class HloModule:
 
     @cached_property
     def instructions(self) -> tuple[HloInstruction, ...]:
-        """Instructions of all computations, fused ones included; callees before callers."""
+        """Returns the instructions of all computations, including fused ones; callees before callers."""
         return tuple([one for computation in self.computations.values() for one in computation.instructions])
 
     @property
@@ -202,12 +221,14 @@ class HloModule:
 
     @cached_property
     def homes(self) -> Mapping[int, HloComputation]:
-        """Instruction id to the computation that holds it."""
+        """Returns a map from instruction id to the computation that holds the instruction."""
         return {i.id: computation for computation in self.computations.values() for i in computation.instructions}
 
     @cached_property
     def callers(self) -> Mapping[int, tuple[HloInstruction, ...]]:
-        """Computation id to the instructions that call it, each once, callees before callers."""
+        """Returns a map from computation id to the instructions that call the computation: each once, callees before
+        callers.
+        """
         found: dict[int, list[HloInstruction]] = {}
         for instruction in self.instructions:
             for callee in dict.fromkeys(instruction.called_computations):
@@ -215,11 +236,11 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Returns the author's operation that an instruction of this module computes; () if that is unknown."""
+        """Returns the tag path of the author's operation that an instruction of this module computes; () if unknown."""
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """Sorts the instructions of a computation by their tags, each after its operands."""
+        """Returns the instructions of a computation sorted by their tags, each after its operands."""
         found = self._orders.get(computation.id)
         if found is None:
             found = self._orders[computation.id] = self._sort(computation)
@@ -240,8 +261,11 @@ class HloModule:
         return tuple(sorted(computation.instructions, key=lambda i: keys[i.id]))
 
     def _place_calls(self, computation: HloComputation) -> Mapping[int, int]:
-        """Maps ids of calls without a tag to the highest one before them: before JAX 0.7 a call of a function had no
-        name, and what is called reads what the call before it has overwritten.
+        """Maps the id of each call without a tag to the highest tag before it, which gives the call its place in
+        program order.
+
+        Before JAX 0.7 a call of a function had no name and so no tag. Its place matters, since the called function
+        reads what earlier calls have overwritten.
         """
         if not any(one.opcode == "call" and one.id not in self.tags for one in computation.instructions):
             return {}
@@ -255,7 +279,7 @@ class HloModule:
         return found
 
     def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
-        """Yields every custom-call with the computation that holds it, callees first."""
+        """Yields every custom call with the computation that holds it, callees before callers."""
         return iter(self._custom_calls)
 
     @cached_property
@@ -268,7 +292,9 @@ MAX_FRAMES = 64
 
 
 def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Yields the frames from the innermost call outward; none if the instruction has no source location."""
+    """Yields the stack frames of an instruction's source location, from the innermost call outward; none if it has no
+    location.
+    """
     frames = module.stack_frames
     metadata = instruction.proto.metadata
     number = metadata.stack_frame_id
@@ -292,32 +318,35 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
 
 
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Yields the frames outside of installed packages, from the innermost outward."""
+    """Yields the stack frames of an instruction that lie outside of installed packages, from the innermost outward."""
     for frame in iterate_frames(module, instruction):
         if not frame.is_installed:
             yield frame
 
 
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:
-    """Returns the innermost frame outside of installed packages, or None."""
+    """Returns the innermost source line of an instruction that lies outside of installed packages, or None."""
     return next(iterate_user_frames(module, instruction), None)
 
 
 type Chain = int
-"""Number of a chain of locations; 0 is the empty one. The same number means the same chain, in every module."""
+"""Number of a chain of source locations; 0 is the empty chain. The same number means the same chain, in every module.
+"""
 
 _MAX_FRAMES = 1024
 
 
 @dataclass(slots=True, eq=False)
 class FrameNumbers:
-    """Numbers chains of stack frames; one object serves all modules that are compared."""
+    """Gives each chain of stack frames a number; one object serves all modules that are compared."""
 
     _links: dict[tuple[object, Chain], Chain] = field(default_factory=dict[tuple[object, Chain], Chain])
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the number of the instruction's chain, with the chain `behind` appended at its outer end."""
+        """Returns the number of the instruction's chain of stack frames, with the chain `behind` appended at its outer
+        end.
+        """
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:
             return self._number_frame(module, metadata.stack_frame_id, behind)
@@ -363,7 +392,9 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_added_barrier(instruction: HloInstruction) -> bool:
-    """Returns whether the as-written translation added this barrier after an operation, whose tag it has."""
+    """Returns whether the instruction is a barrier that ligerdiag's translation of the program as written added after
+    an operation, whose tag the barrier has.
+    """
     return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 
 

@@ -31,25 +31,27 @@ _SAID_OTHERWISE = (
     "name", "id", "opcode", "shape", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids",
     "backend_config", "frontend_attributes", "channel_id",
 )  # fmt: skip
-"""Fields that are left out, or that the line expresses otherwise."""
+"""Fields of an instruction that are left out of its line, or that the line expresses otherwise."""
 _ESTIMATES = frozenset({"reification_cost", "device_type", "fusion_name", "scheduling_name"})
-"""Entries of a backend config that do not change what runs."""
+"""Entries of a backend config that are XLA's estimates and do not change what runs."""
 _NAMES = re.compile(r"name$|^_xla_metadata")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureLine:
-    """One instruction without its name."""
+    """One line of a module's structure: an instruction without its name."""
 
     text: str
-    """Such as `1.4 = f32[8]{0} add(1.2, 1.3)`."""
+    """The line, such as `1.4 = f32[8]{0} add(1.2, 1.3)`, where numbers replace names."""
     kind: str
-    """The line without numbers: `f32[8]{0} add`."""
+    """The line without these numbers, such as `f32[8]{0} add`."""
     instruction: HloInstruction
 
 
 def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
-    """Returns the sha256 of the module's structure; `payloads` as for `fingerprint_lines`."""
+    """Returns the sha256 of the module's structure. payloads: whether a kernel's payload counts, as for
+    `fingerprint_lines`.
+    """
     digest = sha256()
     for line in fingerprint_lines(module, payloads=payloads):
         digest.update(line.text.encode())
@@ -58,9 +60,9 @@ def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
 
 
 def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
-    """Renders the module's structure, the entry computation first.
+    """Returns the lines of the module's structure, those of the entry computation first.
 
-    payloads: whether a backend config that is not JSON counts: a kernel's holds code for one GPU.
+    payloads: whether a backend config that is not JSON counts; that of a kernel holds code for one GPU.
     """
     numbers = _number_computations(module)
     return tuple(line for computation in numbers for line in _compute_lines(computation, numbers, module, payloads))
@@ -145,7 +147,7 @@ def _render_attributes(proto: HloInstructionProto, payloads: bool) -> Iterator[s
 
 
 def _render_config(config: bytes) -> str | None:
-    """Renders the JSON without estimates; None if it is no JSON."""
+    """Returns a backend config's JSON without XLA's estimates; None if the config is no JSON."""
     try:
         value: Any = json.loads(config)
     except ValueError:
@@ -174,18 +176,18 @@ def render_shape_with_layout(shape: ShapeProto) -> str:
 
 _CALLS = having(Trait.CALLEE_TAKES_OPERANDS) - {"call"}
 _MOST_CHARACTERS = 2000
-"""Characters of one line: a tuple of a thousand values is cut."""
+"""Most characters of one line; a longer one, such as that of a tuple of a thousand values, is cut."""
 
 
 @dataclass(slots=True, eq=False)
 class HloText:
-    """Renders instructions of one module."""
+    """Renders the instructions of one module as HLO text."""
 
     module: HloModule
     _shapes: dict[bytes, str] = field(default_factory=dict[bytes, str])
-    """Serialized shape to text: a module has many values and few shapes."""
+    """Maps a serialized shape to its text, because a module has many values but few shapes."""
     _names: Mapping[int, str] | None = None
-    """Instruction id to name, for control predecessors."""
+    """Maps instruction id to name, for the names of control predecessors."""
 
     def render_instruction(self, instruction: HloInstruction) -> str:
         """Returns a line such as `%a = f32[4,8]{1,0} fusion(%b, %c), kind=kLoop, calls=%fused_computation`."""
@@ -201,7 +203,9 @@ class HloText:
         return _clean(f"%{instruction.name} = {shape} {instruction.opcode}({operands}){attributes}")
 
     def render_computation(self, computation: HloComputation) -> Iterator[tuple[int, str]]:
-        """Returns (instruction id, line) in schedule order, with header and closing brace, whose ids are 0."""
+        """Yields (instruction id, line) for each instruction in schedule order; the header and the closing brace have
+        the id 0.
+        """
         parameters = ", ".join([f"{one.name}: {self._render_shape(one.shape)}" for one in computation.parameters])
         start = "ENTRY " if computation is self.module.entry else ""
         result = self._render_shape(computation.root.shape)
@@ -212,7 +216,7 @@ class HloText:
         yield 0, "}"
 
     def render_module(self) -> Iterator[tuple[int, str]]:
-        """Yields the lines of all computations, callees first, an empty line between two of them."""
+        """Yields (instruction id, line) for all computations, callees first, with an empty line between two of them."""
         yield 0, _clean(f"HloModule {self.module.name}")
         for computation in self.module.computations.values():
             yield 0, ""
@@ -259,7 +263,7 @@ class HloText:
 
 
 def _render_literal(literal: LiteralProto) -> str:
-    """Renders a scalar; `{...}` for anything larger, and for types that are kept as bytes."""
+    """Returns the text of a scalar constant; `{...}` for anything larger, and for types that are kept as bytes."""
     if is_tuple(literal.shape) or count_elements(literal.shape) != 1:
         return "{...}"
     if literal.preds:
@@ -300,7 +304,9 @@ _ATTRIBUTES: Mapping[str, Callable[[HloInstructionProto], str]] = {
 
 
 def _clean(line: str) -> str:
-    """Removes control characters, which names from a file may contain, and cuts a line that is too long to read."""
+    """Returns the line without control characters, which names from a file may contain, and cut if it is too long to
+    read.
+    """
     if len(line) > _MOST_CHARACTERS:
         line = line[:_MOST_CHARACTERS] + " ..."
     if line.isprintable():

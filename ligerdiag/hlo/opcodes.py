@@ -13,129 +13,156 @@ from enum import Flag, auto
 
 
 class Trait(Flag):
-    """Traits of opcodes."""
+    """The traits of opcodes. A trait describes every instruction with one of its opcodes; the docstrings say "the
+    instruction" for any of these.
+    """
 
     # where a value stands
     FORWARDS = auto()
-    """The result is operand 0 by another name: the same buffer, leaf by leaf."""
+    """The instruction's result is operand 0 by another name: the same buffer, leaf by leaf."""
     TAKES_ELEMENT = auto()
-    """The result is an element of the operand's tuple, by another name."""
+    """The instruction's result is an element of the operand's tuple, by another name."""
     MAKES_TUPLE = auto()
-    """The result's elements are the operands, by another name."""
+    """The instruction's result is a tuple whose elements are the operands, by another name."""
     LAUNCHES_NOTHING = auto()
-    """XLA emits no code for it in a schedule: it reads no bytes and writes none."""
+    """XLA emits no code for the instruction in a schedule: it reads no bytes and writes none."""
     HANDS_ON = auto()
-    """The result has the value of operand 0; the result of a `done` has the value that its start has computed."""
+    """The instruction's result has the value of operand 0; that of a `done` has the value that its start has computed.
+    """
     BARRIER = auto()
-    """An operation of the program that passes operand 0 on, leaf by leaf, and only orders; the schedule runs nothing
-    for it.
+    """The instruction is an operation of the program that passes operand 0 on, leaf by leaf, and only orders other
+    operations; the schedule runs nothing for it.
     """
     HAS_BUFFER = auto()
-    """When a schedule runs it, the buffer assignment always gives it a buffer of its own."""
+    """The buffer assignment always gives the instruction a buffer of its own, if a schedule runs the instruction."""
     IN_PLACE = auto()
     """XLA lets result k share the buffer of operand k if nobody needs the operand afterwards."""
     DECLARES_ALIASES = auto()
-    """It may declare which operand a result shares its buffer with."""
+    """The instruction may declare which operand a result shares its buffer with."""
     NEEDS_OPERAND = auto()
-    """Our code follows its first operand without a check: the parser refuses a module where it has none."""
+    """The instruction must have an operand: ligerdiag follows the first one without a check, so the parser refuses a
+    module where there is none.
+    """
 
     # what a value is
     NO_OPERATION = auto()
-    """The translation from StableHLO adds it, without a tag: it is no operation of the author."""
+    """The instruction is no operation of the author: the translation from StableHLO adds it, without a tag."""
     TOKEN = auto()
-    """The result is a token: an author may write one, and it holds no value that could be wrong."""
+    """The instruction's result is a token, which holds no value that could be wrong; an author may write such an
+    operation.
+    """
     FROM_NOTHING = auto()
-    """The value needs no input: the program contains it."""
+    """The instruction's value needs no input: the program contains it."""
     ONE_ARRAY = auto()
-    """The result is one array, and never a tuple."""
+    """The instruction's result is one array, and never a tuple."""
     ARRAY_OF_ARRAYS = auto()
-    """The result is one array where all operands are arrays; older XLA also had tuples here."""
+    """The instruction's result is one array where all operands are arrays; in older XLA, operands and result could also
+    be tuples.
+    """
     ELEMENTWISE = auto()
-    """Element i of the result depends on element i of the operands, where the dimensions are the same."""
+    """Element i of the result depends on element i of each operand, where the dimensions are the same."""
     MOVES = auto()
     """The result holds only elements of operand 0: rearranged, repeated, selected or exchanged among devices."""
     JOINS = auto()
     """The result holds only elements of the operands: one next to the other, or one inside of the other."""
     REARRANGES = auto()
-    """An element of an operand may be needed for any other element of the result."""
+    """The instruction may need an element of an operand for any element of the result, not only for the one in the same
+    place.
+    """
     CASTS = auto()
     """The result holds operand 0's elements in another element type."""
     SAME_ELEMENTS = auto()
-    """The result has each of the operand's elements once; if the layout allows, XLA makes the two one value."""
+    """The result has each of the operand's elements once; if the layout allows, XLA makes operand and result one value.
+    """
     OTHER_FORM = auto()
-    """The result is the operand in another shape; MLIR composes two such operations, or cancels them."""
+    """The result is the operand in another form; MLIR composes two such operations, or lets them cancel out."""
     KEEPS_SCALAR = auto()
-    """If all of the operand's elements are one number, so are the result's."""
+    """If all of operand 0's elements are the same number, all elements of the result are that number, too, apart from a
+    change of dtype.
+    """
     NO_NEW_NAN = auto()
-    """A NaN in the result was in the operand, or is written in the program."""
+    """A NaN in the result comes from the operand, or is a constant of the program: the instruction makes no new one."""
     VIEW = auto()
-    """NumPy computes it without touching the elements, or it is a single number."""
+    """NumPy computes the instruction without touching the elements, or the instruction is a single number."""
     ROUNDS = auto()
-    """A floating point result is rounded to its dtype, so another order of evaluation changes it by rounding errors."""
+    """A floating point result of the instruction is rounded to its dtype, so another order of evaluation changes it by
+    rounding errors.
+    """
     COMMUTES = auto()
-    """The two operands may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
+    """The instruction's two operands may be exchanged (HloOpcodeIsBinaryCommutative in XLA)."""
     MULTIPLIES = auto()
-    """Operand 0 is a factor of the result: XLA moves its other factors to where they are cheaper."""
+    """Operand 0 is a factor of the result; XLA may move other factors to where computing them is cheaper."""
     ADDS = auto()
     """The operands are terms of the result, which XLA may add in another order."""
     EXCHANGED = auto()
-    """XLA may exchange its two operands, and transpose the result (GemmFusionSwapOperands,
-    xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc)."""
+    """XLA may exchange the instruction's two operands, and transpose the result (GemmFusionSwapOperands,
+    xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc).
+    """
     CHOOSES = auto()
-    """If its two operands are one value, the result is that value."""
+    """If the two operands that hold values are one value, the result is that value, as for `and`, `maximum` or
+    `select`.
+    """
     STEPS = auto()
-    """The result is one of few numbers: a small change of the operand rarely changes it."""
+    """The result takes only a few different values, so a small change of the operand rarely changes it."""
     BOUNDS = auto()
     """The result is an operand, or a bound if the operand exceeds it."""
     RESULT_NOT_SAVED = auto()
-    """JAX's derivative needs at most the operands; others, such as `exponential` or `tanh`, save their result."""
+    """JAX's derivative of the operation needs at most the operands; the derivatives of others, such as `exponential` or
+    `tanh`, save the result.
+    """
     LIBRARY_CALL = auto()
-    """XLA may rewrite it to a custom call of cuBLAS or cuDNN."""
+    """XLA may rewrite the instruction to a custom call of cuBLAS or cuDNN."""
     REDUCES = auto()
-    """Its work is proportional to the number of its operands' elements."""
+    """The instruction's work is proportional to the number of its operands' elements."""
     SORTS = auto()
-    """Its work is more than linear in the number of elements."""
+    """The instruction's work is more than linear in the number of elements."""
     BROADCAST_IN_DIM = auto()
-    """A StableHLO broadcast_in_dim is translated to it, together with others of this trait."""
+    """The instruction is one of those, all with this trait, to which a StableHLO broadcast_in_dim is translated."""
     UNNAMED = auto()
-    """MLIR adds such instructions without a name."""
+    """MLIR adds such instructions without a name, so an instruction with this opcode may have no tag."""
 
     # devices and time
     COLLECTIVE = auto()
-    """Exchanges values with other devices, or begins to."""
+    """The instruction exchanges values with other devices, or begins to."""
     PEER_TO_PEER = auto()
-    """Sends to one other device, or receives: asynchronous, although its name has no `start`."""
+    """The instruction sends to one other device, or receives from one: it is asynchronous, although its name has no
+    `start`.
+    """
     OPERANDWISE = auto()
-    """A collective of several operands, as the combiners make them: result k depends on operand k alone."""
+    """The instruction is a collective that may have several operands, as XLA's combiners make them: result k then
+    depends on operand k alone.
+    """
     GATHERS = auto()
-    """A collective that brings elements from other devices unchanged."""
+    """The instruction is a collective that brings elements from other devices unchanged."""
     NAMES_DEVICES = auto()
-    """A collective with `use_global_device_ids`."""
+    """The instruction is a collective that may have the attribute `use_global_device_ids`."""
     REPLAYED = auto()
-    """The replay computes it across devices."""
+    """The replay computes the instruction across devices."""
     START = auto()
-    """Begins an operation that its done ends."""
+    """The instruction begins an asynchronous operation, which a `done` ends."""
     STARTS_WITH_OPERANDS = auto()
-    """A start whose result is a tuple of operands and results, not the results alone."""
+    """The instruction is a start whose result is a tuple of operands and results, not the results alone."""
     RESULT_FIRST = auto()
-    """Begins with a tuple whose element {0}, not {1}, is the result of the done."""
+    """The instruction begins an asynchronous operation and returns a tuple of which element {0}, not {1}, is the result
+    of the `done`.
+    """
     STARTS_COMPUTATION = auto()
-    """A start that runs a computation of its own."""
+    """The instruction is a start that runs a computation of its own."""
     UPDATE = auto()
-    """Comes between a start and its done, reads nothing and does nothing."""
+    """The instruction comes between a start and its `done`; it reads nothing and does nothing."""
     DONE = auto()
-    """Waits for a start: it reads nothing that the start has not read."""
+    """The instruction waits for a start: it reads nothing that the start has not read."""
 
     HAS_EFFECTS = auto()
-    """It has an effect beside its result: such instructions keep their order."""
+    """The instruction has an effect besides its result: XLA keeps the order of all such instructions."""
 
     # computations
     CONTROL_FLOW = auto()
-    """Runs computations, and does nothing itself."""
+    """The instruction runs computations, and does nothing itself."""
     CALLEE_TAKES_OPERANDS = auto()
-    """Runs one computation, whose parameter k is operand k."""
+    """The instruction runs one computation, whose parameter k is operand k."""
     RUNS_SCHEDULED = auto()
-    """The computations that it runs have a schedule and buffers of their own."""
+    """The instruction runs computations that have a schedule and buffers of their own."""
 
 
 T = Trait
@@ -238,7 +265,7 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
 )
 
 TRAITS = {opcode: traits for traits, opcodes in _ROWS for opcode in opcodes.split()}
-"""Opcode to all of its traits. Every opcode of XLA has an entry, and only one."""
+"""Maps each opcode to all of its traits. Every opcode of XLA has one entry."""
 OPCODES = frozenset(TRAITS)
 _BITS = {opcode: traits.value for opcode, traits in TRAITS.items()}
 
@@ -250,5 +277,7 @@ def having(*traits: Trait) -> frozenset[str]:
 
 
 def strip_phase(opcode: str) -> str:
-    """Returns the operation that an asynchronous instruction is a part of: `all-gather` for `all-gather-done`."""
+    """Returns the opcode of the operation that an asynchronous instruction starts or ends: `all-gather` for
+    `all-gather-done`.
+    """
     return opcode.removesuffix("-start").removesuffix("-done")

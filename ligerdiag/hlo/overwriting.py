@@ -29,14 +29,16 @@ _REARRANGES = having(Trait.REARRANGES)
 _ORDERED = frozenset({"copy", "transpose"})
 _UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
 _ADDS_TO = {"__cublas$": 2, "__cusolver$": 0}
-"""Prefix of a call's target to the first operand that the call writes over."""
+"""Maps the prefix of a custom call's target to the number of the first operand that the call writes over."""
 _BY_OPERAND = having(Trait.OPERANDWISE) | {"sort"}
 _SAME_PLACE = having(Trait.ELEMENTWISE) | {"bitcast"}
 _BY_ROW = frozenset({"broadcast", "reduce"})
 
 
 def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeIndex, number: int) -> bool:
-    """Returns whether the result at `index` may be in exactly the bytes of the operand with that number."""
+    """Returns whether the instruction may write the result at `index` into exactly the bytes of the operand with that
+    number.
+    """
     operand = instruction.operands[number]
     if is_tuple(operand.shape) or count_elements(operand.shape) == 1:
         return True
@@ -54,7 +56,9 @@ def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeI
 
 
 def _moves_elements(one: HloInstruction, number: int) -> bool:
-    """Returns whether a result element of this operation, other than a fusion, needs another element of the operand."""
+    """Returns whether an element of the result may need an operand's element in another place; the operation is no
+    fusion.
+    """
     if one.opcode == "custom-call":
         target = one.proto.custom_call_target
         own = next((first for prefix, first in _ADDS_TO.items() if target.startswith(prefix)), None)
@@ -69,13 +73,13 @@ def _moves_elements(one: HloInstruction, number: int) -> bool:
 
 
 def _list_order(value: HloInstruction) -> list[int]:
-    """Returns the dimensions of more than one element in memory, fastest first."""
+    """Returns the dimensions that have more than one element, in their order in memory, fastest first."""
     sizes = dict(enumerate(value.shape.dimensions))
     return [number for number in value.shape.layout.minor_to_major if sizes.get(number, 0) > 1]
 
 
 def _may_fusion(fused: HloComputation, fusion: HloInstruction, index: ShapeIndex, number: int) -> bool:
-    """Returns whether a fusion may write the result over the parameter with that number."""
+    """Returns whether a fusion may write the result at `index` over its parameter with that number."""
     kind, result = fusion.proto.fusion_kind, _find_result(fused, index)
     parameter = fused.parameters[number]
     if _is_updated(parameter, result):

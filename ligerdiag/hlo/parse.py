@@ -17,13 +17,15 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
 from ligerdiag.untrusted_files import MAXIMUM_FILE_BYTES, read_untrusted
 
 _FROZEN_AT_START = 1000
-"""More objects than Python itself freezes at start (375); a caller of gc.freeze has far more."""
+"""Number of frozen objects above which a caller has used gc.freeze: Python itself freezes 375 at start, a caller far
+more.
+"""
 
 
 @contextmanager
 def pause_collector(*, keep: bool = False) -> Generator[None]:
-    """Pauses the garbage collector: views hold many small long-lived objects, and searching them for cycles doubles the
-    time.
+    """Pauses Python's garbage collector: views hold many small long-lived objects, and searching them for cycles
+    doubles the time.
 
     keep: moves the objects made meanwhile to the oldest generation without a search, unless the caller has frozen
     objects, which this would unfreeze.
@@ -41,7 +43,9 @@ def pause_collector(*, keep: bool = False) -> Generator[None]:
 
 
 def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
-    """Read an `.hlo.pb` (HloProto). Raises ArtifactError when it cannot be read as one."""
+    """Returns the module and, where present, the buffer assignment of an `.hlo.pb` file (HloProto). Raises
+    ArtifactError if the file cannot be read as one.
+    """
     data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
         return parse_hlo(data)
@@ -50,10 +54,9 @@ def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
 
 
 def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
-    """Parse a serialized HloProto into the view of its module and, where present, its buffer assignment.
+    """Returns the module of a serialized HloProto and, where present, its buffer assignment.
 
-    Raises:
-        ArtifactError: the bytes are no HloProto, or its references do not resolve.
+    Raises ArtifactError if the bytes are no HloProto, or its references do not resolve.
     """
     proto = _decode(HloProto(), data)
     if not proto.hlo_module.computations:
@@ -65,7 +68,9 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
 
 
 def parse_hlo_module(data: bytes) -> HloModule:
-    """Parses a serialized HloModuleProto, without the HloProto around it; raises ArtifactError as `parse_hlo` does."""
+    """Returns the module of a serialized HloModuleProto, without the HloProto around it; raises ArtifactError as
+    `parse_hlo` does.
+    """
     proto = _decode(HloModuleProto(), data)
     if not proto.computations:
         raise ArtifactError("holds no HLO module")
@@ -73,7 +78,9 @@ def parse_hlo_module(data: bytes) -> HloModule:
 
 
 def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) -> Message:
-    """Fills the message. Raises MemoryError or ArtifactError; protobuf reports both by one exception."""
+    """Fills the message from the bytes and returns it. Raises MemoryError or ArtifactError, for both of which protobuf
+    has one exception.
+    """
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -83,7 +90,7 @@ def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) 
 
 
 def parse_module(proto: HloModuleProto) -> HloModule:
-    """Returns the view of an HloModuleProto; raises ArtifactError when a reference does not resolve."""
+    """Returns the view of an HloModuleProto. Raises ArtifactError if a reference in it does not resolve."""
     computations: dict[int, HloComputation] = {}
     tags: dict[int, TagPath] = {}
     invalid_aliases: list[InvalidAlias] = []
@@ -124,7 +131,7 @@ _ALIASING = having(Trait.DECLARES_ALIASES)
 _NEEDS_OPERAND = having(Trait.NEEDS_OPERAND)
 _DONES = having(Trait.DONE) - {"recv-done", "send-done"}
 _CALLEES = {"while": 2, "call": 1, "fusion": 1, "conditional": 1, "async-start": 1}
-"""The least number of computations that an instruction calls, by opcode."""
+"""Maps an opcode to the least number of computations that such an instruction calls."""
 _OPERANDS_ARE_PARAMETERS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 

@@ -19,7 +19,9 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 type Dependents = Callable[[HloInstruction, int], tuple[Iterable[ShapeIndex], Iterable[int]]]
-"""Maps a custom call and an operand number to the leaves of its result, and the operands, that depend on it."""
+"""Returns, for a custom call and an operand number, the leaves of the call's result and the operands that depend on
+that operand.
+"""
 
 type _Node = tuple[int, ShapeIndex]
 
@@ -30,23 +32,23 @@ _TAKE_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Everything that depends on a value."""
+    """Which outputs and effects of a program depend on a value."""
 
     outputs: frozenset[int]
-    """Numbers of the leaves of the program's result."""
+    """Numbers of the leaves of the program's result that depend on the value."""
     acts: bool
-    """A custom call with side effects depends on it."""
+    """Whether a custom call with side effects depends on the value."""
 
     @property
     def is_used(self) -> bool:
-        """Returns whether any output or effect depends on the value."""
+        """Returns whether any output or effect of the program depends on the value."""
         return bool(self.outputs) or self.acts
 
 
 def find_reach(
     module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
 ) -> Reach:
-    """Returns everything that depends on any of these leaves."""
+    """Returns the outputs and effects that depend on any of the leaves `starts`."""
     found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
     root = module.entry.root
     outputs = frozenset(n for n, leaf in enumerate(iterate_leaves(root.shape)) if (root.id, leaf) in found)
@@ -79,7 +81,7 @@ class _Steps:
                     yield from self._enter(user, place, leaf)
 
     def _leave(self, computation: int, leaf: ShapeIndex) -> Iterator[_Node]:
-        """From the root of a computation to what calls it."""
+        """Yields the leaves of the callers that depend on this leaf of a computation's result."""
         for caller in self._module.callers.get(computation, ()):
             match caller.opcode:
                 case "while" if caller.called_computations[0] == computation:
@@ -92,7 +94,9 @@ class _Steps:
                     yield from _list_all(caller)
 
     def _enter(self, user: HloInstruction, place: int, leaf: ShapeIndex) -> Iterator[_Node]:
-        """From an operand to the result of what has it, and into what that calls."""
+        """Yields the leaves that depend on this leaf of the user's operand: of the user's result, or in the computation
+        that the user calls.
+        """
         match user.opcode:
             case "tuple":
                 yield user.id, (place, *leaf)

@@ -22,7 +22,7 @@ TUPLE = 13
 TOKEN = 17
 
 type ShapeIndex = tuple[int, ...]
-"""Path into a nested tuple shape; () is the whole shape."""
+"""Path into a nested tuple shape, such as (1, 0) for element 0 of element 1; () is the whole shape."""
 
 _PRED = 1
 _ELEMENT_BITS = re.compile(r"^[a-z]+?(\d+)(?:e|$)", re.ASCII)
@@ -32,7 +32,7 @@ DTYPE_NAMES = {
     12: "f64", 15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz",
     24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 28: "f8e4m3", 29: "f8e3m4",
 }  # fmt: skip
-"""xla::PrimitiveType by number (xla/xla_data.proto)."""
+"""Maps the number of an xla::PrimitiveType to its name (xla/xla_data.proto)."""
 
 
 def is_predicate(shape: ShapeProto) -> bool:
@@ -41,7 +41,7 @@ def is_predicate(shape: ShapeProto) -> bool:
 
 
 def is_tuple(shape: ShapeProto) -> bool:
-    """Whether the shape is a tuple (possibly empty)."""
+    """Returns whether the shape is a tuple, which may be empty."""
     return shape.element_type == TUPLE
 
 
@@ -93,23 +93,25 @@ def render_shape(shape: ShapeProto) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidAlias:
-    """An entry of `output_to_operand_aliasing` that is no alias."""
+    """An entry of an instruction's `output_to_operand_aliasing` that is not a valid alias."""
 
     instruction: int
-    """The instruction's id."""
+    """Id of the instruction with the entry."""
     operand: int
-    """The operand number of the entry; such an operand may not exist."""
+    """Operand number in the entry; such an operand may not exist."""
     output: ShapeIndex
     reason: str
-    """One clause: why it is invalid."""
+    """One clause that says why the entry is invalid."""
     part: ShapeIndex = ()
     """The part of the operand that the entry names."""
     is_shared: bool = False
-    """Both exist and match, but another entry names one of them too: XLA takes them all for one buffer."""
+    """Whether output and operand exist and match, but another entry names one of the two as well: XLA takes them all
+    for one buffer.
+    """
 
 
 def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto]) -> Iterator[InvalidAlias]:
-    """Removes the invalid entries from the message, and yields them."""
+    """Removes the invalid entries of `output_to_operand_aliasing` from the message, and yields them."""
     entries = list(proto.output_operand_aliasing)
     outputs = Counter(tuple(entry.output_shape_index) for entry in entries)
     sources = Counter((entry.operand_index, tuple(entry.operand_shape_index)) for entry in entries)
@@ -133,7 +135,7 @@ def take_invalid_aliases(proto: HloInstructionProto, operands: list[ShapeProto])
 
 
 def render_index(index: Sequence[int]) -> str:
-    """Returns `{0,1}`, as XLA writes it."""
+    """Returns a ShapeIndex as XLA writes it, such as `{0,1}`."""
     return f"{{{','.join(map(str, index))}}}"
 
 

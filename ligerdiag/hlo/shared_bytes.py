@@ -51,66 +51,72 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _WAITS = having(Trait.DONE, Trait.UPDATE)
 _MOST_STEPS = 20
-"""Average number of times that the walk may visit an instruction; XLA gives each computation one caller."""
+"""Most visits of the walk for each instruction of the module, on average; XLA gives each computation one caller."""
 _MOST_ROUNDS = 8
-"""Number of walks over a loop's body to find what depends on a wrong read; after that, all of its state does."""
+"""Most walks over a loop's body to find which elements of its state depend on a wrong read; after that, all elements
+count as dependent.
+"""
 _MOST_PAIRS = 64
-"""Number of pairs that are told apart. The last one represents all others."""
+"""Number of pairs of values that are told apart; the last one represents all further pairs."""
 
 type _Leaf = tuple[Definition, int] | None
-"""(name, slice number) of a leaf; None if it has no bytes."""
+"""The name of the value of a leaf, and the number of the slice of bytes that holds it; None if the leaf has no bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedBytes:
-    """Two values that are alive at the same time, in bytes that overlap."""
+    """Two values that are alive at the same time in bytes that overlap."""
 
     lost: Position
-    """The value that is still read."""
+    """The value that is still read after the other one was written."""
     lost_place: Slice
     other: Position
-    """The value that is written over it, or at the same time."""
+    """The value that is written over the lost one, or at the same time."""
     other_place: Slice
     reader: HloInstruction | None
-    """The first reader of the lost value that finds the other one; None for the end of the program."""
+    """The first instruction that reads the lost value and finds the other one; None if only the end of the program
+    does.
+    """
     readers: int
-    """Number of such readers."""
+    """Number of instructions that read the lost value and find the other one."""
     outputs: frozenset[int]
-    """Numbers of the program's outputs that may depend on such a read."""
+    """Numbers of the program's outputs that may depend on a read that finds the wrong value."""
     is_kept: bool
-    """The lost value is an argument that the caller keeps, and only the end of the program misses it."""
+    """Whether the lost value is an argument that the caller keeps, and only the end of the program still needs it."""
 
 
 class TooManyStepsError(Exception):
-    """Raised if the module calls its computations along more paths than XLA leaves."""
+    """Raised if a module calls its computations along more paths than a module that XLA has compiled."""
 
 
 def find_shared_bytes(
     module: HloModule, buffers: BufferAssignment, *, is_assigned: bool = True
 ) -> tuple[SharedBytes, ...]:
-    """Returns the pairs in the order of their first readers.
+    """Returns the pairs of values that are alive at the same time in the same bytes, in the order of their first
+    readers.
 
-    is_assigned: the buffers are XLA's own assignment: arguments are the caller's.
-    Raises TooManyStepsError.
+    is_assigned: whether the buffers are XLA's own assignment, in which the caller owns the arguments. Raises
+    TooManyStepsError.
     """
     return _Walk(module, buffers, is_assigned=is_assigned).run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """The contents of some bytes."""
+    """The contents of a range of bytes at one point of the walk."""
 
     names: tuple[Definition, ...]
-    """The value's name; several if the bytes may hold any of these, or parts of each."""
+    """Name of the value in the bytes; several names if the bytes may hold any of these values, or parts of each."""
     wrong: int
-    """The pairs that it depends on, one bit each."""
+    """The pairs of conflicting values that the contents depend on, one bit each."""
     turn: int
-    """The number of the instruction that wrote it, in the order of the walk."""
+    """Number of the instruction that wrote the contents, in the order of the walk."""
 
 
 @dataclass(slots=True, eq=False)
 class _Bytes:
-    """One allocation, as ordered ranges that do not overlap."""
+    """The contents of one allocation, as ordered ranges that do not overlap."""
 
     starts: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
@@ -120,7 +126,7 @@ class _Bytes:
         return _Bytes(self.starts.copy(), self.ends.copy(), self.held.copy())
 
     def find(self, first: int, end: int) -> tuple[int, int]:
-        """Returns the numbers [low, high) of the ranges that share bytes with [first, end)."""
+        """Returns the numbers [low, high) of the ranges that share bytes with the bytes [first, end) of the allocation."""
         low = bisect_right(self.starts, first) - 1
         if low < 0 or self.ends[low] <= first:
             low += 1
@@ -141,7 +147,7 @@ class _Bytes:
 
 
 class _Memory:
-    """All allocations. A copy shares the allocations that neither side changes."""
+    """The contents of all allocations; a copy of a _Memory shares the allocations that neither side changes."""
 
     def __init__(self, allocations: dict[int, _Bytes] | None = None) -> None:
         self._allocations = {} if allocations is None else allocations
@@ -152,7 +158,7 @@ class _Memory:
         return _Memory(dict(self._allocations))
 
     def look(self, place: Slice) -> tuple[_Bytes, int, int]:
-        """Returns the allocation, and the numbers of its ranges as `_Bytes.find` does."""
+        """Returns the allocation of a slice, and the numbers of the slice's ranges as `_Bytes.find` does."""
         found = self._allocations.get(place.allocation) or _NOTHING
         return found, *found.find(place.offset, place.offset + place.size)
 
@@ -164,7 +170,9 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns the possible contents after this memory or one of the others."""
+        """Returns a memory that holds, in each range, everything that any of the others may hold there. others: copies
+        of this memory, each changed since.
+        """
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):
             found = [one for other in others if (one := other._allocations.get(number)) is not None]
@@ -191,7 +199,7 @@ def _join_bytes(found: list[_Bytes]) -> _Bytes:
             wrong |= one.wrong
         last = joined.held[-1] if joined.held else None
         if last is not None and joined.ends[-1] == start and last.names == names and last.wrong == wrong:
-            joined.ends[-1] = end  # one value, which other branches have left in parts
+            joined.ends[-1] = end  # parts of one value, which the other branches have left in several ranges
             continue
         joined.starts.append(start)
         joined.ends.append(end)
@@ -210,8 +218,10 @@ class _Pair:
 
 
 class _Joined:
-    """The definitions of an assignment, and one more for each value that a loop or a conditional joins. XLA lists
-    these; a file, or an assignment derived from XLA's rules, may lack them.
+    """The definitions (instructions and the values that each defines) of a buffer assignment, completed where needed.
+
+    Each value that a loop or a conditional joins from several sources is a definition of its own. XLA lists these; a
+    file, or an assignment derived from XLA's rules, may lack them.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
@@ -227,7 +237,9 @@ class _Joined:
                     self._add_result(one)
 
     def _add_state(self, loop: HloInstruction) -> None:
-        """Adds the elements of a loop's state that its body does not leave as they came, or exchange for an equal one."""
+        """Adds, as definitions, the elements of a loop's state that its body changes: all but those that it leaves as
+        they came, or exchanges for an equal one.
+        """
         callees = [self._module.computations[number] for number in loop.called_computations]
         body, state = callees[0].root, callees[0].parameters[0]
         given = {index: self._find_source((loop.operands[0], index)) for index in iterate_leaves(loop.shape)}
@@ -246,7 +258,9 @@ class _Joined:
                 self._add(conditional, index, (roots[0], index))
 
     def _find_source(self, position: Position, end: HloInstruction | None = None) -> Definition:
-        """Returns the definition of the value; end: a parameter at which the walk ends, too."""
+        """Returns the definition of the value at a position. end: a parameter at which the walk to the definition also
+        ends.
+        """
         while position[0] is not end and all(i != position[1] for i, _ in self.definitions.get(position[0].id, ())):
             source = next(self._flow.list_sources(*position), None)
             if source is None:
@@ -271,7 +285,7 @@ class _Walk:
         self._flow = Dataflow(module, PassThrough(tuples=True))
         self._places = {(one, index): number for one, found in buffers.definitions.items() for index, number in found}
         self._names: dict[Definition, Definition] = {}
-        """Maps a definition to the name of its value, if it has another one."""
+        """Maps a definition to the name of its value, where that is another definition."""
         self._leaves: dict[int, tuple[_Leaf, ...]] = {}
         self._memory = _Memory()
         self._turn = 0
@@ -306,7 +320,7 @@ class _Walk:
         return search([self._module.entry.id], list_called)
 
     def _give_names(self, instruction: HloInstruction) -> None:
-        """Gives one name to the leaves that hold one value."""
+        """Gives one name to all leaves that hold the same value because of this instruction."""
         if instruction.opcode == "while":
             callees = [self._module.computations[number] for number in instruction.called_computations]
             same = (instruction, *(callee.parameters[0] for callee in callees))
@@ -378,7 +392,7 @@ class _Walk:
                 self._write(instruction, wrong, read)
 
     def _wait(self, done: HloInstruction) -> None:
-        """Reads, at a done, the operands of its start."""
+        """Reads, at the done of an asynchronous operation, the operands of its start."""
         results = self._list_leaves(done)
         names = frozenset([leaf[0] for leaf in results if leaf is not None])
         start = find_start(self._module, done) if done.opcode == "send-done" else None
@@ -389,7 +403,9 @@ class _Walk:
             self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
     def _run_loop(self, loop: HloInstruction) -> None:
-        """Walks over the body and the condition until no more of the state depends on a wrong read."""
+        """Walks over a loop's body and condition until no further element of the state turns out to depend on a wrong
+        read.
+        """
         body, condition = (self._module.computations[number] for number in loop.called_computations)
         state, left = self._list_leaves(body.parameters[0]), self._list_leaves(body.root)
         wrong = [self._read_leaf(leaf, loop) for leaf in self._list_leaves(loop.operands[0])]
@@ -413,7 +429,7 @@ class _Walk:
         self._rename(self._list_leaves(loop), [one | decided for one in wrong])
 
     def _run_branches(self, conditional: HloInstruction) -> None:
-        """Walks over each branch from the same memory, and joins the results."""
+        """Walks over each branch of a conditional from the same memory, and joins the resulting memories."""
         decided = self._read_all(conditional.operands[0], conditional)
         results, before = self._list_leaves(conditional), self._memory
         ends: list[_Memory] = []
@@ -442,7 +458,8 @@ class _Walk:
     def _read_leaf(
         self, leaf: _Leaf, reader: HloInstruction | None, results: frozenset[Definition] = frozenset()
     ) -> int:
-        """Returns the pairs that the value depends on, one more of which may be this read's.
+        """Reads a leaf's bytes, and returns the pairs of conflicting values that it depends on, one bit each; a new
+        pair if the bytes hold another value.
 
         results: names of the results of an asynchronous operation that the reader waits for.
         """
@@ -462,7 +479,9 @@ class _Walk:
         return wrong
 
     def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
-        """Writes the results, and notes the values that they lose."""
+        """Writes the instruction's results into memory, and notes the operands that are lost because they are still
+        read. wrong: pairs that the results depend on.
+        """
         defined = self._definitions.get(instruction.id, ())
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
         own = {number for _, number in defined}
@@ -486,7 +505,7 @@ class _Walk:
     def _find_lost(
         self, instruction: HloInstruction, name: Definition, number: int, read: Iterable[Definition]
     ) -> Iterator[Definition]:
-        """Yields the operands that this result is written over while they are still read."""
+        """Yields the operands that this result of the instruction overwrites while the instruction still reads them."""
         place = self._slices[number]
         found, low, high = self._memory.look(place)
         for rank in range(low, high):
@@ -496,8 +515,10 @@ class _Walk:
                     yield lost
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
-        """Returns whether the result may overwrite an operand in exactly the same bytes."""
-        if not self._is_assigned:  # what must share bytes does so by XLA's rules
+        """Returns whether the instruction may write the result `name` over the operand `lost`, if both have exactly the
+        same bytes.
+        """
+        if not self._is_assigned:  # the assignment is derived from XLA's rules: what shares bytes must do so
             return True
         numbers = [
             number
@@ -508,7 +529,7 @@ class _Walk:
         return all(may) if instruction.opcode == "fusion" else any(may)
 
     def _list_given(self, instruction: HloInstruction, name: Definition) -> list[tuple[Definition, int]]:
-        """Returns the operands' leaves that the result depends on."""
+        """Returns the leaves of the operands that one result of the instruction depends on. name: the result."""
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
         if is_one_of_several and is_operandwise(instruction):
@@ -522,7 +543,9 @@ class _Walk:
         return [leaf for operand in operands for leaf in self._list_leaves(operand) if leaf is not None]
 
     def _peek(self, leaf: tuple[Definition, int]) -> int:
-        """Returns the pairs that `_read_leaf` last returned for the leaf."""
+        """Returns the pairs of conflicting values, one bit each, that `_read_leaf` last returned for the leaf, without
+        reading it again.
+        """
         name, number = leaf
         found, low, high = self._memory.look(self._slices[number])
         wrong = 0
@@ -536,7 +559,7 @@ class _Walk:
         return self._slices[self._places[name]]
 
     def _note(self, lost: Definition, place: Slice, other: Definition, reader: HloInstruction | None) -> int:
-        """Returns the bit of the pair, which it adds if it is new."""
+        """Returns the bit of a pair of conflicting values, which it records if the pair is new."""
         key = lost, other
         known = self._pairs.get(key)
         if known is not None:
@@ -550,7 +573,7 @@ class _Walk:
         return self._bits[key]
 
     def _require_arguments(self, entry: HloComputation) -> None:
-        """Reads each argument that the caller keeps, at the end of the program."""
+        """Reads, as if by the caller after the end of the program, each argument that the caller keeps."""
         given = {
             (one.parameter_number, tuple(one.parameter_shape_index)) for one in self._module.input_output_alias.entries
         }

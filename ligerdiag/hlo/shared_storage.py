@@ -30,7 +30,7 @@ _MOST = 100_000
 
 @dataclass(slots=True, eq=False)
 class SharedStorage:
-    """Finds which values of one module are one value."""
+    """Finds which positions of one module hold one value in one storage, whatever order XLA chooses."""
 
     module: Final[HloModule]
     _flow: Dataflow = field(init=False)
@@ -43,7 +43,7 @@ class SharedStorage:
         self._flow = Dataflow(self.module, _FLOW)
 
     def find(self, instruction: HloInstruction, index: ShapeIndex = ()) -> frozenset[Definition]:
-        """Returns the definitions of the value at this position: several where a computation has several callers."""
+        """Returns the definitions of the value at this position: several where its computation has several callers."""
         key = instruction.id, index
         found = self._definitions.get(key)
         if found is None:
@@ -51,7 +51,7 @@ class SharedStorage:
         return found
 
     def list_named(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Lists the positions whose value this one names; none where it defines a value of its own."""
+        """Yields the positions whose value this one is another name of; none where it defines a value of its own."""
         opcode = instruction.opcode
         if opcode == "while":
             if self.is_loop_invariant(instruction, index):
@@ -69,7 +69,7 @@ class SharedStorage:
         """Returns whether the loop's body returns this leaf of the state unchanged, at the same index."""
         key = loop.id, index
         if key not in self._carried:
-            self._carried[key] = False  # while it is being asked about
+            self._carried[key] = False  # the answer until the search below has ended
             body = self.module.computations[loop.called_computations[0]]
             (parameter,) = body.parameters
             self._carried[key] = self._walk((body.root, index), body) == frozenset({(parameter.id, index)})
@@ -80,7 +80,7 @@ class SharedStorage:
         return [caller for caller in self.module.callers.get(home, ()) if caller.opcode == "while"]
 
     def _list_branches(self, conditional: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields the result of each branch, if all branches return one value from outside."""
+        """Yields the result of each branch of a conditional, if all branches return one value from outside of it."""
         branches = [self.module.computations[number] for number in conditional.called_computations]
         given = {self.find(branch.root, index) for branch in branches}
         inside = {branch.id for branch in branches}
@@ -88,7 +88,7 @@ class SharedStorage:
             yield branches[0].root, index
 
     def _walk(self, start: Position, body: HloComputation | None) -> frozenset[Definition]:
-        """Follows names to definitions. body: a loop's body, at whose parameter the walk ends."""
+        """Follows names of a value to its definitions. body: a loop's body, at whose parameter the walk ends."""
         found: set[Definition] = set()
         seen: set[Definition] = set()
         pending = [start]

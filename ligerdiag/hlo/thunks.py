@@ -39,42 +39,46 @@ ASYNC_DONE = "kAsyncDone"
 _THUNK = re.compile(r"( *)(?:(\d+): )?(k[A-Z]\w*) *(?:\[[^\]]*\]|\t)?(.*)", re.ASCII)
 _LABEL = re.compile(r" *(condition|body|\w*branch\w*):", re.ASCII)
 _EMPTY = re.compile(r"^ *No thunks\.", re.ASCII)
-"""Text for a branch that runs nothing; XLA writes no newline after it."""
+"""Matches XLA's text for a branch that runs nothing; XLA writes no newline after it."""
 _STREAM = re.compile(r"\bstream=(\w+(?:\[\d+\])?)", re.ASCII)
 _LARGEST = 64 << 20
-"""Bytes; no thunk sequence of a real program is larger."""
+"""Most bytes of a dump that is read; no thunk sequence of a real program is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Thunk:
-    """One thunk, with the thunks inside of it."""
+    """One thunk (a launch or another step of XLA's executable), with the thunks inside of it."""
 
     id: int
-    """XLA's, in the order of emission; 0 where a pass made it."""
+    """XLA's id of the thunk, in the order of emission; 0 where a pass made the thunk."""
     kind: str
-    """XLA's name, such as `kCustomKernel`."""
+    """XLA's name for the kind of thunk, such as `kCustomKernel`."""
     text: str
-    """The rest of the line: a kernel's name and launch, a stream."""
+    """The rest of the line, such as a kernel's name and launch, or a stream."""
     nested: tuple[tuple[str, "ThunkSequence"], ...] = ()
-    """(label, sequence): the label is `condition`, `body` or a branch's, and empty elsewhere."""
+    """(label, sequence) of each sequence inside of the thunk: the label is `condition`, `body` or that of a branch, and
+    empty elsewhere.
+    """
 
     @property
     def stream(self) -> str:
-        """The stream that an async start launches on, such as `communication_stream[0]`; empty elsewhere."""
+        """Returns the stream that an asynchronous start launches on, such as `communication_stream[0]`; empty for any
+        other thunk.
+        """
         found = _STREAM.search(self.text) if self.kind == ASYNC_START else None
         return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThunkSequence:
-    """Thunks in the order of their launch."""
+    """The thunks (launches and other steps) of a computation, in the order of their launch."""
 
     thunks: tuple[Thunk, ...]
     shows_nested: bool = True
     """Whether the text lists every nested thunk; older XLA omits some."""
 
     def walk(self) -> Iterator[Thunk]:
-        """Yields every thunk, a nested one after the one around it."""
+        """Yields every thunk, including nested ones, each after the thunk around it."""
         for thunk in self.thunks:
             yield thunk
             for _, sequence in thunk.nested:
@@ -89,17 +93,17 @@ class _Line:
     """The part of the enclosing thunk to which the following lines belong."""
     inner: list["_Line"]
     labels: list[str]
-    """Of everything in it, in order; one without lines ran nothing."""
+    """Labels of everything inside of the thunk, in order; a label without lines after it ran nothing."""
 
 
 def parse_thunks(text: str) -> ThunkSequence:
-    """Parses the thunk sequence of a dump. Raises ArtifactError at the first line of another form."""
+    """Returns the thunk sequence in the text of a dump. Raises ArtifactError at the first line that has another form."""
     if len(text) > _LARGEST:
         raise ArtifactError(f"the thunk sequence has {len(text)} characters, more than {_LARGEST}")
     root: list[_Line] = []
     around: list[_Line] = []
     labels: dict[int, str] = {}
-    """Depth to the label that was read last."""
+    """From depth of nesting to the label that was read last there."""
     pending: list[str] = []
     shows_nested = True
     for number, read in enumerate(text.splitlines(), 1):
@@ -143,12 +147,12 @@ _REGIONS = re.compile(r"\bxla_gpu_graph_enable_concurrent_region\b(?:[\"'\s:=]+(
 
 
 class CommandOrder(Enum):
-    """The order of two commands of one command buffer."""
+    """The order that XLA keeps between two commands of one command buffer."""
 
     SCHEDULE = "schedule"
-    """The order of the schedule."""
+    """Commands run in the order of the schedule."""
     DECLARED = "declared"
-    """Only the order that declared uses of buffers force."""
+    """Commands keep only the order that their declared uses of buffers force."""
     UNKNOWN = "unknown"
 
 
@@ -158,7 +162,9 @@ _MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | 
 
 
 def parse_command_order(flags: str) -> CommandOrder:
-    """Parses flags of any form: `--name=value`, `name: value` of a dump's debug options, JSON. The last one wins."""
+    """Returns the order of commands that XLA's flags choose, written in any form: `--name=value`, `name: value` of a
+    dump's debug options, JSON. The last value of a flag counts.
+    """
     modes = _MODE.findall(flags)
     if modes:
         return _MODES.get(modes[-1].upper(), CommandOrder.UNKNOWN)

@@ -1,6 +1,6 @@
-"""Judges one compilation: runs the analyses on its modules, or on an artifact's files, and evaluates every rule.
+"""Judges one compilation, given as modules or as an artifact's files: runs the analyses on it and evaluates every rule.
 
-Worker processes read its kernels.
+Worker processes read the kernels of the compilation.
 """
 
 import base64
@@ -53,21 +53,21 @@ from ligerdiag.workers.pool import COMPILE_WORKER, Pool
 from ligerdiag.workers.templates import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
-"""Used where no kernel writes anything, so that nothing is looked up."""
+"""Empty buffer assignment, used where no kernel writes anything so that no value is looked up in it."""
 
 
 class InspectionWords(TypedDict, total=False):
-    """Options of an inspection."""
+    """The keyword arguments of an inspection."""
 
     effects_cache: Required[Path | None]
     declared: Sequence[DeclaredEffects]
-    """Declared effects for operands with unknown effects."""
+    """Effects that the user declares for operands whose effects are unknown."""
     readers: Pool | None
     """Workers that read kernels with the Triton that made them; see `open_readers`."""
     neighbourhoods: bool
-    """Also find the readers of overwritten values."""
+    """Whether to find the readers of overwritten values, too."""
     view: bool
-    """Also compute the drawing of an HTML report."""
+    """Whether to compute the drawing of an HTML report, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,13 +76,15 @@ class Analysed:
 
     inspection: Inspection
     compilation: Compilation
-    """Its buffer assignment is consistent, or missing."""
+    """The compilation; its buffer assignment is consistent, or missing."""
     context: Context
 
 
 @pause_collector()
 def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one compilation, and keeps the evidence. Raises ArtifactError when its modules are inconsistent."""
+    """Judges one compilation, and returns the inspection together with all that a replay needs. Raises ArtifactError if
+    the modules are inconsistent.
+    """
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
     modules = [module for module in (program, compilation.lowered, optimized) if module is not None]
@@ -133,7 +135,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
-        if os.environ.get("LIGERDIAG_DEBUG"):  # shows where the modules are inconsistent
+        if os.environ.get("LIGERDIAG_DEBUG"):  # the traceback shows where the modules are inconsistent
             raise
         raise ArtifactError(
             f"the modules of `{compilation.name}` are inconsistent: {type(fault).__name__} {fault}".rstrip()
@@ -169,7 +171,9 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
 
 
 def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[Compilation, MemoryAnalysis | None]:
-    """Returns the memory of a compilation; a fault of this analysis is a note, and leaves the verdicts."""
+    """Returns the compilation and the analysis of its memory; if that analysis fails, adds a note instead and leaves
+    the verdicts as they are.
+    """
     if compilation.buffers is None or not compilation.optimized.is_scheduled:
         return compilation, None
     try:
@@ -195,7 +199,9 @@ def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[C
 def _find_lost_refs(
     context: Context, compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf
 ) -> Context:
-    """Adds the Refs that JAX lost before XLA got the program; outputs that need them are wrong, whatever the schedule."""
+    """Returns the context, completed by the Refs (see the glossary) that JAX lost before XLA got the program; outputs
+    that need them are wrong, whatever the schedule.
+    """
     program, lowered = compilation.program, compilation.lowered
     if compilation.refs_trouble:
         context = replace(context, verdicts=worsen_outputs(context.verdicts, names, Verdict.UNKNOWN))
@@ -211,12 +217,16 @@ def _find_lost_refs(
 
 
 def _sort_writes(writes: Sequence[HiddenWrite]) -> list[HiddenWrite]:
-    """Sorts hidden writes in program order: their numbers follow the module's listing, which a tie changes."""
+    """Returns the hidden writes in program order; their own numbers follow the order of the module, which a tie
+    changes.
+    """
     return sorted(writes, key=lambda write: (write.tag_path, write.operand))
 
 
 def _renumber(context: Context) -> Iterator[int]:
-    """Yields the intended dependences of each output, as labels of the hidden writes in program order."""
+    """Yields, for each output, the labels of the hidden writes that it should depend on, renumbered so that the writes
+    are in program order.
+    """
     width = 2 * context.space.classes
     ordered = [write.index for write in _sort_writes(context.writes)]
     for labels in context.intended.outputs:
@@ -291,9 +301,9 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
 
 def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedBytes, ...]]:
     """Returns the compilation without an inconsistent buffer assignment, and without aliases that the assignment
-    refutes; and the values that share bytes while they are alive.
+    refutes; and the pairs of values that share bytes while both are alive.
 
-    Without an assignment these are the values that must share bytes by XLA's rules.
+    Without an assignment, these pairs come from the values that must share bytes by XLA's rules.
     """
     optimized, buffers = compilation.optimized, compilation.buffers
     if not optimized.is_scheduled:
@@ -316,7 +326,7 @@ def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedB
 
 
 _LOOSE = (AssertionError, IndexError, KeyError, ValueError, RecursionError, StopIteration)
-"""Raised if the parts of a file's module are inconsistent."""
+"""Exceptions that analyses raise if the parts of a file's module are inconsistent."""
 _TOO_MANY_STEPS = (
     "the module calls its computations along too many paths to follow: whether values share bytes is unknown"
 )
@@ -341,7 +351,7 @@ def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
 
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:
-    """Returns the context in which no output is right that depends on values with shared bytes."""
+    """Returns the context, changed so that no output counts as right that depends on values with shared bytes."""
     if not shared:
         return context
     numbers = frozenset[int]().union(*[one.outputs for one in shared])
@@ -358,7 +368,9 @@ def _compute_context(
     *,
     needs_tags: bool,
 ) -> Context:
-    """Runs the analyses. needs_tags: a replay will need tags, even if no kernel overwrites anything."""
+    """Runs the analyses and returns their results. needs_tags: whether a replay will need tags, even if no kernel
+    overwrites anything.
+    """
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(
         find_hidden_operands(call, effects_of(call)) or (home.is_fusion and call.proto.output_operand_aliasing)
@@ -412,7 +424,7 @@ def _compute_context(
 def _list_contradictions(
     context: Context, effects: CallEffectsReader
 ) -> tuple[tuple[HloInstruction, Contradiction], ...]:
-    """Returns each untrue declaration, with the first call that shows it."""
+    """Returns each declaration of effects that is untrue, with the first call that shows it."""
     first: dict[Contradiction, HloInstruction] = {}
     for call, _ in (*context.calls, *context.optimized_calls):
         for one in effects.find_contradictions(call):
@@ -427,7 +439,9 @@ def inspect_artifact(artifact: Artifact, **words: Unpack[InspectionWords]) -> In
 
 @pause_collector()
 def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one artifact, and keeps the evidence. is_foreign: see `Compilation`. Raises as `inspect_artifact`."""
+    """Judges one artifact, and returns the inspection together with all that a replay needs. is_foreign: as for
+    `Compilation`. Raises as `inspect_artifact`.
+    """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None:
@@ -468,7 +482,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
-    """Returns the thunk sequence, and a note if it could not be read."""
+    """Returns the thunk sequence (launches) in the file, and a note if it could not be read."""
     try:
         text = read_untrusted(path, MAXIMUM_TEXT_BYTES).decode("utf-8")
         return (parse_thunks(text) if text.strip() else None), ()

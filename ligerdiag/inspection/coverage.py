@@ -1,7 +1,7 @@
 """Defines the parts of one compilation, and computes the coverage of its analysis.
 
-A program with an unknown order of operations is judged as several programs. Results on which they agree stand. An
-output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
+A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all
+agree stand. An output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,32 +31,34 @@ class Compilation:
     """The parts of one compilation, whatever their origin."""
 
     name: str
-    """For messages: the module's name, or a directory."""
+    """Name of the compilation in messages: the module's name, or a directory."""
     program: HloModule | None
     """The unoptimized module; None where there is none."""
     as_written: bool
-    """`program` is the module before MLIR folded anything, which only our own artifacts have."""
+    """Whether `program` is the module before MLIR folded anything, which only ligerdiag's own artifacts have."""
     optimized: HloModule
     buffers: BufferAssignment | None
-    """None: shared storage is derived from XLA's rules, and the coverage says so."""
+    """XLA's buffer assignment. If None, shared storage is derived from XLA's rules, and the coverage says so."""
     output_names: tuple[str, ...]
-    """In the order of the outputs' leaves; () names them `output 0`, `output 1`, …"""
+    """Names of the outputs, in the order of their leaves; () names them `output 0`, `output 1`, …"""
     kernel_calls: tuple[KernelCall, ...] = ()
-    """The calls in the trace of our worker; () if another process traced the program."""
+    """The calls of kernels in the trace of ligerdiag's worker; () if another process traced the program."""
     notes: tuple[str, ...] = ()
-    """Notes of the file reader for "not covered"."""
+    """Notes of the file reader, which the report lists as not covered."""
     thunks: ThunkSequence | None = None
     """The launches with their command buffers; None if XLA wrote none or they could not be parsed."""
     command_order: CommandOrder | None = None
-    """The order that its command buffers keep, by XLA's flags; None if these are unknown."""
+    """The order that the compilation's command buffers keep, by XLA's flags; None if the flags are unknown."""
     is_numbered: bool = True
-    """The ids of the program's instructions increase in the order in which they were written; HLO text has no ids."""
+    """Whether the ids of the program's instructions increase in the order in which these were written; HLO text has no
+    ids.
+    """
     is_foreign: bool = True
-    """It has a foreign origin: tags count as far as the operands agree with them (see `tag_trust`). Otherwise our
-    worker put them.
+    """Whether another process made the files: tags then count only as far as the operands agree with them (see
+    `tag_trust`). Otherwise ligerdiag's worker put the tags.
     """
     is_described: bool = False
-    """XLA compiled it for an absent GPU, from its description."""
+    """Whether XLA compiled for a GPU that was absent, from a description of it."""
     crossed_operands: tuple[int, ...] = ()
     """Operands of kernels around whose calls JAX has changed the author's order, so that the intended order is unknown.
     """
@@ -65,17 +67,19 @@ class Compilation:
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX has separated from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs of both programs."""
+    """The stores into Refs of the program as written and of the module that XLA got."""
     refs_trouble: str = ""
-    """Why effects of moved Refs may be invisible; empty if they are not."""
+    """The reason why effects of moved Refs may be invisible; empty if they are not."""
     argument_names: tuple[tuple[int, str], ...] = ()
-    """(parameter number, name) of the arguments; () names them by the module."""
+    """(parameter number, name) of each argument; () means the names in the module."""
     donated: tuple[int, ...] = ()
-    """Numbers of the parameters that the program donates, as far as known; those that outputs take need not be here."""
+    """Numbers of the parameters that the program donates, as far as known; a parameter whose bytes an output takes may
+    be missing.
+    """
     donation_warning: str = ""
-    """JAX's own warning about donations."""
+    """JAX's own warning about donations; empty if it gave none."""
     bandwidth: float = 0.0
-    """Bytes per second of the target's memory; 0 if unknown."""
+    """Bytes per second that the target's memory can move; 0 if unknown."""
 
 
 def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, ...]:
@@ -88,7 +92,9 @@ def _describe_crossed(compilation: Compilation, context: Context) -> tuple[str, 
 
 
 def _describe_unexplained(context: Context) -> Iterator[str]:
-    """Lists for each call that JAX may have separated from a Ref the outputs that are unknown for it, see `lost_refs`."""
+    """Yields a line for each call that JAX may have separated from a Ref, with the outputs that are unknown for this
+    reason; see `lost_refs`.
+    """
     for lost in context.lost_refs:
         if lost.verdict is Verdict.UNKNOWN:
             names = join_words([f"`{name}`" for name in lost.outputs])
@@ -97,7 +103,9 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
-    """Returns whether the tags in the program's names are those that our worker gave its operations."""
+    """Returns whether the tags in the names of the program's instructions are those that ligerdiag's worker gave the
+    operations.
+    """
     return is_tagged(program) and (
         not compilation.is_foreign or are_in_order(program, is_numbered=compilation.is_numbered)
     )
@@ -153,7 +161,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
 
 
 def _describe_missing(compilation: Compilation) -> Iterator[str]:
-    """Yields the parts that a compilation with hidden writes lacks, a line each."""
+    """Yields a line for each part that a compilation with hidden writes should have but lacks."""
     if not compilation.optimized.is_scheduled:
         yield "the module has no schedule, so the order of its instructions is unknown"
         return
@@ -181,10 +189,10 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Returns the first view, with everything unknown in which `outputs` and the other views differ; None if there is
-    none.
+    """Returns the first view, in which everything is unknown that `outputs` and the other views disagree on; None if
+    there is no view.
 
-    outputs: output name to the verdict on which all agree. All views are of one schedule; what they show of it may
+    outputs: from output name to the verdict on which all agree. All views are of one schedule; what they show of it may
     differ.
     """
     if not views:
@@ -230,7 +238,9 @@ def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """Joins several inspections of one compilation: verdicts as `comparison` does; a finding that one lacks is dropped."""
+    """Joins several inspections of one compilation to one: verdicts as `comparison` does; a finding that one of them
+    lacks is dropped.
+    """
     first, *others = inspections
     outputs = join_outputs([one.outputs for one in inspections])
     if not others or (outputs == first.outputs and all(_keys(o) == _keys(first) for o in others)):

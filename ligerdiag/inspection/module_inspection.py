@@ -45,59 +45,64 @@ if TYPE_CHECKING:
     from ligerdiag.replay.dump_replay import DumpPlan
 
 UNKNOWN_TARGET = "unknown target"
-"""Name of the target if neither file names nor provenance give one."""
+"""Name of the target of a module if neither file names nor provenance give one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRequest:
-    """How to inspect modules."""
+    """The data to compute of each module, and the limits on memory and time."""
 
     timeout: float | None = None
-    """Seconds of processor time for one module; None derives it from the files' size."""
+    """Seconds of processor time for one module; None derives the limit from the files' size."""
     declared: tuple[DeclaredEffects, ...] = ()
-    """Declared effects for operands with unknown effects."""
+    """Effects that the user declares for operands whose effects are unknown."""
     neighbourhoods: bool = False
-    """Also compute which instructions read the values that kernels overwrite."""
+    """Whether to compute, too, which instructions read the values that kernels overwrite."""
     view: bool = False
-    """Also compute the drawing of an HTML report."""
+    """Whether to compute the drawing of an HTML report, too."""
     replay: bool = False
-    """Replay hidden writes, within the bounds."""
+    """Whether to replay hidden writes, within the bounds."""
     bounds: Bounds = field(default_factory=Bounds)
     seed: int = 0
-    """Seed of the random arguments."""
+    """Seed of the random arguments of a replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOutcome:
-    """The outcome of one module or artifact."""
+    """The result of inspecting one module or artifact."""
 
     judged: Judged | None = None
-    """None if there is nothing to report."""
+    """The judged module; None if there is nothing to report."""
     notes: tuple[str, ...] = ()
-    """Notes on files that were found and are not judged."""
+    """Notes on files that were found and are not judged, one line each."""
     is_idle: bool = False
-    """It has no custom calls, no values that are known to share bytes, and asks for nothing in place."""
+    """Whether the module has nothing to report on: it has no custom calls, no values that are known to share bytes, and
+    asks for nothing in place.
+    """
     modules: int = 0
     """Number of modules in the file, if requested."""
     lacks_buffers: bool = False
-    """It is idle, and has no readable buffer assignment: whether values share bytes is unknown."""
+    """Whether the module is idle and has no readable buffer assignment, so that it is unknown whether values share
+    bytes.
+    """
     is_over_budget: bool = False
-    """It exceeded its memory or time, and ended the process that was reading it."""
+    """Whether the module exceeded its memory or time, and ended the process that was reading it."""
     replay: Replay | None = None
-    """Its numbers, or why there are none; None if none were requested, or there is no hidden write."""
+    """The result of the module's replay, or why there is none; None if none was requested, or there is no hidden write.
+    """
     replay_seconds: float = 0.0
-    """Seconds of processor time for a pending replay; 0 if there is none."""
+    """Seconds of processor time for a replay that is still to be run; 0 if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ModuleInspector:
-    """Inspects one module or artifact after another, in this process."""
+    """Inspects one module or artifact after another, all in this process."""
 
     request: InspectionRequest
     translate: Translate
     effects_cache: Path
     _plan: "DumpPlan | None" = None
-    """Replay plan of the last module, if it has one."""
+    """Plan of the last module's replay; None if it has none."""
 
     @property
     def _words(self) -> InspectionWords:
@@ -109,7 +114,7 @@ class ModuleInspector:
         )
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump. Its report contains any fault."""
+        """Judges a module of a dump. A fault is not raised: the report on the module contains it."""
         notes: list[str] = []
         identity = describe_module(files)
         try:
@@ -139,13 +144,17 @@ class ModuleInspector:
 
     @contextmanager
     def _limit(self, sources: Sequence[Path], name: str) -> Generator[None]:
-        """Allows the memory and the time of those files; BudgetError with that name above them."""
+        """Allows the block the memory and the time for files of this size; raises BudgetError with that name above the
+        limit.
+        """
         seconds = self.request.timeout or compute_seconds(sources)
         with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):
             yield
 
     def count_modules(self, path: Path) -> ModuleOutcome:
-        """Counts the modules of a file that may hold several; one where it cannot be read, which says so when judged."""
+        """Counts the modules of a file that may hold several. An unreadable file counts as one, whose judgement then
+        says so.
+        """
         counted = 1
         try:
             with limit_memory(compute_allowance((path,)), path.name), limit_time(compute_seconds((path,)), path.name):
@@ -157,9 +166,10 @@ class ModuleInspector:
         return ModuleOutcome(modules=counted)
 
     def _look_at_storage(self, files: ModuleFiles) -> ModuleOutcome:
-        """Inspects a module without custom calls: its outcome is idle, unless values share bytes.
+        """Inspects a module without custom calls: it is idle, unless values share bytes or it asks for something in
+        place.
 
-        An unreadable module is no error here: it contains no kernel.
+        An unreadable module is no error here, because it contains no kernel.
         """
         identity, missing = describe_module(files), ModuleOutcome(is_idle=True, lacks_buffers=True)
         sources = _list_sources(files)
@@ -178,7 +188,7 @@ class ModuleInspector:
             return ModuleOutcome(judged=refuse_for_bug(identity, fault))
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact. Its report contains any fault."""
+        """Judges an artifact. A fault is not raised: the report on the artifact contains it."""
         identities = [describe_artifact(directory)]
 
         def look() -> _Seen:
@@ -191,9 +201,9 @@ class ModuleInspector:
         return self._look_within(_list_sources(directory), identities, look)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the pending replay of this module, in this many seconds of processor time.
+        """Runs the planned replay of a module or artifact in this many seconds of processor time.
 
-        Its record contains any fault.
+        A fault is not raised: the record of the replay contains it.
         """
         from ligerdiag.replay.dump_replay import draw_parameters, load_snapshot, replay_dump
 
@@ -223,9 +233,9 @@ class ModuleInspector:
     def _look_within(
         self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen]"
     ) -> ModuleOutcome:
-        """Runs `look` within the budget of those files.
+        """Runs `look` within the budget for these files, and returns the outcome.
 
-        identities: the best description comes last; `look` may add one.
+        identities: the identities known of the module, the best one last; `look` may add one.
         """
         started, name = perf_counter(), identities[0].id
         self._plan = None
@@ -248,8 +258,8 @@ class ModuleInspector:
         return self._plan_within(sources, name, seen, outcome)
 
     def _plan_within(self, sources: Sequence[Path], name: str, seen: "_Seen", outcome: ModuleOutcome) -> ModuleOutcome:
-        """Returns the outcome with a replay plan, or with the reason for none."""
-        import_module("ligerdiag.replay.dump_replay")  # what that imports is not the module's to pay
+        """Returns the outcome, completed by the time for the planned replay, or by the reason why there is none."""
+        import_module("ligerdiag.replay.dump_replay")  # imported before the limits apply to the module
 
         try:
             with self._limit(sources, name):
@@ -293,16 +303,16 @@ class ModuleInspector:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Seen:
-    """One module, judged."""
+    """One judged module, with all that a replay of it needs."""
 
     inspection: Inspection
     analysed: Analysed | None
-    """None if the module is judged as several programs."""
+    """The evidence of the judgement; None if the module was judged as several programs."""
     artifact: Artifact | None = None
 
 
 def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
-    """Returns the replay plan, or the reason for none."""
+    """Returns the plan of the replay, or the reason why there is none."""
     from ligerdiag.replay.dump_replay import join_programs, plan_dump
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_run import load_programs
@@ -343,9 +353,11 @@ def _describe_missing(seen: _Seen) -> str:
 
 
 def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
-    """Returns the seconds of processor time for a module, or for the artifact in a directory, without its replay."""
+    """Returns the seconds of processor time for judging a module, or the artifact in a directory; running its replay is
+    not included.
+    """
     seconds = request.timeout or compute_seconds(_list_sources(subject))
-    return 2 * seconds if request.replay else seconds  # a replay is planned within as much once more
+    return 2 * seconds if request.replay else seconds  # planning a replay may take as long again
 
 
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
@@ -361,5 +373,5 @@ def describe_module(files: ModuleFiles) -> Identity:
 
 
 def describe_artifact(directory: Path) -> Identity:
-    """Returns the same of an artifact: its folder."""
+    """Returns an artifact's identity (id, target, artifact path), taken from its folder."""
     return Identity(id=str(directory), target=UNKNOWN_TARGET, artifact=str(directory))

@@ -1,7 +1,7 @@
-"""Explains copies in the branches of conditionals: of an operand that is also a result.
+"""Explains copies in the branches of conditionals: those of a branch's operand that is also a result of the branch.
 
-All branches put a result into the same bytes. A branch that returns its operand copies it there if another branch computes
-the result elsewhere, or returns another operand.
+All branches put a result into the same bytes. A branch that returns its operand copies it there if another branch
+computes the result elsewhere, or returns another operand.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class BranchCauses:
-    """Explains the copies in the branches of one module."""
+    """Finds the reasons of copies in the branches of one module's conditionals."""
 
     def __init__(self, uses: ValueUses, sources: CopySources, names: Names) -> None:
         self._uses = uses
@@ -26,7 +26,9 @@ class BranchCauses:
         self._names = names
 
     def explain_in_branch(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Explains a copy in a branch, of one of its operands to one of its results."""
+        """Returns the reason of a copy in a branch that copies one of its operands to one of its results; None for any
+        other copy.
+        """
         conditional = self._uses.find_caller(move.computation)
         if conditional is None or conditional.opcode != "conditional":
             return None
@@ -70,7 +72,9 @@ class BranchCauses:
         )
 
     def _explain_updated_in_branch(self, move: Move, conditional: HloInstruction) -> CopyReason | None:
-        """Explains a copy of an operand that the branch then updates, where another branch returns it unchanged."""
+        """Returns the reason of a copy of an operand that the branch then updates, if another branch returns the
+        operand unchanged; else None.
+        """
         mine = self._sources.find_outer_source(*move.source)
         root = move.computation.root
         for index, _ in iterate_leaf_shapes(root.shape):
@@ -82,7 +86,9 @@ class BranchCauses:
     def _explain_crossed_in_branch(
         self, value: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
     ) -> CopyReason | None:
-        """Explains the copy of a donated argument to a result that has the bytes of another donated argument."""
+        """Returns the reason of copying a donated argument to a result that lies in the bytes of another donated
+        argument; None for any other copy.
+        """
         argument = self._sources.get_argument(value)
         if argument is None or not self._sources.is_donated(*value):
             return None
@@ -102,7 +108,9 @@ class BranchCauses:
     def _explain_computed(
         self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
     ) -> CopyReason | None:
-        """Explains a copy of a value that a branch computes, to the bytes of an operand that another branch returns."""
+        """Returns the reason of copying a value that a branch computes to the bytes of an operand that another branch
+        returns; None for any other copy.
+        """
         every = [one for index in results for one in self._list_returned(conditional, index)]
         if not any(every):
             return None
@@ -117,7 +125,7 @@ class BranchCauses:
         )
 
     def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
-        """Returns whether the bytes of a value must keep it: they are the caller's, or it is needed later."""
+        """Returns whether the bytes of a value must keep it: they are the caller's, or the value is needed later."""
         if self._sources.get_argument(value) is not None and not self._sources.is_donated(*value):
             return True
         times = self._uses.times
@@ -129,7 +137,7 @@ class BranchCauses:
         )
 
     def _list_returned(self, conditional: HloInstruction, index: ShapeIndex) -> list[tuple[int, ShapeIndex] | None]:
-        """Lists, for each branch, the value outside of the conditional that it returns in this position."""
+        """Returns, for each branch, the value from outside of the conditional that the branch returns as this result."""
         found: list[tuple[int, ShapeIndex] | None] = []
         for number in conditional.called_computations:
             root = self._module.computations[number].root
@@ -141,7 +149,7 @@ class BranchCauses:
         return found
 
     def iterate_inside(self, conditional: HloInstruction) -> Iterator[HloComputation]:
-        """Yields the branches of a conditional, and those of the conditionals in them."""
+        """Yields the branches of a conditional, and those of the conditionals inside of them."""
         for number in conditional.called_computations:
             branch = self._module.computations[number]
             yield branch

@@ -38,17 +38,17 @@ from ligerdiag.model.memory import CopyCause
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
 _COLLECTIVES = having(Trait.COLLECTIVE)
 _ELSEWHERE = (having(Trait.REARRANGES, Trait.REDUCES, Trait.IN_PLACE) | {"transpose"}) - {"broadcast"}
-"""Operations whose results have elements in other places than their operands."""
+"""Operations whose results have elements in other places than their operands have them."""
 _CHEAP = 8
-"""A value is cheap to compute again if its operands have this many times fewer bytes."""
+"""A value is cheap to compute again if its operands have fewer bytes by this factor."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
 _BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUES)
-"""Causes of a copy after which a second copy to the first bytes changes nothing."""
+"""Causes of a copy away after which the copy back to the first bytes changes nothing."""
 _MOST_STEPS = 64
 
 
 class CopyCauses:
-    """Explains the copies of one module."""
+    """Finds the reason of each copy in one module."""
 
     def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
         self.sources = CopySources(uses, moves, names)
@@ -62,7 +62,9 @@ class CopyCauses:
 
     @cached_property
     def _round_trips(self) -> tuple[tuple[Move, Move], ...]:
-        """The pairs of copies of which the second brings the value back to the bytes that the first took it from."""
+        """Returns the pairs of copies of which the second brings the value back to the bytes that the first copied it
+        from.
+        """
         found: list[tuple[Move, Move]] = []
         for move in self.sources.moves.values():
             earlier = self.sources.find_copied(*move.source)
@@ -77,20 +79,22 @@ class CopyCauses:
 
     @cached_property
     def _returns(self) -> Mapping[tuple[int, ShapeIndex], Move]:
-        """A copy to the last one that brings its value back."""
+        """Maps each copy (by instruction id and leaf) to the last copy that brings its value back to the bytes where it
+        came from.
+        """
         return {(away.instruction.id, away.index): back for away, back in self._round_trips}
 
     @cached_property
     def _brought_back(self) -> Mapping[tuple[int, ShapeIndex], Move]:
-        """A copy that brings a value back to the one that took it away."""
+        """Maps each copy (by instruction id and leaf) that brings a value back, to the copy that took the value away."""
         return {(back.instruction.id, back.index): away for away, back in self._round_trips}
 
     def explain(self, move: Move) -> CopyReason:
-        """Returns the cause of a copy."""
+        """Returns the reason of a copy: its cause, whether the program needs it, and who is responsible."""
         key = move.instruction.id, move.index
         known = self._known.get(key)
         if known is None:
-            self._known[key] = UNEXPLAINED  # ends a circle of copies
+            self._known[key] = UNEXPLAINED  # the answer in a circle of copies, which ends there
             known = self._known[key] = self._see_in_loop(move, self._find_reason(move))
         return known
 
@@ -144,7 +148,7 @@ class CopyCauses:
         return replace(UNEXPLAINED, subject=move.instruction.id, blamed=(move.source[0], *[use.user for use in uses]))
 
     def _list_readers(self, move: Move) -> list[HloInstruction]:
-        """Lists the readers of the copied value, other than copies of it."""
+        """Returns the readers of the copied value that are not copies themselves."""
         return [
             use.user
             for use in self._uses.list_uses(move.instruction, move.index)
@@ -152,7 +156,9 @@ class CopyCauses:
         ]
 
     def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> CopyReason | None:
-        """Explains a copy that keeps the old value of bytes that are overwritten before the last reader runs."""
+        """Returns the reason of a copy that keeps the old value of bytes which are overwritten before the value's last
+        reader runs; None for any other copy.
+        """
         readers = [one for one in readers if not self.sources.is_copy(one)]
         origin = self._uses.find_origin(*move.source)
         writers = [use.user for use in self._uses.list_uses(*origin) if use.needs_bytes]
@@ -204,7 +210,7 @@ class CopyCauses:
         )
 
     def _reads_elsewhere(self, written: Position, operand: HloInstruction) -> bool:
-        """Returns whether an element of the written value needs other elements of the operand."""
+        """Returns whether an element of the written value needs elements of the operand in other places."""
         writer, index = written
         if writer.opcode != "fusion":
             return True
@@ -215,7 +221,7 @@ class CopyCauses:
         return any(one.opcode in _ELSEWHERE for one in needed.keys() & reached.keys())
 
     def _repeats_update(self, reader: HloInstruction) -> bool:
-        """Returns whether a fusion updates an operand on the way to its result."""
+        """Returns whether a reader is a fusion that itself updates an operand on the way to its result."""
         if reader.opcode != "fusion":
             return False
         return any(
@@ -223,7 +229,9 @@ class CopyCauses:
         )
 
     def _explain_replaced(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Explains a copy of a donated argument, or of a loop's state, before its next value is written into its bytes."""
+        """Returns the reason of a copy of a donated argument, or of a loop's state, before the next value is written
+        into its bytes; None for any other copy.
+        """
         origin = self._uses.find_origin(*move.source)
         successor = None if move.is_transposed else self._find_successor(origin)
         if successor is None:
@@ -252,7 +260,9 @@ class CopyCauses:
         )
 
     def _find_successor(self, origin: Position) -> Position | None:
-        """Returns the output in a donated argument's bytes, or the next value of an element of a loop's state."""
+        """Returns the value that takes over the bytes of `origin`: the output in a donated argument's bytes, or the
+        next value of an element of a loop's state.
+        """
         value, index = origin
         if value.opcode != "parameter":
             return None
@@ -269,7 +279,9 @@ class CopyCauses:
         return home.root, index
 
     def _explain_after_branch(self, move: Move) -> CopyReason | None:
-        """Explains a copy of a conditional's result by the copies in its branches."""
+        """Returns the reason of a copy of a conditional's result, which is that of the copies in the branches; None for
+        any other copy.
+        """
         conditional = self.sources.find_source(*move.source)[0]
         if conditional.opcode != "conditional":
             return None
@@ -281,7 +293,9 @@ class CopyCauses:
         return None
 
     def _explain_carry(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Explains a copy in a loop's body that becomes the next value of its state."""
+        """Returns the reason of a copy in a loop's body that becomes the next value of the loop's state; None for any
+        other copy.
+        """
         loop = self._uses.find_caller(move.computation)
         if loop is None or loop.opcode != "while" or loop.called_computations[0] != move.computation.id:
             return None
@@ -330,7 +344,9 @@ class CopyCauses:
         )
 
     def _explain_overwritten(self, move: Move, writers: Sequence[ValueUse]) -> CopyReason | None:
-        """Explains a copy of a value before a write in place."""
+        """Returns the reason of a copy of a value before one of the writers overwrites it in place; None if there are
+        none.
+        """
         if not writers:
             return None
         writer = writers[0].user
@@ -384,7 +400,7 @@ class CopyCauses:
         return None
 
     def _is_transposed(self, position: Position) -> bool:
-        """Returns whether a copy makes the value, and moves its elements into another order."""
+        """Returns whether the value is made by a copy that moves its elements into another order."""
         origin = self._uses.find_origin(*position)
         move = self.sources.moves.get((origin[0].id, origin[1]))
         return move is not None and move.is_transposed
@@ -397,14 +413,14 @@ class CopyCauses:
         return bool(self._list_writers(move))
 
     def _list_writers(self, move: Move) -> list[HloInstruction]:
-        """Lists the operations that overwrite a copy."""
+        """Returns the operations that overwrite the result of a copy."""
         return [use.user for use in self._uses.list_uses(move.instruction, move.index) if use.needs_bytes]
 
     def _is_after(self, one: HloInstruction, other: HloInstruction) -> bool:
         return self._old.find_end(one) > self._uses.times.get(other.id, 0)
 
     def _list_after(self, writer: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Lists the instructions that have the source line of a write without one: those of the loop or the branch."""
+        """Returns the instructions whose source line is given for a write without one: those of the loop or the branch."""
         found: list[HloInstruction] = []
         for number in writer.called_computations:
             found += [one for one in self._module.computations[number].instructions if one.op_name]
@@ -428,7 +444,9 @@ class CopyCauses:
         )
 
     def _find_away(self, back: Move) -> Move | None:
-        """Returns the copy from the bytes to which this one brings an update of the copied value."""
+        """Returns the earlier copy that took a value away from the bytes to which the copy `back` brings an update of
+        it; None if there is none.
+        """
         for value, index in self.sources.iterate_updated(back.source):
             away = self.sources.moves.get((value.id, index))
             if away is not None and not away.is_update and away.source_place == back.target_place:
@@ -436,7 +454,9 @@ class CopyCauses:
         return None
 
     def _explain_brought_home(self, move: Move) -> CopyReason | None:
-        """Explains a copy that brings an update back to the bytes of the old value, by the copy of the old value."""
+        """Returns the reason of a copy that brings an updated value back to the bytes of the old one: that of the copy
+        which took the old value away; None for any other copy.
+        """
         away = self._find_away(move)
         reason = None if away is None else self.explain(away)
         if reason is None or reason.cause not in (CopyCause.READ_LATER, CopyCause.CARRY_REBUILT):
@@ -444,7 +464,9 @@ class CopyCauses:
         return replace(reason, is_needed=False)
 
     def _see_in_loop(self, move: Move, reason: CopyReason) -> CopyReason:
-        """Returns the reason of a copy of a loop's state, as the loop's if another copy brings its update back."""
+        """Returns the reason of a copy; it becomes that of a loop's rebuilt state if another copy brings an update of
+        the copied value back into the state.
+        """
         loop = self._uses.find_caller(move.computation)
         if reason.cause is not CopyCause.READ_LATER or loop is None or loop.opcode != "while":
             return reason
@@ -459,7 +481,9 @@ class CopyCauses:
         return [use.index for use in self.sources.follow(uses) if use.role is UseRole.RESULT]
 
     def _is_overwritten_between(self, away: Move, back: Move) -> bool:
-        """Returns whether something else writes to the bytes of a value between two copies of one computation."""
+        """Returns whether another instruction writes to a value's bytes between the copy away from them and the copy
+        back, both in one computation.
+        """
         if away.computation is not back.computation:
             return False
         times = self._uses.times
@@ -467,7 +491,9 @@ class CopyCauses:
         return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
     def _explain_detour(self, move: Move) -> CopyReason | None:
-        """Explains a copy to bytes where the value is updated, by the copy that takes the update from there."""
+        """Returns the reason of a copy to bytes where the value is updated: that of the copy which moves the updated
+        value away from these bytes; None for any other copy.
+        """
         pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
         while pending:
             value, index = pending.pop()
@@ -489,7 +515,9 @@ class CopyCauses:
         return None
 
     def _explain_kept(self, move: Move) -> CopyReason | None:
-        """Explains a copy of an old value, whose bytes get the next value before the last reader of the old one runs."""
+        """Returns the reason of a copy of an old value whose bytes receive the next value before the last reader of the
+        old one has run; None for any other copy.
+        """
         copied = move.instruction, move.index
         start = self._uses.times[move.instruction.id]
         last = self._old.find_last_use(*copied)
@@ -540,7 +568,9 @@ class CopyCauses:
         )
 
     def _explain_next(self, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Explains a copy by the copy that reads it."""
+        """Returns the reason of another copy that reads the result of this one; None if there is no such copy, or it
+        has no known cause.
+        """
         for use in uses:
             following = self.sources.moves.get((use.user.id, ())) if use.role is UseRole.READ else None
             if following is not None:
@@ -551,7 +581,9 @@ class CopyCauses:
 
 
 def _find_operation(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """Returns the last operation of a fusion; any other instruction itself."""
+    """Returns the last operation of a fusion, looking through tuples and bitcasts; for any other instruction, the
+    instruction itself.
+    """
     if value.opcode != "fusion":
         return value
     return look_through(module.computations[value.called_computations[0]].root, _VIEWS)

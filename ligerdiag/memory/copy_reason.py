@@ -1,4 +1,4 @@
-"""The reason of a copy, as the modules that explain copies exchange it."""
+"""The reason of a copy, in the form in which the modules that explain copies pass it on."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,17 @@ from ligerdiag.model.memory import CopyCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReason:
-    """The cause of a copy."""
+    """The reason of a copy: its cause, one clause about it, and the instructions that are responsible."""
 
     cause: CopyCause
     why: str
-    """One clause."""
+    """One clause that states the cause, with names."""
     subject: object
-    """Equal for copies that have one cause in common: a loop, a conditional, an argument, a value."""
+    """The loop, conditional, argument or value that causes the copy; two copies with equal subjects have one cause in
+    common.
+    """
     blamed: tuple[HloInstruction, ...] = ()
-    """The instructions whose source line is responsible, the first that has one."""
+    """The instructions that may be responsible; the source line shown is that of the first one that has a line."""
     is_needed: bool = False
     is_round_trip: bool = False
 
@@ -29,7 +31,7 @@ UNEXPLAINED = CopyReason(
 
 
 def describe_collected(array: str, result: str) -> str:
-    """Returns the clause about a scan that takes an array apart and collects the new one."""
+    """Returns the clause about a scan that reads an array part by part and collects its results in a new array."""
     return (
         f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"
     )

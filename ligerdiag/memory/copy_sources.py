@@ -1,5 +1,5 @@
-"""Follows copied values through one module: where they come from, behind other copies and outside of branches, and what
-a report calls them.
+"""Follows copied values of one module to where they come from, behind other copies and outside of branches, and names
+them for reports.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ class Names:
     """The names that a report gives to arguments and outputs."""
 
     arguments: Mapping[int, str]
-    """Parameter number to name."""
+    """From parameter number to the argument's name."""
     outputs: Sequence[str]
-    """In the order of the leaves of the entry's root."""
+    """Names of the outputs, in the order of the leaves of the entry computation's result."""
 
     def name_argument(self, number: int) -> str:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        """Returns an output's name, or its number if it has none, to follow the word `output`."""
+        """Returns an output's name, or its number if it has none, in a form that fits after the word `output`."""
         name = self.outputs[number] if number < len(self.outputs) else ""
         return f"`{name}`" if name and name != f"output {number}" else str(number)
 
 
 class CopySources:
-    """The copies of one module, with the values that they copy."""
+    """The copies of one module, and the origins of the values that they copy."""
 
     def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
         self.moves = {(move.instruction.id, move.index): move for move in moves}
@@ -46,12 +46,14 @@ class CopySources:
         self._names = names
 
     def find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
-        """Returns the copy that made the value, also outside of the branch that gets it."""
+        """Returns the copy that made the value; for an operand of a branch, the copy outside of the conditional. None
+        if no copy made it.
+        """
         origin = self.find_outer_origin(value, index)
         return self.moves.get((origin[0].id, origin[1]))
 
     def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the origin of a value; that of a branch's operand is outside of the conditional."""
+        """Returns the place that computes a value; for a branch's operand, the place outside of the conditional."""
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
             home = self._module.homes[position[0].id]
@@ -63,7 +65,7 @@ class CopySources:
         return position
 
     def find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the origin of a value in its computation, behind the copies of it."""
+        """Returns the place in the same computation that computes a value, following copies of the value back."""
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
             move = self.moves.get((position[0].id, position[1]))
@@ -73,7 +75,9 @@ class CopySources:
         return position
 
     def find_outer_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the origin of a value behind the copies of it and outside of the branches that get it."""
+        """Returns the place that computes a value, following copies back, and from a branch to the outside of the
+        conditional.
+        """
         position = self.find_outer_origin(value, index)
         for _ in range(_MOST_STEPS):
             move = self.moves.get((position[0].id, position[1]))
@@ -83,7 +87,7 @@ class CopySources:
         return position
 
     def get_argument(self, position: Position) -> int | None:
-        """Returns the parameter number of an argument of the program."""
+        """Returns the parameter number if the position is an argument of the program; else None."""
         value = position[0]
         if value.opcode == "parameter" and self._module.homes[value.id] is self._module.entry:
             return value.proto.parameter_number
@@ -94,7 +98,7 @@ class CopySources:
         return place is not None and place.allocation in self.donated.by_allocation
 
     def describe_bytes(self, place: Slice) -> str:
-        """Names the purpose of some bytes."""
+        """Returns a phrase for the bytes of a slice: an argument, an output, a constant, or temporary memory."""
         parameter = self._uses.buffers.parameters.get(place.allocation)
         if parameter is not None:
             return f"argument {self._names.name_argument(parameter[0])}"
@@ -105,7 +109,7 @@ class CopySources:
 
     @cached_property
     def _outputs(self) -> Mapping[int, int]:
-        """Allocation to the number of the first output that it holds."""
+        """Maps the index of an allocation to the number of the first output that it holds."""
         root, found = self._module.entry.root, dict[int, int]()
         for number, (index, _) in enumerate(iterate_leaf_shapes(root.shape)):
             place = self._uses.find_slice(root, index)
@@ -120,13 +124,15 @@ class CopySources:
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
 
     def describe_source(self, move: Move) -> str:
-        """Names the bytes that a copy reads, which may be an argument's that hold something else by then."""
+        """Returns a phrase for the bytes that a copy reads; they may be an argument's bytes that hold something else by
+        then.
+        """
         text = self.describe_bytes(move.source_place)
         is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
         return f"the bytes of {text}" if is_reused else text
 
     def name(self, one: HloInstruction) -> str:
-        """Names an instruction by its JAX operation; the start of an asynchronous one by what it starts."""
+        """Returns a name for an instruction: its JAX operation; for an asynchronous start, the name of what it starts."""
         one = self._uses.find_started(one)
         if one.opcode == "fusion" and not one.op_name:
             fused = self._module.computations[one.called_computations[0]].instructions
@@ -138,12 +144,12 @@ class CopySources:
         return any((one.id, index) in self.moves for index in ((), (0,)))
 
     def list_copies(self, origin: Position) -> list[Move]:
-        """Lists the copies of a value."""
+        """Returns the copies of a value."""
         users = [use.user for use in self._uses.list_uses(*origin) if use.role is UseRole.READ]
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
     def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
-        """Yields the uses, and for a copy its own uses."""
+        """Yields the uses; a use by a copy is replaced by the uses of the copy."""
         pending, seen = list(uses), set[int]()
         while pending:
             use = pending.pop(0)
@@ -155,7 +161,9 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields the value, and the values that it updates or rearranges."""
+        """Yields a value, then the value that it is an update, a copy or a rearrangement of, and so on back to the
+        first one.
+        """
         value, index = source
         for _ in range(_MOST_STEPS):
             yield value, index
@@ -173,7 +181,9 @@ class CopySources:
                 value, index = self._uses.find_origin(*given)
 
     def _find_updated(self, value: HloInstruction, index: ShapeIndex) -> Position | None:
-        """Returns the operand that an operation updates in place to compute this result, also asynchronously."""
+        """Returns the operand that an operation, be it asynchronous, updates in place to compute this result; None if
+        it updates none.
+        """
         if value.opcode == "async-done":
             value, index = value.operands[0], (1, *index)
         if value.opcode != "async-start":
@@ -187,7 +197,7 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether a fusion computes something of the elements of its one operand in another order."""
+    """Returns whether a fusion puts the elements of its only operand into another order before anything else."""
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False
     fused = module.computations[value.called_computations[0]]
@@ -198,8 +208,10 @@ def permutes(module: HloModule, value: HloInstruction) -> bool:
 
 
 def describe_instruction(one: HloInstruction) -> str:
-    """Returns the JAX operation that an instruction computes, or the instruction's name: `cumsum` or `%fusion.3`."""
+    """Returns the JAX operation that an instruction computes, such as `cumsum`; if there is none, the instruction's
+    name, such as `%fusion.3`.
+    """
     name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
-    if name.startswith("("):  # of combined operations
+    if name.startswith("("):  # the name of several operations that XLA has combined
         name = name.strip("()").partition(":")[0]
     return name if name and not name.startswith("jit(") else f"%{one.name}"

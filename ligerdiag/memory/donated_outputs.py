@@ -1,4 +1,4 @@
-"""Compares the donated arguments with the outputs that have their bytes: which argument is an output computed from?
+"""Finds the outputs that lie in the bytes of one donated argument but are computed from another one.
 
 JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output that is computed from a
 donated argument, and has the bytes of another one that it does not need, is *crossed*.
@@ -14,7 +14,7 @@ from ligerdiag.memory.value_uses import ValueUses
 
 
 class DonatedOutputs:
-    """The donated arguments of one module that outputs take."""
+    """The donated arguments of one module whose bytes outputs take."""
 
     def __init__(self, uses: ValueUses) -> None:
         self._uses = uses
@@ -22,7 +22,7 @@ class DonatedOutputs:
 
     @cached_property
     def by_allocation(self) -> Mapping[int, int]:
-        """Allocation of a donated argument that an output takes, to the number of that output."""
+        """Maps the allocation of a donated argument whose bytes an output takes, to the number of that output."""
         leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
         taken = {
             (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
@@ -36,8 +36,9 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns a donated argument of the same size that the value is computed from, if the value does not need the
-        argument with that number, or if its last operation reads the one and not the other.
+        """Returns the number of another donated argument, of the same size as argument `number`, that the value is
+        computed from. None if there is none, or if the value's last operation reads argument `number` itself, or
+        else the value depends on it.
         """
         direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])
@@ -54,9 +55,10 @@ class DonatedOutputs:
         return tuple(sorted({self._uses.buffers.parameters[one][0] for one in self.by_allocation}))
 
     def _find_reached(self, value: HloInstruction, index: ShapeIndex) -> tuple[int, int]:
-        """Returns the arguments that the last operation of a value reads, and all that the value depends on.
+        """Returns the arguments that the last operation of a value reads, and all arguments that the value depends on,
+        one bit each.
 
-        Of a fusion with several results it looks at those that this result needs.
+        For a fusion with several results, only the operands count that this result needs.
         """
         operands = value.operands
         fused = self._uses.module.computations[value.called_computations[0]] if value.opcode == "fusion" else None
@@ -73,7 +75,9 @@ class DonatedOutputs:
 
     @cached_property
     def _reached(self) -> Mapping[int, int]:
-        """Instruction id to the arguments that it depends on, by operands of the entry: bit n is parameter n."""
+        """Maps instruction id to the arguments that the instruction depends on through operands of the entry: bit n is
+        parameter n.
+        """
         found: dict[int, int] = {}
         for one in self._entry.instructions:
             reached = 1 << one.proto.parameter_number if one.opcode == "parameter" else 0
@@ -88,5 +92,5 @@ def _list_operands(one: HloInstruction) -> tuple[HloInstruction, ...]:
 
 
 def measure(value: HloInstruction) -> int:
-    """Returns the bytes of a value."""
+    """Returns the size of a value in bytes."""
     return sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(value.shape))

@@ -1,4 +1,4 @@
-"""Says of each donated argument which output takes its bytes, or why none does.
+"""Finds for each donated argument the output that takes its bytes, or the reason why none does.
 
 JAX pairs donated arguments with outputs of the same shape, dtype and layout, in order; for arrays that are split over
 devices XLA may pair more. A donated argument that no output takes is freed by the runtime, at best after the call: it
@@ -21,13 +21,13 @@ _SEPARATORS = re.compile(r"[._]")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedDonation:
-    """A donated argument, with the instructions whose source line is responsible."""
+    """A donated argument, the output that takes its bytes, and the instructions whose source line is responsible."""
 
     number: int
-    """Parameter number."""
+    """Parameter number of the argument."""
     bytes: int
     output: int | None
-    """Number of the output that takes its bytes."""
+    """Number of the output that takes the argument's bytes; None if none does."""
     fault: DonationFault | None
     why: str
     blamed: tuple[HloInstruction, ...]
@@ -88,7 +88,7 @@ def judge_donations(
 
 
 def _list_roots(module: HloModule, output: int | None) -> tuple[HloInstruction, ...]:
-    """Returns the instructions that compute an output, or all of them."""
+    """Returns the instructions that compute an output; all instructions that compute outputs if `output` is None."""
     root = module.entry.root
     operands = root.operands if root.opcode == "tuple" else (root,)
     return operands if output is None or output >= len(operands) else (operands[output],)
@@ -96,15 +96,15 @@ def _list_roots(module: HloModule, output: int | None) -> tuple[HloInstruction, 
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Shapes of one argument."""
+    """The shapes of one donated argument: whole and on one device."""
 
     name: str
     rank: int
-    """Its number among the arguments of this shape and dtype."""
+    """Number of the argument among the donated arguments of its shape and dtype."""
     given: ShapeProto
-    """The whole."""
+    """Shape of the whole argument."""
     local: ShapeProto
-    """The part on one device."""
+    """Shape of the part of the argument on one device."""
 
 
 def _find_fault(
@@ -114,7 +114,9 @@ def _find_fault(
     claimed: Collection[int],
     names: Names,
 ) -> tuple[DonationFault, str, int | None]:
-    """Returns the reason why no output takes such an argument, in a clause, and the output that comes closest."""
+    """Returns why no output takes an argument of these shapes, one clause about it, and the number of the output that
+    comes closest.
+    """
     given, local = shapes.given, shapes.local
     text = render_shape(given)
     alike = [n for n, shape in enumerate(outputs) if _has_dimensions(shape, given)]
@@ -159,8 +161,8 @@ def _find_fault(
 
 
 def _compare_names(argument: str, outputs: Sequence[str], number: int) -> tuple[int, int]:
-    """Returns how much an output's name is like an argument's: the parts that their ends have in common, and the other
-    parts of the output's, negative. They are (2, -1) for `state.mu.w` and `0.mu.w`.
+    """Returns how similar an output's name is to an argument's: the number of parts that the ends of both names have in
+    common, and minus the number of the output's other parts. For `state.mu.w` and `0.mu.w` it returns (2, -1).
     """
     if number >= len(outputs):
         return 0, 0

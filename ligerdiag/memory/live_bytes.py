@@ -25,31 +25,31 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LiveBytes:
-    """The memory in use over a schedule."""
+    """The memory in use at each step of a schedule."""
 
     steps: tuple[HloInstruction, ...]
-    """Instructions in the order in which they run, those of a loop's body once."""
+    """The instructions in the order in which they run; those of a loop's body occur once."""
     sizes: tuple[int, ...]
-    """Bytes in use while each of them runs."""
+    """For each step, the bytes in use while it runs."""
     values: Mapping[int, tuple[HloInstruction, ShapeIndex]]
-    """Slice number to the first value in it."""
+    """From slice number to the first value that the slice holds."""
     spans: Mapping[int, tuple[tuple[int, int], ...]]
-    """Slice number to the spans (first step, last step) in which it holds a value, ordered."""
+    """From slice number to the spans (first step, last step), in order, in which the slice holds a value."""
 
     @property
     def peak(self) -> int:
-        """The number of the first step with the most bytes in use."""
+        """Returns the number of the first step at which the most bytes are in use."""
         return max(range(len(self.sizes)), key=self.sizes.__getitem__, default=0)
 
     def list_alive(self, step: int) -> Iterator[int]:
-        """Yields the numbers of the slices that hold a value while this step runs."""
+        """Yields the numbers of the slices that hold a value while a step runs. step: an index into `steps`."""
         for number, spans in self.spans.items():
             if any(first <= step <= last for first, last in spans):
                 yield number
 
 
 def compute_live_bytes(uses: ValueUses) -> LiveBytes:
-    """Returns the memory in use over the schedule."""
+    """Returns the memory in use at each step of the schedule."""
     walk = _Walk(uses)
     walk.run(uses.module.entry)
     return walk.finish()
@@ -64,7 +64,7 @@ class _Walk:
         self._seen: set[int] = set()
 
     def run(self, computation: HloComputation) -> None:
-        """Appends the steps of a computation, once."""
+        """Appends the steps of a computation, each instruction once."""
         if computation.id in self._seen:
             return
         self._seen.add(computation.id)
@@ -84,7 +84,7 @@ class _Walk:
         return max(len(self._steps) - 1, 0)
 
     def _touch(self, one: HloInstruction) -> None:
-        """Notes that the operands and the results are in use at the last step so far."""
+        """Records that the operands and the results of an instruction are in use at the last step so far."""
         for operand in one.operands:
             self._extend(operand, self._step)
         self._extend(one, self._step)
@@ -120,7 +120,7 @@ class _Walk:
         return LiveBytes(steps=tuple(self._steps), sizes=self._add_up(merged, last + 1), values=values, spans=merged)
 
     def _add_up(self, spans: Mapping[int, tuple[tuple[int, int], ...]], count: int) -> tuple[int, ...]:
-        """Returns the bytes in use at each step; a slice within another one that is in use does not count."""
+        """Returns the bytes in use at each step; a slice that lies within another one in use adds nothing."""
         slices = self._uses.buffers.slices
         changes = [0] * (count + 1)
         by_allocation: defaultdict[int, list[int]] = defaultdict(list)
@@ -150,14 +150,16 @@ class _Range:
 
 
 class _UsedBytes:
-    """The ranges in use of one allocation; those that no other one covers are ordered, and do not overlap."""
+    """The ranges of one allocation that are in use. Ranges that no other one covers are kept in order, and do not
+    overlap.
+    """
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
         self._ranges: list[_Range] = []
 
     def add(self, new: _Range) -> int:
-        """Adds a range, and returns by how many bytes the memory in use grows."""
+        """Adds a range, and returns the number of bytes by which the memory in use grows."""
         place = bisect_left(self._offsets, new.offset)
         for number in (place, place - 1):
             if 0 <= number < len(self._ranges) and self._covers(self._ranges[number], new):
@@ -173,7 +175,7 @@ class _UsedBytes:
         return new.end - new.offset - sum(one.end - one.offset for one in covered)
 
     def remove(self, old: _Range) -> int:
-        """Removes a range, and returns by how many bytes, negative or 0, the memory in use grows."""
+        """Removes a range, and returns the change of the memory in use in bytes: negative or 0."""
         inner, outer = list(old.inner), old.outer
         old.inner.clear()
         old.outer = None
@@ -191,12 +193,12 @@ class _UsedBytes:
 
     @staticmethod
     def _covers(one: _Range, new: _Range) -> bool:
-        """Returns whether a range covers the beginning of a new one: it then counts for both."""
+        """Returns whether a range covers the beginning of a new one, which is then counted as part of it."""
         return (one.offset < new.offset < one.end) or (one.offset == new.offset and one.end >= new.end)
 
 
 def _merge(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Joins spans that meet."""
+    """Returns the spans in order, with those that overlap or follow each other directly joined to one."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if found and first <= found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Computes the `MemoryUse` of one scheduled module, with the instructions behind it, which rules need.
+"""Computes the `MemoryUse` of one scheduled module, together with the instructions that cause it, for the rules.
 
 Names and lines come from the schedule; an instruction without a line has that of its fused operations, of the loop's or
 the branch's operations, or of its operands.
@@ -38,13 +38,13 @@ from ligerdiag.model.memory import (
 
 _MOST_LOOKED_AT = 64
 _NAMED = re.compile(r"_ld(\d{1,18})(?!\d)")
-"""The tag of an operation of the program, as XLA writes it into the names of instructions; see `hlo.module`."""
+"""Matches the tag of an operation of the program, as XLA writes it into the names of instructions; see `hlo.module`."""
 _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExplainedCopy:
-    """A copy, with its reason."""
+    """A copy as the report shows it, with the instruction that copies and the reason."""
 
     move: Move
     reason: CopyReason
@@ -53,11 +53,11 @@ class ExplainedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryAnalysis:
-    """The memory of one module, for rules and reports."""
+    """The memory of one module for reports (`use`), with the instructions behind it for rules."""
 
     use: MemoryUse
     copies: tuple[ExplainedCopy, ...] = ()
-    """Largest first, as in `use`."""
+    """The explained copies, largest first as in `use`."""
     donations: tuple[tuple[JudgedDonation, Donation], ...] = ()
     reshards: tuple[tuple[Reshard, Copy], ...] = ()
 
@@ -115,8 +115,8 @@ def analyse_memory(
 
 
 def asks_in_place(optimized: HloModule, buffers: BufferAssignment) -> bool:
-    """Returns whether a scheduled module has donated arguments, operations in place, or copies, of at least
-    `SMALLEST_BYTES`.
+    """Returns whether a scheduled module has anything of at least `SMALLEST_BYTES` to report: donated arguments,
+    operations in place, or copies.
     """
     uses = ValueUses(optimized, buffers)
     slices = [buffers.slices[number] for one in buffers.definitions.values() for _, number in one]
@@ -133,7 +133,7 @@ def _is_constant(buffers: BufferAssignment, number: int) -> bool:
 
 
 def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bool:
-    """Returns whether the program itself asks for the transposition, and nothing else does."""
+    """Returns whether a copy is a transposition that the program itself asks for, and that nothing else causes."""
     if not move.is_transposed or move.instruction.opcode == "copy":
         return False
     inner = [
@@ -169,7 +169,9 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
 
 
 def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's line of the first of these instructions that has one, or the nearest one."""
+    """Returns the user's line of the first of these instructions that has one; if none has, the nearest line of an
+    operation inside or before them.
+    """
     for one in blamed:
         if (line := find_user_line(module, one)) is not None:
             return line
@@ -180,7 +182,7 @@ def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine
 
 
 def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iterator[HloInstruction]:
-    """Yields the operations inside of these instructions, last first, and those before them."""
+    """Yields the instructions, the operations inside of each, last first, and then those that compute their operands."""
     pending, seen = list(blamed), {one.id for one in blamed}
     for _ in range(_MOST_LOOKED_AT):
         if not pending:
@@ -198,7 +200,9 @@ def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iter
 def _find_line_by_name(
     program: HloModule | None, module: HloModule, blamed: Sequence[HloInstruction]
 ) -> SourceLine | None:
-    """Returns the line of the program's operation that XLA has kept in the name of an instruction alone."""
+    """Returns the line of the program's operation whose tag XLA has kept only in the name of an instruction; None if
+    there is none.
+    """
     if program is None:
         return None
     found = (_NAMED.search(one.name) for one in _iterate_nearby(module, blamed))
@@ -210,7 +214,7 @@ def _find_line_by_name(
 
 
 def _find_user_of_argument(program: HloModule | None, number: int) -> SourceLine | None:
-    """Returns the line of the first operation of the program that uses an argument."""
+    """Returns the line of the first operation of the program that uses the argument with this number; None if unknown."""
     if program is None or number >= len(program.entry.parameters):
         return None
     users = program.entry.users[program.entry.parameters[number].id]
@@ -273,12 +277,12 @@ def _describe_requests(
 
 
 def _get_argument(uses: ValueUses, move: Move) -> int | None:
-    """Returns the number of the argument whose bytes a copy writes."""
+    """Returns the number of the argument whose bytes a copy writes; None if it writes to other bytes."""
     return uses.buffers.parameters.get(move.target_place.allocation, (None, ()))[0]
 
 
 def _add_up_collectives(uses: ValueUses) -> tuple[tuple[str, int], ...]:
-    """Returns the bytes of the results of each kind of collective in one call of the program."""
+    """Returns (opcode, bytes of the results in one call of the program) for each kind of collective."""
     around, found = find_surroundings(uses), dict[str, int]()
     for computation in uses.computations:
         trips = around[computation.id].trips or 1
@@ -291,7 +295,7 @@ def _add_up_collectives(uses: ValueUses) -> tuple[tuple[str, int], ...]:
 
 
 def _add_curve(use: MemoryUse, live: LiveBytes, uses: ValueUses, names: Names) -> MemoryUse:
-    """Returns the record with the memory in use over the schedule."""
+    """Returns the MemoryUse, completed by the memory in use over the schedule."""
     if not live.steps:
         return replace(use, peak=max(live.sizes, default=0))
     peak, slices = live.peak, uses.buffers.slices
@@ -316,7 +320,7 @@ def _add_curve(use: MemoryUse, live: LiveBytes, uses: ValueUses, names: Names) -
 
 
 def _list_largest(places: Sequence[Slice], numbers: Sequence[int]) -> list[int]:
-    """Returns the numbers of the largest slices, largest first, without those that lie in another one."""
+    """Returns the numbers of the largest slices, largest first, leaving out slices that lie within another one."""
     found: list[tuple[Slice, int]] = []
     for place, number in sorted(zip(places, numbers, strict=True), key=lambda pair: -pair[0].size):
         if not any(place.overlaps(larger) for larger, _ in found):
@@ -327,7 +331,9 @@ def _list_largest(places: Sequence[Slice], numbers: Sequence[int]) -> list[int]:
 
 
 def _choose_points(sizes: Sequence[int]) -> list[int]:
-    """Returns the steps to draw: all, or the largest of each of equally long parts."""
+    """Returns the steps to draw in the curve: all of them, or the one with the largest size in each of many equally
+    long parts.
+    """
     if len(sizes) <= MOST_POINTS:
         return list(range(len(sizes)))
     bounds = [len(sizes) * number // MOST_POINTS for number in range(MOST_POINTS + 1)]

@@ -22,13 +22,13 @@ _MOVES_ORDER = frozenset({"transpose", "copy"})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Move:
-    """A copy in the schedule."""
+    """A copy in the schedule: one result of an instruction that holds a whole value in other bytes."""
 
     instruction: HloInstruction
     index: ShapeIndex
-    """The leaf of its result."""
+    """The leaf of the instruction's result that is the copy."""
     source: Position
-    """The operand's leaf."""
+    """The operand and its leaf that are copied."""
     source_place: Slice
     target_place: Slice
     computation: HloComputation
@@ -36,7 +36,7 @@ class Move:
     in_branch: bool
     is_transposed: bool
     is_update: bool
-    """It is an update whose result is in other bytes than the updated array."""
+    """Whether the instruction is an update whose result lies in other bytes than the updated array."""
 
     @property
     def bytes(self) -> int:
@@ -45,14 +45,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """How often a computation runs."""
+    """How often a computation runs in one call of the program."""
 
     trips: int | None
     in_branch: bool
 
 
 def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, ...]:
-    """Returns the copies of at least so many bytes, in the order of the schedule."""
+    """Returns the copies of at least `smallest` bytes, in the order of the schedule."""
     around = find_surroundings(uses)
     found: list[Move] = []
     for computation in uses.computations:
@@ -80,7 +80,7 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
 
 
 def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
-    """Maps the id of each computation that runs in sequence to the number of times that it runs."""
+    """Maps the id of each computation that runs in sequence to how often it runs, and whether in a branch."""
     counted = find_trips(uses.module)
     found = {uses.module.entry.id: Surroundings(1, False)}
     for computation in uses.computations:
@@ -96,7 +96,9 @@ def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
 
 
 def _list_copied(uses: ValueUses, one: HloInstruction) -> Iterator[tuple[ShapeIndex, Position, bool, bool]]:
-    """Yields (leaf of the result, operand's leaf, whether elements change their order, whether it is an update)."""
+    """Yields, for each copy that an instruction makes: (leaf of the result, operand's leaf, whether elements change
+    their order, whether it is an update).
+    """
     match one.opcode:
         case "copy":
             yield (), (one.operands[0], ()), _reorders(one), False

@@ -1,7 +1,7 @@
 """Finds the instructions that write to the bytes of a value while a copy keeps the value for its readers.
 
-The buffer assignment decides: a write is a definition in overlapping bytes, also of an operation that does not know the
-old value, and inside of loops, branches and asynchronous operations.
+The buffer assignment decides: a write is a definition of a value in overlapping bytes, by any operation, including
+those inside of loops, branches and asynchronous operations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,14 +16,14 @@ _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 
 
 class OldValues:
-    """The writes to the bytes of copied values in one module."""
+    """Finds the writes to the bytes of copied values in one module."""
 
     def __init__(self, uses: ValueUses) -> None:
         self._uses = uses
 
     @cached_property
     def _ends(self) -> Mapping[int, int]:
-        """The start of an asynchronous operation to the time of its end."""
+        """Maps the id of an asynchronous operation's start to the time of its end."""
         times, found = self._uses.times, dict[int, int]()
         for computation in self._uses.computations:
             for one in computation.instructions:
@@ -32,11 +32,11 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time at which an instruction has read its operands."""
+        """Returns the time in the computation's schedule at which an instruction has read its operands."""
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
     def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Returns the time of the last use of a value in its computation; a result is used to the end."""
+        """Returns the time of the last use of a value in its computation's schedule; a result is used to the end."""
         home = self._uses.module.homes[value.id]
         found = self._uses.times.get(value.id, 0)
         for use in self._uses.list_uses(value, index):

@@ -1,4 +1,4 @@
-"""Explains copies that are outputs of the program, and donations that JAX paired crosswise."""
+"""Explains copies that are outputs of the program, and copies due to donations that JAX paired crosswise."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,7 +14,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class OutputCauses:
-    """Explains the copies of one module that are outputs."""
+    """Explains the copies of one module that are outputs of the program."""
 
     def __init__(self, uses: ValueUses, sources: CopySources, names: Names) -> None:
         self._uses = uses
@@ -23,7 +23,7 @@ class OutputCauses:
         self._names = names
 
     def explain_output(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Explains a copy that is an output of the program."""
+        """Returns the reason of a copy that is an output of the program; None for any other copy."""
         if move.computation is not self._module.entry:
             return None
         leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
@@ -108,7 +108,9 @@ class OutputCauses:
         )
 
     def _find_crossed(self, source: Position, number: int) -> int | None:
-        """Returns a donated argument that becomes this output, if the output has the bytes of another one."""
+        """Returns the number of a donated argument from which this output is computed, if the output lies in the bytes
+        of another one; None otherwise. number: that of the argument whose bytes the output has.
+        """
         first = self._sources.get_argument(list(self._sources.iterate_updated(source))[-1])
         if first is not None and first != number and first in self._sources.donated.numbers:
             return first
@@ -116,7 +118,7 @@ class OutputCauses:
 
     @cached_property
     def crossed(self) -> Mapping[int, int]:
-        """The donated arguments that are paired crosswise, to the number of an output that shows it."""
+        """Maps the number of each donated argument that is paired crosswise to the number of an output that shows it."""
         found: dict[int, int] = {}
         root = self._module.entry.root
         leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
@@ -129,7 +131,9 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Explains a copy by the donation of an output that the writer computes, if another donation suits it better."""
+        """Returns the reason of a copy that a crosswise donation causes: `writer` computes an output that lies in the
+        bytes of one donated argument and is computed from another. None if there is no such output.
+        """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
             source = self._sources.find_source(self._module.entry.root, leaf)
@@ -148,7 +152,7 @@ class OutputCauses:
         return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(value,))
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
-        """Returns whether a loop reads an array as a part of its state that stays unchanged, as `xs` of a scan."""
+        """Returns whether a loop reads an array as a part of its state that stays unchanged, as a scan reads its `xs`."""
         if loop.opcode != "while":
             return False
         kept = self._module.computations[loop.called_computations[0]].kept_elements
@@ -161,7 +165,7 @@ class OutputCauses:
         return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
 
     def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Lists the values between an argument and an output that have the elements in another order."""
+        """Returns the values between an argument and an output that have the elements in another order."""
         return tuple([
             one
             for one, index in self._sources.iterate_updated(source)

@@ -1,4 +1,4 @@
-"""Lists the operations of a schedule whose result has to lie in the bytes of an operand.
+"""Lists the operations of a schedule that ask to work in place: their result has to lie in the bytes of an operand.
 
 These are updates (dynamic-update-slice, scatter, alone or at the end of a fusion), custom calls that declare an alias,
 loops with the elements of their state that change, and conditionals that return what they get.
@@ -16,7 +16,9 @@ from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InPlaceRequest:
-    """One such operation."""
+    """An operation of the schedule whose result has to lie in the bytes of an operand, and whether it does without a
+    copy.
+    """
 
     kind: RequestKind
     instruction: HloInstruction
@@ -53,7 +55,9 @@ def _list_served(uses: ValueUses, paid: Sequence[Move]) -> frozenset[int]:
 
 
 def _classify(uses: ValueUses, one: HloInstruction) -> tuple[RequestKind | None, int]:
-    """Returns the kind of request, and the bytes that it concerns; (None, 0) for any other operation."""
+    """Returns the kind of request that an instruction makes, and the bytes that it concerns; (None, 0) for one that
+    asks for nothing in place.
+    """
     match one.opcode:
         case "while":
             body = uses.module.computations[one.called_computations[0]]
@@ -78,6 +82,6 @@ def _classify(uses: ValueUses, one: HloInstruction) -> tuple[RequestKind | None,
 
 
 def _measure(uses: ValueUses, loop: HloInstruction, kept: frozenset[int]) -> int:
-    """Returns the bytes of the elements of a loop's state that change."""
+    """Returns the bytes of those elements of a loop's state that change. kept: numbers of the elements that do not."""
     places = {uses.find_slice(loop, index) for index in iterate_leaves(loop.shape) if not index or index[0] not in kept}
     return sum(place.size for place in places if place is not None)

@@ -1,7 +1,7 @@
-"""Finds collectives that the partitioner puts in front of a call or an update that works in place.
+"""Finds collectives that XLA's partitioner puts in front of a call or an update that works in place.
 
-The operation then works on a gathered or exchanged array in other bytes, and its result is not that of the array that the
-author donated. A collective that the author writes (`all_gather`, `psum`, ...) is not one of these.
+The operation then works on a gathered or exchanged array in other bytes, and its result is not in the bytes of the
+array that the author donated. A collective that the author writes (`all_gather`, `psum`, ...) is not one of these.
 """
 
 from collections.abc import Iterator
@@ -25,19 +25,19 @@ _MOST_STEPS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reshard:
-    """A collective that feeds an operation in place."""
+    """A collective of the partitioner whose result an operation in place gets as its operand."""
 
     collective: HloInstruction
     writer: HloInstruction
     bytes: int
-    """Of the array that it brings; a combined collective has others, too."""
+    """Bytes of the array that it brings to the operation; a combined collective brings others, too."""
     trips: int | None
     why: str
-    """One clause."""
+    """One clause that explains the collective, with names."""
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields the collectives of at least `SMALLEST_BYTES`, each once."""
+    """Yields the partitioner's collectives in front of operations in place, of at least `SMALLEST_BYTES`, each once."""
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:
         trips = around[computation.id].trips
@@ -62,8 +62,8 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
 
 
 def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) -> Position | None:
-    """Returns the result of a collective that brings the value, behind copies and transpositions; None for one that the
-    author writes.
+    """Returns the result of the collective that brings a value, behind copies and transpositions; None if there is none
+    or the author writes it.
     """
     for _ in range(_MOST_STEPS):
         value, index = uses.find_origin(value, index)
@@ -79,6 +79,6 @@ def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) 
 
 
 def _only_moves(uses: ValueUses, fusion: HloInstruction) -> bool:
-    """Returns whether a fusion only rearranges its one operand."""
+    """Returns whether a fusion only rearranges its only operand."""
     fused = uses.module.computations[fusion.called_computations[0]]
     return len(fusion.operands) == 1 and all(one.opcode in _PASSES | {"parameter"} for one in fused.instructions)

@@ -19,11 +19,11 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _BARRIERS = having(Trait.BARRIER)
 ASYNC_STARTS = having(Trait.STARTS_COMPUTATION)
-"""Operations that begin to run a computation of their own."""
+"""Opcodes of asynchronous starts that run a computation of their own."""
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
 UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
-"""Operations that write a part of an operand in place."""
+"""Opcodes of operations that write a part of an operand in place."""
 _SLICES = frozenset({"slice", "dynamic-slice"})
 _MOST_USES = 10_000
 _MOST_COPIES = 8
@@ -34,33 +34,33 @@ class UseRole(Enum):
 
     READ = "read"
     OVERWRITTEN = "overwritten"
-    """The user writes its result into the value's bytes, as XLA requires of an update or an aliased call."""
+    """The user writes its result into the bytes of the value, as XLA requires of an update or an aliased call."""
     STATE = "state"
-    """It is the first value of an element of a loop's state that the loop changes."""
+    """The value is the first one of an element of a loop's state that the loop changes."""
     BRANCH = "branch"
-    """It is an operand of a branch."""
+    """The value is an operand of a branch."""
     RESULT = "result"
-    """It is a result of the computation."""
+    """The value is a result of the computation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueUse:
-    """One use of a value."""
+    """One use of a value: who uses it, and in which role."""
 
     role: UseRole
     user: HloInstruction
-    """The root of the computation for a result."""
+    """The instruction that uses the value; for a result, the root of the computation."""
     index: ShapeIndex
-    """The leaf of the user's operand, or of the computation's result; () for a read, unless by a loop."""
+    """The leaf of the user's operand, or of the computation's result; () for a read, except one by a loop."""
 
     @property
     def needs_bytes(self) -> bool:
-        """Returns whether the value has to lie in certain bytes for this use, where it will be overwritten."""
+        """Returns whether this use requires the value in certain bytes, where it will be overwritten."""
         return self.role in (UseRole.OVERWRITTEN, UseRole.STATE, UseRole.BRANCH)
 
 
 class ValueUses:
-    """The uses and the origins of values in one scheduled module."""
+    """Finds the uses and the origins of values in one scheduled module."""
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self.module = module
@@ -70,12 +70,12 @@ class ValueUses:
 
     @cached_property
     def times(self) -> Mapping[int, int]:
-        """Instruction id to its number in the schedule of its computation."""
+        """Maps instruction id to the instruction's number in the schedule of its computation."""
         return {one.id: n for c in self.computations for n, one in enumerate(c.sequence or c.instructions)}
 
     @cached_property
     def computations(self) -> tuple[HloComputation, ...]:
-        """The computations that run in sequence, the entry first."""
+        """Returns the computations that run in sequence, the entry first."""
 
         def list_called(number: int) -> list[int]:
             calling = self.module.computations[number].instructions
@@ -84,7 +84,7 @@ class ValueUses:
         return tuple([self.module.computations[number] for number in search([self.module.entry.id], list_called)])
 
     def find_caller(self, computation: HloComputation) -> HloInstruction | None:
-        """Returns the loop, the conditional or the call that runs it; None for the entry."""
+        """Returns the loop, the conditional or the call that runs a computation; None for the entry."""
         return next((one for one in self.module.callers.get(computation.id, ()) if one.opcode in _RUNS_SCHEDULED), None)
 
     def find_slice(self, value: HloInstruction, index: ShapeIndex = ()) -> Slice | None:
@@ -92,7 +92,7 @@ class ValueUses:
         return None if number is None else self.buffers.slices[number]
 
     def find_origin(self, value: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the place in the same computation that computes the value, or brings it in."""
+        """Returns the place in the same computation that computes a value, or where it enters the computation."""
         home = self.module.homes[value.id]
         position = value, index
         while True:
@@ -102,7 +102,7 @@ class ValueUses:
             position = source
 
     def list_uses(self, value: HloInstruction, index: ShapeIndex = ()) -> list[ValueUse]:
-        """Lists the uses of the value, each operand once."""
+        """Returns the uses of a value, one for each operand of a user."""
         return list(self._walk(value, index))
 
     def _walk(self, value: HloInstruction, index: ShapeIndex) -> Iterator[ValueUse]:
@@ -122,7 +122,7 @@ class ValueUses:
                 yield from self._describe(user, one, leaf)
 
     def _pass_on(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[Position]:
-        """Yields the places to which this user passes the value on."""
+        """Yields the places to which a user passes the value on without moving it."""
         if user.opcode == "bitcast" or (user.opcode in _BARRIERS and user.operands[0] is value):
             yield user, leaf
         elif user.opcode == "tuple":
@@ -154,7 +154,7 @@ class ValueUses:
             yield ValueUse(role=UseRole.READ, user=user, index=())
 
     def _describe_started(self, start: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[ValueUse]:
-        """Yields the uses of an operand in the computation that runs asynchronously, as uses by its start."""
+        """Yields the uses of an operand in the computation that a start runs asynchronously, as uses by the start."""
         called = self.module.computations[start.called_computations[0]]
         for number, operand in enumerate(start.operands):
             if operand is value and number < len(called.parameters):
@@ -163,11 +163,13 @@ class ValueUses:
                 yield ValueUse(role=role, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
-        """Returns whether the user writes a result into the bytes of this operand, as XLA requires of it."""
+        """Returns whether the user must write a result into the bytes of this operand, as XLA requires of an update or
+        an aliased call.
+        """
         return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
 
     def reads_part(self, user: HloInstruction, position: Position) -> bool:
-        """Returns whether an operation, a fusion's or an asynchronous one's included, reads only slices of a value."""
+        """Returns whether an operation (alone, in a fusion or asynchronous) reads only slices of a value."""
         if user.opcode in _SLICES or user.opcode == "gather":
             return True
         if user.opcode not in ASYNC_STARTS | {"fusion"}:
@@ -178,7 +180,7 @@ class ValueUses:
         return bool(uses) and all(self.reads_part(use.user, (inner.parameters[numbers[0]], ())) for use in uses)
 
     def _is_copy_of(self, operand: HloInstruction, position: Position) -> bool:
-        """Returns whether an operand is a value, or a copy of it."""
+        """Returns whether an operand is the value at a position, or a copy of it."""
         origin = self.find_origin(operand)
         for _ in range(_MOST_COPIES):
             if origin == position or origin[0].opcode not in ("copy", "copy-start"):
@@ -202,7 +204,9 @@ class ValueUses:
 
 
 def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields the leaves and operands of `find_in_place`, and those of a fusion that updates a bitcast of its operand."""
+    """Yields (leaf of the result, operand's leaf) of each update in place: those of `find_in_place`, and those of a
+    fusion that updates a bitcast of its operand.
+    """
     found = list(find_in_place(module, instruction))
     yield from found
     if instruction.opcode != "fusion":

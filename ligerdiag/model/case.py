@@ -15,9 +15,10 @@ from typing import Any, cast
 AXES = "xyzwvu"
 """Names of the axes of a mesh that is given by its sizes alone."""
 SIZES = "LIGERDIAG_SIZES"
-"""Environment variable with the sizes of a sweep, a JSON object of whole numbers by name."""
+"""Name of the environment variable with the sizes of a sweep: a JSON object from the name of a size to a whole number.
+"""
 ASKED_SIZES: set[str] = set()
-"""Names of the sizes that `size` was called with in this process."""
+"""Names of the sizes that this process has asked `size` for."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
@@ -51,10 +52,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Values:
-    """Given values of an argument, the same in each draw."""
+    """The values of an argument where the user gives them, the same in each draw of inputs."""
 
     data: bytes
-    """The elements in the shape and dtype of the argument, row-major."""
+    """The bytes of the elements, in the shape and dtype of the argument, row-major."""
 
     def __repr__(self) -> str:
         return f"Values({sha256(self.data).hexdigest()})"
@@ -146,24 +147,26 @@ class Case:
 
     @property
     def id(self) -> str:
-        """`name`, or `name[a-b-c]` with the params as their `str`."""
+        """Returns the case's id: `name`, or `name[a-b-c]` where a, b and c are the params, each as its `str`."""
         if not self.params:
             return self.name
         return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"
 
 
 def size(name: str, default: int) -> int:
-    """Returns the size of that name in a sweep; the default outside of a sweep, or if the sweep does not set it.
+    """Returns the size of that name in a sweep; `default` outside of a sweep, or if the sweep does not set the size.
 
     Call it while the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep learns the names from
-    there. Raises InputError unless the default is a whole number above 0.
+    these calls. Raises InputError unless the default is a whole number above 0.
     """
     ASKED_SIZES.add(name)
     return _require_size(read_sizes().get(name, default), name)
 
 
 def read_sizes() -> dict[str, int]:
-    """Returns the sizes of the sweep. Raises InputError if the environment variable is malformed."""
+    """Returns the sizes that the sweep sets, from name to number. Raises InputError if the environment variable is
+    malformed.
+    """
     try:
         given = cast("object", json.loads(os.environ.get(SIZES) or "{}"))
     except ValueError:
@@ -180,7 +183,9 @@ def _require_size(value: object, name: str) -> int:
 
 
 def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:
-    """Returns axis to size, from such a mapping or from sizes alone. Raises InputError for anything else."""
+    """Returns a mapping from mesh axis to size. mesh: such a mapping, or the sizes alone, whose axes are then called x,
+    y, z. Raises InputError for anything else.
+    """
     wanted = "expected mesh to be a mapping of axis name to size, or sizes, but got"
     given = cast("object", mesh)
     if isinstance(given, Mapping):
@@ -208,7 +213,7 @@ def _read_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _read_dtype(dtype: object) -> str:
-    """Returns the name of the dtype, also of a scalar type of JAX."""
+    """Returns the name of the dtype, which may also be given as a scalar type of JAX."""
     names = (dtype, getattr(dtype, "name", None), getattr(getattr(dtype, "dtype", None), "name", None))
     name = next((name for name in (*names, getattr(dtype, "__name__", None)) if isinstance(name, str)), None)
     if name is None:
@@ -231,12 +236,12 @@ def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
 
 
 def _describe(value: object) -> str:
-    """Returns such as `(8,) (type tuple)`; a long value is cut."""
+    """Returns the value and its type for a message, such as `(8,) (type tuple)`; a long value is cut."""
     return f"{value!r:.60} (type {type(value).__name__})"
 
 
 def _refuse(message: str) -> Exception:
-    """Returns an InputError."""
+    """Returns an InputError with this message, for the caller to raise."""
     from ligerdiag.errors import InputError
 
     return InputError(message)

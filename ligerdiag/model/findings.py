@@ -1,4 +1,6 @@
-"""Records of what ligerdiag says about a program: verdicts of outputs, findings at places, results of numbers."""
+"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in it, and results of
+computing its numbers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +8,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The weight of a finding, compared with `--fail-on`; at most that of its rule."""
+    """The weight of a finding, which `--fail-on` is compared with; a finding weighs at most as much as its rule."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,24 +22,24 @@ class Verdict(StrEnum):
     """
 
     FRESH = "fresh"
-    """As intended, in an order that data or control dependences force."""
+    """The output is as intended, in an order that data or control dependences force."""
     LATENT = "latent"
-    """As intended in this schedule by luck: nothing forces the order."""
+    """The output is as intended in this schedule by luck: nothing forces the order."""
     UNKNOWN = "unknown"
-    """Could not be decided; never counts as clean."""
+    """The output could not be decided; never counts as clean."""
     CLOBBERED = "clobbered"
-    """Sees a hidden write that it should not see: a read needs the value from before it."""
+    """The output sees a hidden write that it should not see: a read needs the value from before the write."""
     STALE = "stale"
-    """Misses a hidden write that it should see, or also sees the contents from before that write."""
+    """The output misses a hidden write that it should see, or also sees the contents from before that write."""
 
     @property
     def is_wrong(self) -> bool:
-        """Returns whether the schedule computes another value than the intended one."""
+        """Returns whether a schedule with this verdict computes another value than the intended one."""
         return self in (Verdict.STALE, Verdict.CLOBBERED)
 
     @property
     def is_right(self) -> bool:
-        """Returns whether the schedule computes the intended value, be it by luck."""
+        """Returns whether a schedule with this verdict computes the intended value, by force of its order or by luck."""
         return self in (Verdict.FRESH, Verdict.LATENT)
 
 
@@ -61,7 +63,7 @@ class SourceLine:
 
     file: str
     line: int
-    """1-based; 0 if unknown. A negative number becomes 0."""
+    """1-based number of the line; 0 if unknown. A negative number becomes 0."""
     function: str = ""
 
     def __post_init__(self) -> None:
@@ -79,21 +81,23 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFailure:
-    """A rule that raised on a module, which is a bug of ligerdiag: its findings there are unknown."""
+    """A rule that raised an exception on a module, which is a bug of ligerdiag: whether the module has findings of this
+    rule is unknown.
+    """
 
     rule: str
-    """Rule id."""
+    """Id of the rule, such as `LD001`."""
     message: str
-    """One line, lower case, no final stop: the rule and its error."""
+    """One line, in lower case and without a final stop, that names the rule and its error."""
 
 
 class SuppressionKind(StrEnum):
     """The place where a suppression is written."""
 
     IN_CODE = "in code"
-    """A comment on the user's source line."""
+    """A comment on the line in the user's source."""
     CONFIG = "config"
-    """An entry of `[tool.ligerdiag]`."""
+    """An entry of `[tool.ligerdiag]` in the configuration file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +107,7 @@ class Suppression:
     kind: SuppressionKind
     reason: str
     where: str
-    """`file:line` of the comment, or file and number of the entry."""
+    """`file:line` of the comment, or the configuration file and the number of the entry in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +117,15 @@ class CallPlace:
     line: SourceLine | None
     """The line that calls the kernel; None if unknown."""
     stores: tuple[SourceLine, ...] = ()
-    """The kernel's lines that write the operand; empty if its IR has no locations."""
+    """Lines of the kernel's source that write the operand; empty if the kernel's IR has no locations."""
     callers: tuple[SourceLine, ...] = ()
-    """Callers of that line, innermost first; for a call in a backward pass, lines of the forward pass."""
+    """Lines of the functions that lead to `line`, innermost first; for a call in a backward pass, lines of the forward
+    pass that it belongs to.
+    """
     in_backward: bool = False
-    """The call is in the backward pass of the lines in `callers`."""
+    """Whether the call is in the backward pass of the lines in `callers`."""
     number: int = 0
-    """Number of the hidden write; distinguishes several calls of one line."""
+    """Number of the hidden write, which tells apart several calls on one line."""
     target: str = ""
     """Target of the custom call, which depends on the version of jax-triton."""
     operands: int = 0
@@ -127,9 +133,9 @@ class CallPlace:
     outputs: int = 0
     """Number of outputs of the custom call."""
     is_declared: bool = False
-    """An output of the call already aliases the overwritten operand."""
+    """Whether an output of the call already aliases the overwritten operand."""
     written: tuple[int, ...] = ()
-    """All operands that the call overwrites without XLA's knowledge."""
+    """Numbers of all operands that the call overwrites without XLA's knowledge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +143,9 @@ class ReadPlace:
     """The place of a read in the user's program."""
 
     line: SourceLine | None
-    """None if the HLO has no location."""
+    """The line that reads; None if the HLO has no location."""
     in_backward: bool = False
-    """The read is in the backward pass of `line`."""
+    """Whether the read is in the backward pass of `line`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,60 +153,68 @@ class Finding:
     """One hazard: a fact, its place, the evidence and one remedy (see docs/rules/)."""
 
     rule: str
-    """Rule id, such as `LD001`."""
+    """Id of the rule, such as `LD001`."""
     severity: Severity
     message: str
-    """One line, lower case, no final stop, names in backticks."""
+    """The hazard in one line, in lower case and without a final stop, with names in backticks."""
     outputs: tuple[str, ...] = ()
-    """Names of the outputs that it reaches; empty if it reaches none or is about the call itself."""
+    """Names of the outputs that the hazard reaches; empty if it reaches none or is about the call itself."""
     source: SourceLine | None = None
-    """The user's line: for a hidden write that of the kernel call, else the one that the rule is about."""
+    """The user's line that the rule is about; for a hidden write, the line of the kernel call."""
     kernel: str = ""
     """The kernel's function name."""
     operand: int | None = None
     """0-based number of the overwritten operand of the custom call."""
     instructions: tuple[str, ...] = ()
-    """Names of the instructions of the optimized module that are involved, the custom call first."""
+    """Names of the instructions of the optimized module that the hazard involves, the custom call first."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs such as ("write", "%call overwrites operand 0, %fusion, at logical time 14")."""
+    """Pairs (label, sentence), such as ("write", "%call overwrites operand 0, %fusion, at logical time 14")."""
     help: str = ""
-    """One remedy."""
+    """The remedy: one clause that says how to remove the hazard."""
     suppressed: Suppression | None = None
-    """The suppression that allows it, if any."""
+    """The suppression that allows the finding; None if none does."""
     call: CallPlace | None = None
-    """The kernel call that overwrites the operand, if the finding is about one."""
+    """The kernel call that overwrites the operand; None if the finding is about no call."""
     reader: ReadPlace | None = None
-    """The reader, if the finding is about a read."""
+    """The place that reads the value; None if the finding is about no read."""
     decided: tuple[str, ...] = ()
-    """Names of the outputs that it reaches only by decisions, such as a predicate: some numbers make these right."""
+    """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: these
+    outputs are right for some input numbers.
+    """
     parts: tuple["Finding", ...] = ()
-    """The findings that share this cause (see `report.causes`); empty for a single finding."""
+    """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
+    finding.
+    """
 
 
 class Attribution(StrEnum):
-    """The explanation of the numbers of an output."""
+    """How the numbers computed for an output compare with the intended ones and with the stale ones, which a run
+    computes in which no instruction sees a hidden write.
+    """
 
     FRESH = "fresh"
-    """Equal to the intended ones, up to rounding."""
+    """The numbers equal the intended ones, up to rounding."""
     STALE = "stale"
-    """Equal to the result of a run in which no instruction sees a hidden write."""
+    """The numbers equal the stale ones: those of a run in which no instruction sees a hidden write."""
     PARTLY_STALE = "partly stale"
-    """Some rows are as intended, the others stale."""
+    """Some rows have the intended numbers, all others the stale ones."""
     LOSSY = "lossy"
-    """Nearer to the intended ones than to the stale ones, and further away than rounding explains."""
+    """The numbers are nearer to the intended ones than to the stale ones, but further from the intended ones than
+    rounding explains.
+    """
     NEITHER = "neither"
-    """Wrong, and not the stale ones."""
+    """The numbers are neither the intended ones nor the stale ones."""
     UNDECIDED = "undecided"
-    """Intended and stale numbers are equal, or the intended ones are not finite."""
+    """The numbers decide nothing: the intended and the stale ones are equal, or the intended ones are not finite."""
 
     @property
     def is_wrong(self) -> bool:
-        """Returns whether the numbers differ from the intended ones by more than precision."""
+        """Returns whether numbers with this attribution differ from the intended ones by more than precision explains."""
         return self in (Attribution.STALE, Attribution.PARTLY_STALE, Attribution.NEITHER)
 
 
 FAR = 0.5
-"""Relative error from which on a result is a different one and not a rounded one."""
+"""The least relative error at which a result counts as another value, and no longer as the same value rounded."""
 
 
 class ReplayState(StrEnum):
@@ -208,9 +222,9 @@ class ReplayState(StrEnum):
 
     DONE = "done"
     TOO_LARGE = "too large"
-    """Estimated above the bounds on seconds or bytes; `--full` runs it."""
+    """The replay is estimated to exceed the bounds on seconds or bytes; `--full` runs it all the same."""
     NOT_COVERED = "not covered"
-    """Has something that replay does not compute; `reason` names it."""
+    """The program has something that replay does not compute; `reason` names it."""
     FAILED = "failed"
     """The worker died, took too long or could not run the case's function; `reason` says which."""
     NOT_ASKED = "not asked"
@@ -220,27 +234,29 @@ class ReplayState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """The numbers of one output, compared with the intended and the stale ones."""
+    """Compares the numbers of one output with the intended ones, and with the stale ones that a run without hidden
+    writes computes.
+    """
 
     attribution: Attribution
     error: float
-    """||actual - intended|| / ||intended||, in f64; NaN when either is not finite."""
+    """||actual - intended|| / ||intended||, computed in f64; NaN when either is not finite."""
     stale_error: float
     """||actual - stale|| / ||stale||."""
     distance: float
-    """||stale - intended|| / ||intended||: how clearly the numbers distinguish the two."""
+    """||stale - intended|| / ||intended||, which says how clearly the numbers distinguish stale from intended."""
     tolerance: float
     """Relative error up to which two results of the output count as equal."""
     rows_fresh: int = 0
-    """Rows (the first dimension; one for a scalar) that equal the intended ones."""
+    """Number of rows (a row is one index of the first dimension; a scalar is one row) that equal the intended ones."""
     rows_stale: int = 0
-    """Rows that equal the stale ones and not the intended ones."""
+    """Number of rows that equal the stale ones and not the intended ones."""
     rows: int = 0
-    """Rows in all; 0 if rows were not requested."""
+    """Number of all rows; 0 if no comparison row by row was requested."""
 
 
 class MemoryOperation(StrEnum):
-    """The effect of an operation of a kernel on memory."""
+    """The way in which an operation of a kernel accesses memory."""
 
     LOAD = "load"
     STORE = "store"
@@ -249,94 +265,107 @@ class MemoryOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMeeting:
-    """Bytes that one program of a grid writes and another one reads or writes.
+    """Bytes that one program of a kernel's grid writes and that another program of the grid reads or writes.
 
-    Two atomic accesses count only if their order changes a result.
+    Two atomic accesses to them count only if their order changes a result.
     """
 
     buffer: int
-    """Number of the writer's buffer among operands, then outputs, of the call."""
+    """Number of the buffer through which the writer accesses the bytes: the call's operands are counted first, then its
+    outputs.
+    """
     other_buffer: int
-    """Number of the buffer through which the other program accesses the bytes."""
+    """Number of the buffer through which the other program accesses the bytes, counted as for `buffer`."""
     writer: int
     other: int
-    """Linear program numbers in the grid; x changes fastest."""
+    """Number of the other program, as `program` is that of the writer: both are linear numbers in the grid, of which x
+    changes fastest.
+    """
     other_writes: bool
     first_byte: int
-    """From the start of `buffer`."""
+    """Place of the first of the bytes, counted from the start of `buffer`."""
     bytes: int
     line: SourceLine | None
-    """The kernel's line that writes."""
+    """The line in the kernel that writes; None if unknown."""
     other_line: SourceLine | None
     are_atomic: bool = False
-    """Both are atomic operations whose order matters: a returned value is used, or the last value stays."""
+    """Whether both accesses are atomic operations whose order matters: a returned value is used, or the last value
+    stays.
+    """
 
 
 class OrderTried(StrEnum):
-    """How a launch was run again, to see whether the order of its programs matters."""
+    """The way in which a launch was run again, to see whether the order of the programs of its grid matters."""
 
     NONE = "none"
     BACKWARD = "backward"
-    """One after the other, from the last to the first."""
+    """The programs run one after the other, from the last to the first."""
     TOGETHER = "together"
-    """At the same time, operation by operation."""
+    """All programs run at the same time, operation by operation."""
     CROSSED = "crossed"
-    """At the same time, and of the stores to the same bytes that of the first program comes last."""
+    """All programs run at the same time, and where several store to the same bytes, the store of the first program
+    comes last.
+    """
     APART = "apart"
-    """In order, with bytes for each output that no operand shares."""
+    """The programs run in order, and each output has bytes of its own, shared with no operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnwrittenRead:
-    """Bytes of an output that a kernel reads and that no program of the launch has written before, in any order."""
+    """Bytes of an output that a kernel reads before any program of the launch has written them, in whatever order the
+    programs run.
+    """
 
     output: int
-    """Number among the call's outputs."""
+    """Number of the output among those of the call."""
     bytes: int
     size: int
-    """Bytes of the output."""
+    """Size of the output in bytes."""
     is_atomic: bool
-    """The first such read is that of an atomic operation."""
+    """Whether the first such read belongs to an atomic operation."""
     program: int
-    """Linear number in the grid of the first program that does it."""
+    """Linear number in the grid of the first program that reads such bytes."""
     first_byte: int
     line: SourceLine | None
-    """Of the kernel."""
+    """The kernel's line that reads; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideAccess:
-    """Elements outside of a buffer that one operation of a kernel accesses, in the launch with the most of them.
+    """Elements outside of a buffer that one operation of a kernel accesses, in that launch of the kernel which accesses
+    most of them.
 
-    Replay loads zeros there and drops stores.
+    The replay loads zeros from these places and drops stores to them.
     """
 
     kind: MemoryOperation
     buffer: int | None
-    """Number among operands, then outputs, of the call; None if the pointer belongs to no buffer."""
+    """Number of the buffer: the call's operands are counted first, then its outputs; None if the pointer belongs to no
+    buffer.
+    """
     size: int
-    """Bytes of the buffer."""
+    """Size of the buffer in bytes."""
     first_byte: int
-    """First byte of the first such element, from the start of the buffer; may be negative."""
+    """Place of the first such element, in bytes from the start of the buffer; may be negative."""
     width: int
-    """Bytes of an element."""
+    """Size of an element in bytes."""
     elements: int
     program: int
-    """Linear number in the grid of the first program that does it."""
+    """Linear number in the grid of the first program that makes such an access."""
     line: SourceLine | None
-    """Of the kernel."""
+    """The kernel's line that accesses the elements; None if unknown."""
     hit: str | None = None
-    """Name of the instruction whose value is in the bytes of the first element by the buffer assignment.
+    """Name of the instruction whose value lies, by the buffer assignment, in the bytes of the first element outside.
 
     Empty if no value is there or the bytes are outside of the program's; None if unknown.
     """
     is_later: bool = False
-    """Happens in a second execution on the same constants and not in the first."""
+    """Whether the access happens only in a second execution on the same constants, and not in the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNumbers:
-    """Observations of one kernel call in the replayed schedule, over all of its launches."""
+    """The replay's observations of one kernel call of the schedule, over all of the call's launches."""
 
     kernel: str
     """The kernel's function name."""
@@ -344,33 +373,43 @@ class LaunchNumbers:
     """Name of the custom call in the optimized module."""
     launches: int
     checked: int = 0
-    """Number of launches that were run again to find races: small ones and the first few of a loop."""
+    """Number of launches that the replay ran again to find races: small launches, and the first few of a loop."""
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """Output number to (unwritten elements, elements) in the worst launch, for outputs with unwritten elements."""
+    """From output number to (unwritten elements, all elements) in the launch that leaves most unwritten; only outputs
+    with unwritten elements are listed.
+    """
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """Number of an operand that is overwritten or shares bytes with an output, to the relative difference of the
-    results when the programs of the grid run in another order or on bytes that are not shared."""
+    """From the number of an operand that is overwritten or shares bytes with an output, to the relative difference of
+    the results when the programs of the grid run in another order or on bytes that are not shared.
+    """
     operands: int = 0
-    """Number of operands of the call; numbers of buffers continue from here with its outputs."""
+    """Number of operands of the call; buffers are numbered through, first these operands, then the call's outputs."""
     order_difference: float = 0.0
-    """Relative difference of the results when the programs of the grid run from last to first, without the rounding of
-    atomics and the differences in `racing`."""
+    """Relative difference of the results when the programs of the grid run from last to first, not counting the
+    rounding of atomics and the differences in `racing`.
+    """
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples from the launch with the largest such difference, else from the race."""
+    """Examples of bytes at which two programs meet, from the launch with the largest `order_difference`, or else from
+    the launch with the race.
+    """
     outside: tuple[OutsideAccess, ...] = ()
     line: SourceLine | None = None
     """The user's line that calls the kernel; None if the HLO has no location."""
     unwritten_later: tuple[int, ...] = ()
-    """Numbers of the outputs in `unwritten` that the first execution writes, and a second one on the same constants
-    does not."""
+    """Numbers of the outputs in `unwritten` that are written by a first execution but not by a second one on the same
+    constants.
+    """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
-    """The order with the largest difference."""
+    """The order of the grid's programs whose results differ most."""
     reached_by_order: tuple[str, ...] | None = None
-    """Names of the outputs of the program that differ if the programs of this call run in that order; None if not
-    tried."""
+    """Names of the program's outputs that differ if the programs of this call's grid run in the order `order_tried`;
+    None if that was not tried.
+    """
     reached_by_garbage: tuple[str, ...] | None = None
-    """Names of the outputs that differ if the outputs of this call hold other bytes before it runs; None if not tried."""
+    """Names of the program's outputs that differ if the outputs of this call hold other bytes before it runs; None if
+    that was not tried.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,64 +419,79 @@ class CutLoop:
     instruction: str
     """Name of the `while` in the program as written."""
     line: SourceLine | None
-    """The user's line; None if the HLO has no location."""
+    """The user's line that makes the loop; None if the HLO has no location."""
     ran: int
     iterations: int
-    """Iterations of the whole loop."""
+    """Number of iterations of the whole loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderChange:
-    """The change of one output by another legal order of the schedule."""
+    """How much one output changes if the schedule runs in another legal order."""
 
     order: str
-    """The order that changes it most, such as `kernels last (1)`."""
+    """Name of the order that changes the output most, such as `kernels last (1)`."""
     error: float
-    """Relative to the result in the schedule's own order; NaN if one of the two is not finite."""
+    """Relative difference from the result in the schedule's own order; NaN if one of the two is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """The results of the schedule in other legal orders."""
+    """The results of running the schedule in other legal orders, compared with those in its own order."""
 
     tried: int = 0
-    """Number of orders besides the schedule's own; 0 if the schedule has no kernel."""
+    """Number of orders that were tried besides the schedule's own; 0 if the schedule has no kernel."""
     changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
-    """Output name to a change that rounding does not explain."""
+    """From output name to a change that rounding does not explain."""
     left_out: int = 0
-    """Number of orders for which there was no time."""
+    """Number of orders that were not tried for lack of time."""
     not_covered: str = ""
-    """Why no order was tried."""
+    """The reason why no order was tried; empty if some were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The numbers of one artifact on the CPU."""
+    """The result of replaying one artifact: computing its program and its schedule on the CPU, and comparing the
+    outputs.
+    """
 
     state: ReplayState
     reason: str = ""
-    """One line on why it was not done, or if it was, why outputs are undecided, such as the source of the first NaN."""
+    """One line on why the replay was not done; if it was done, on why outputs are undecided, such as the source of the
+    first NaN.
+    """
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
-    """Output name to its numbers, in the program's order."""
+    """From output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to the relative error of program order against the case's own reference; empty without one."""
+    """From output name to the relative error of the result in program order, compared with the case's own reference;
+    empty without a reference.
+    """
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     rounded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to the relative error of program order against itself without a workaround that adds a value to the
-    operand of a kernel and subtracts it again; empty without such a workaround."""
+    """From output name to a relative error due to a workaround that adds a value to the operand of a kernel and
+    subtracts it again: the results in program order with and without the workaround, compared. Empty without such a
+    workaround.
+    """
     changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Name of an overwritten argument that was not donated, to the share of its elements that changed."""
+    """From the name of an argument that was overwritten although it was not donated, to the share of its elements that
+    changed.
+    """
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Output name to its relative error in a second execution on the same constants, if that differs from the first."""
+    """From output name to the relative error of the output in a second execution on the same constants, if that error
+    differs from the first one's.
+    """
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
-    """Names of instructions of the schedule that these numbers do not test: those in branches and loops that the
-    arguments do not enter, and those that only compute a maximum that a softmax subtracts."""
+    """Names of instructions of the schedule that the replayed numbers do not test: those in branches and loops that the
+    arguments do not enter, and those that only compute a maximum that a softmax subtracts.
+    """
     cut: tuple[CutLoop, ...] = ()
-    """Loops that were cut short because the whole is estimated above the bounds, the most expensive first. The numbers
-    are those of the shortened program: they show what is wrong in it, and never that later iterations are right."""
+    """Loops that were cut short because the whole replay is estimated above the bounds, the most expensive loop first.
+    The numbers are then those of the shortened program: they show what is wrong in it, and never that later
+    iterations are right.
+    """
     orders: OrderNumbers | None = None
-    """None if no other orders were requested."""
+    """The results in other legal orders of the schedule; None if these were not requested."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
@@ -446,50 +500,58 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output on a device."""
+    """The numbers of one output computed on a device, compared with the intended and the stale ones."""
 
     errors: tuple[float, ...]
     """||device - intended|| / ||intended|| for each draw of inputs; NaN if either is not finite."""
     attribution: Attribution
-    """Worst over the draws."""
+    """The worst attribution of the output over the draws of inputs."""
     tolerance: float
     """Relative error up to which two results of the output count as equal on this device."""
     distance: float = 0.0
-    """Least over the draws of ||stale - intended|| / ||intended||: how clearly the numbers distinguish the two."""
+    """Smallest ||stale - intended|| / ||intended|| over the draws of inputs, which says how clearly the numbers
+    distinguish stale from intended.
+    """
     replay_error: float | None = None
-    """||replay - device|| / ||device||, for a replay of the device's artifact on the same inputs; None without one."""
+    """||replay - device|| / ||device||, where `replay` is the replay of the device's artifact on the same inputs; None
+    without a replay.
+    """
     unsteady: float = 0.0
-    """Largest relative difference between two runs of one draw; 0 if all were equal bit for bit."""
+    """Largest relative difference between two runs on the same inputs; 0 if all were equal bit for bit."""
 
 
 PROGRAM_ORDER = "program order"
-"""`DeviceRun.intended_from` if the program was replayed."""
+"""The value of `DeviceRun.intended_from` if replaying the program gave the intended result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRun:
-    """The run of one case on a device."""
+    """The run of one case on a device, with the outputs compared."""
 
     device: str
-    """Such as `NVIDIA H200`."""
+    """Name of the device, such as `NVIDIA H200`."""
     count: int
-    """Number of devices."""
+    """Number of devices that the case ran on."""
     runs: int
-    """Executions per draw of inputs."""
+    """Number of executions per draw of inputs."""
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Output name to the verdict on the device's own artifact."""
+    """From output name to the static analysis's verdict on the artifact that was compiled on the device."""
     not_covered: tuple[str, ...] = ()
-    """Limits of those verdicts, one line each."""
+    """Limits of `verdicts`, one line each."""
     intended_from: str = ""
-    """Source of the intended result: PROGRAM_ORDER, or `reference` and the reason."""
+    """Where the intended result comes from: PROGRAM_ORDER, or `reference` and the reason."""
     artifact: str = ""
-    """Directory of the device's own artifact."""
+    """Directory of the artifact that was compiled on the device."""
     milliseconds: float | None = None
-    """Median time of one execution, from the call until every output is ready, with arguments on the device."""
+    """Median time of one execution, from the call until every output is ready, with the arguments already on the
+    device; None if not timed.
+    """
     timed_runs: int = 0
-    """Number of executions behind the median, after others that are not timed."""
+    """Number of executions whose times `milliseconds` is the median of; others ran before, untimed."""
     error: str = ""
-    """One line, if the case could not be run or has no intended result."""
+    """One line that says why the case could not be run or has no intended result; empty if neither is so."""
     died: bool = False
-    """The run crashed or timed out; if false, the machine is too small for the case."""
+    """Whether the run crashed or timed out; if a case could not be run and this is false, the machine is too small for
+    it.
+    """

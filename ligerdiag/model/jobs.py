@@ -15,13 +15,17 @@ class Source:
     """Where cases are defined: a file, a name in an importable module, or a function in the caller's process."""
 
     file: str = ""
-    """Absolute path; empty for a module."""
+    """Absolute path of the file; empty if the cases come from a module."""
     module: str = ""
-    """`module:name`; empty for a file. With `pickled`, the name of the function in messages."""
+    """`module:name` of cases in an importable module; empty if they come from a file. With `pickled`, the name that
+    messages call the function by.
+    """
     root: str
     """Absolute path of the folder that is first on the import path."""
     pickled: str = ""
-    """Absolute path of a function file (`compile.cases.live_functions`), which contains the one case."""
+    """Absolute path of a function file (`compile.cases.live_functions`), which contains one function of the caller's
+    process as the only case.
+    """
 
     def __str__(self) -> str:
         return self.file or self.module
@@ -29,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSpec:
-    """A case without its function, as it is known outside of a worker."""
+    """A case without its function: all that a process other than the worker knows of it."""
 
     id: str
     name: str
@@ -43,85 +47,89 @@ class CaseSpec:
     the same `draws` compute the same numbers."""
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Effects of custom calls that the case declares, as JSON; not validated yet."""
+    """Effects of custom calls (the operands that each reads and overwrites) that the case declares, as JSON that is not
+    validated yet.
+    """
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
-    """Name of a toolchain to the expectation that replaces `expected` and `expected_rules`."""
+    """From the name of a toolchain to the expectation that replaces `expected` and `expected_rules` there."""
     mitigation: str = ""
-    """The case's measure against a hidden write, as `Case.mitigation`."""
+    """The case's measure against a hidden write, as in `Case.mitigation`."""
     sizes: tuple[str, ...] = ()
-    """Names of the sizes that its file reads, see `model.case.size`."""
+    """Names of the sizes that the case's file reads by `model.case.size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job[A]:
-    """One request to a worker of any kind, with everything that the pool needs."""
+    """One request to a worker of any kind, with everything that the pool of workers needs to send it."""
 
     source: Source
-    """The source that the worker loads; a worker takes jobs of one source only."""
+    """The cases that the worker loads; a worker takes jobs of one source only."""
     name: str
-    """For messages, such as "case `a`"."""
+    """The job's name in messages, such as "case `a`"."""
     render: Callable[[str], str]
-    """From the path of the log to the line for the worker."""
+    """Returns the line to send to the worker, given the path of the log file."""
     parse: Callable[[str], A]
-    """From the worker's line to the answer; raises FieldError, or the error that the worker reported."""
+    """Returns the answer, given the line that the worker sent; raises FieldError, or the error that the worker
+    reported.
+    """
     leftovers: tuple[str, ...] = ()
-    """Directories that the pool removes afterwards, whatever the result."""
+    """Directories that the pool removes after the job, whatever its result."""
     timeout: float | None = None
-    """In seconds; None means that of the pool."""
+    """Seconds that the job may take; None means the pool's own limit."""
     imports_only: bool = False
-    """Only the import of the source runs: if the worker exits, that file made it exit."""
+    """Whether the job only imports the source: if the worker exits, the imported file made it exit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoverRequest:
-    """Asks for the cases of one source."""
+    """Asks a worker for the cases of one source."""
 
     source: Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoverAnswer:
-    """The cases, in the order of the file."""
+    """The cases that a worker found in a source, in the order of the file."""
 
     cases: tuple[CaseSpec, ...]
     dependencies: Mapping[str, str]
-    """Files of the project that were imported, to their sha256."""
+    """From the path of each file of the project that was imported to the file's sha256."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """Asks for the artifact of one case on one target."""
+    """Asks a worker to compile one case for one target into an artifact."""
 
     source: Source
     case_id: str
     target: str
-    """Name of the target, for provenance."""
+    """Name of the target, which the artifact records."""
     description: str
-    """The target's description."""
+    """XLA's description of the target GPU."""
     compute_capability: int
     toolchain: str
     versions: Mapping[str, str]
     environment: Mapping[str, str]
     """Environment variables that can change what is compiled."""
     flags: Mapping[str, Flag]
-    """Compiler options, over the environment's XLA_FLAGS."""
+    """Compiler options, which take precedence over XLA_FLAGS of the environment."""
     fingerprint: str
-    """Fingerprint of the parts of ligerdiag that decide the artifact."""
+    """Fingerprint of the parts of ligerdiag that an artifact depends on."""
     artifacts: str
-    """Directory that holds the artifacts, by key."""
+    """Directory that holds all artifacts, each under its key."""
     scratch: str
-    """Directory for the worker, on the file system of `artifacts`; it does not exist yet."""
+    """Directory for the worker's own use, on the same file system as `artifacts`; it does not exist yet."""
     not_before: float
-    """Older artifacts are compiled again; seconds since the epoch."""
+    """Artifacts older than this time are compiled again; seconds since the epoch."""
     ties: tuple[str, ...] = ()
-    """Ids of the readers that a trivial operation ties to their kernel."""
+    """Ids of the reads that the worker ties to their kernel: it adds a trivial operation that makes the reader wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """The key of the artifact, and the project's files that the case imports, with their sha256."""
+    """The key of a compiled artifact, and the project's files that the case imports, with their sha256."""
 
     key: str
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -137,7 +145,7 @@ _ERRORS: dict[str, type[LigerdiagError]] = {
 
 
 def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
-    """Returns the job that asks a compile worker for cases."""
+    """Returns the job that asks a compile worker for the cases of a source."""
     return Job(
         source=request.source,
         name=f"`{request.source}`",
@@ -148,7 +156,7 @@ def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
 
 
 def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
-    """Returns the job that asks a compile worker for an artifact."""
+    """Returns the job that asks a compile worker to compile a case into an artifact."""
     return Job(
         source=request.source,
         name=f"case `{request.case_id}`",
@@ -159,38 +167,40 @@ def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
 
 
 def render_request(kind: str, request: Mapping[str, object], log: str) -> str:
-    """Returns one line for the worker; its output during the job goes to the file `log`."""
+    """Returns the request as one line for the worker, which writes its output during the job to the file `log`."""
     return json.dumps({"job": kind, "log": log, "request": request}) + "\n"
 
 
 def parse_request(job: Json) -> Request:
-    """Returns the request of a compile worker's job."""
+    """Returns the request that a compile worker reads from a job's JSON."""
     kind = DiscoverRequest if read_str(job, "job") == DiscoverRequest.__name__ else CompileRequest
     return read_record(kind, job, "request")
 
 
 def render_answer(answer: Answer) -> str:
-    """Returns one line for the parent."""
+    """Returns the answer as one line, which the worker sends to its parent process."""
     return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
 def render_error(error: LigerdiagError) -> str:
-    """Returns one line for the parent."""
+    """Returns the error as one line, which the worker sends to its parent process."""
     return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
 
 
 def render_refusal() -> str:
-    """Returns one line for the parent: the job needs a fresh worker."""
+    """Returns the line by which a worker tells its parent process that the job needs a fresh worker."""
     return _REFUSAL + "\n"
 
 
 def is_refusal(line: str) -> bool:
-    """Returns whether the worker refused the job because it needs a fresh worker."""
+    """Returns whether the line, which a worker has sent, says that the job needs a fresh worker."""
     return line == _REFUSAL
 
 
 def parse_answer(line: str) -> Json:
-    """Returns the fields of the answer. Raises the error that the worker reported, or FieldError for a malformed line."""
+    """Returns the fields of a worker's answer. Raises the error that the worker reported, or FieldError for a malformed
+    line.
+    """
     fields = parse_object(line)
     if "error" in fields:
         raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
@@ -199,9 +209,13 @@ def parse_answer(line: str) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The difference of a compile from the default one; by default there is none."""
+    """The ways in which a compile differs from the default one; an empty Variation is the default compile."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
-    """Compiler options, in addition to the toolchain's; `xla_dump_hlo_pass_re` produces `Artifact.passes`."""
+    """Compiler options, in addition to the toolchain's; the option `xla_dump_hlo_pass_re` makes the compile fill
+    `Artifact.passes`.
+    """
     ties: tuple[str, ...] = ()
-    """Ids of `Artifact.readers`, each of which a trivial operation ties to its kernel, in any order."""
+    """Ids of `Artifact.readers`, in any order; the compile adds a trivial operation that makes each of these readers
+    wait for its kernel.
+    """

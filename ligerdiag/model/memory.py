@@ -1,7 +1,8 @@
-"""Records of the memory that a compiled program needs, of the bytes that it copies, and of the requests to work in place.
+"""Records of the memory that a compiled program needs, of the bytes that it copies, and of the program's requests to
+work in place.
 
-Sizes are bytes on one device. Small arrays do not count: a copy or a donation below `SMALLEST_BYTES` is neither listed nor
-a finding.
+Sizes are bytes on one device. Small arrays do not count: a copy or a donation below `SMALLEST_BYTES` is neither listed
+nor a finding.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from enum import StrEnum
 from ligerdiag.model.findings import SourceLine
 
 SMALLEST_BYTES = 64 * 1024
-"""A copy, or all donated arguments together, below this size is not worth a word."""
+"""Bytes below which a copy, or all donated arguments together, are not reported."""
 
 
 class CopyCause(StrEnum):
@@ -21,17 +22,19 @@ class CopyCause(StrEnum):
     CONSTANT = "constant"
     """The value that is overwritten is a constant of the program."""
     READ_LATER = "read later"
-    """The old value is read after the write."""
+    """The old value is still read after the write that would overwrite it."""
     RETURNED = "returned unchanged"
-    """An argument, or a value that is returned twice, is an output of its own."""
+    """An argument is returned unchanged, or a value is returned twice: each output needs bytes of its own."""
     LAYOUT = "layout"
     """The output has the donated argument's bytes in another order: it is transposed, or has another layout."""
     PAIRING = "donations crossed"
-    """JAX paired donated arguments with outputs that are computed from other donated arguments."""
+    """JAX pairs each donated argument with an output; here it paired some with outputs that are computed from other
+    donated arguments.
+    """
     DONATION = "donation costs a copy"
     """The output is computed in other bytes, and then copied into the donated argument."""
     CARRY_EXCHANGED = "carry exchanged"
-    """A loop returns one element of its state in the position of another one."""
+    """A loop returns one element of its state in the position of another element."""
     CARRY_REBUILT = "carry rebuilt"
     """A loop computes the next value of its state in other bytes, while it still reads the old one."""
     BRANCH_UNCHANGED = "branch without effect"
@@ -39,11 +42,11 @@ class CopyCause(StrEnum):
     BRANCH_EXCHANGED = "branch exchanges"
     """A branch returns its operands in another order than another branch."""
     EQUAL_VALUES = "equal initial values"
-    """XLA makes one value of two equal ones, both of which are then overwritten."""
+    """XLA makes one value of two equal initial values, both of which the program then overwrites."""
     RESHARDED = "resharded"
-    """The partitioner moves the operand of an aliased call between devices first."""
+    """XLA's partitioner first moves the operand of an aliased call between devices, and so to other bytes."""
     UNKNOWN = "unknown"
-    """None of these."""
+    """None of the other causes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,50 +55,52 @@ class Copy:
 
     instruction: str
     bytes: int
-    """Of one execution."""
+    """Bytes that one execution of the instruction copies."""
     trips: int | None = 1
-    """Executions in one call of the program; None if a loop around it has an unknown trip count."""
+    """Number of executions of the instruction in one call of the program; None if a loop around it has an unknown trip
+    count.
+    """
     in_branch: bool = False
-    """It runs only if its branch is taken."""
+    """Whether the copy runs only if the branch is taken that contains it."""
     operand: str = ""
     """Name of the copied instruction."""
     source: str = ""
-    """The bytes that it reads, such as ``argument `cache``` or `temporary memory`."""
+    """The bytes that the copy reads, such as ``argument `cache``` or `temporary memory`."""
     target: str = ""
-    """The bytes that it writes."""
+    """The bytes that the copy writes, described as in `source`."""
     is_transposed: bool = False
-    """It moves the elements into another order."""
+    """Whether the copy puts the elements into another order."""
     cause: CopyCause = CopyCause.UNKNOWN
     is_needed: bool = False
-    """The program as written needs it: it reads both values, or the caller keeps the argument."""
+    """Whether the program as written needs the copy: it reads both values, or the caller keeps the argument."""
     is_round_trip: bool = False
-    """It brings a value back, unchanged, to the bytes that it came from."""
+    """Whether the copy brings a value back, unchanged, to the bytes that it came from."""
     why: str = ""
-    """One clause: the cause, with names."""
+    """One clause that states the cause, with names."""
     line: SourceLine | None = None
-    """The line of the user's program that is responsible; None if unknown."""
+    """The line of the user's program that is responsible for the copy; None if unknown."""
 
     @property
     def total(self) -> int:
-        """Bytes in one call of the program; at least these if the trip count is unknown."""
+        """Bytes that all executions copy in one call of the program; a lower bound if the trip count is unknown."""
         return self.bytes * (1 if self.trips is None else self.trips)
 
 
 class DonationFault(StrEnum):
-    """The reason why no output takes a donated argument's bytes."""
+    """The reason why no output takes the bytes of a donated argument."""
 
     NO_OUTPUT = "no output"
-    """No output is as large."""
+    """No output is as large as the argument."""
     SHAPE = "shape"
-    """The outputs that are computed from it have other shapes."""
+    """The outputs that are computed from the argument have other shapes."""
     DTYPE = "dtype"
-    """An output has its shape, and another dtype."""
+    """An output has the argument's shape, and another dtype."""
     SURPLUS = "surplus"
-    """Other donated arguments take all outputs of its shape and dtype."""
+    """Other donated arguments take all outputs of the argument's shape and dtype."""
     SHARDING = "sharding"
-    """An output has its shape and dtype, and another sharding."""
+    """An output has the argument's shape and dtype, and another sharding."""
     LAYOUT = "layout"
-    """An output has its shape and dtype, and another layout."""
+    """An output has the argument's shape and dtype, and another layout."""
     UNUSED = "unused"
     """The program does not use the argument."""
     UNKNOWN = "unknown"
@@ -103,26 +108,28 @@ class DonationFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Donation:
-    """A donated argument."""
+    """A donated argument, and the output that takes its bytes or the reason why none does."""
 
     argument: str
     bytes: int
     output: str = ""
-    """Name of the output that takes its bytes; empty if none does."""
+    """Name of the output that takes the argument's bytes; empty if none does."""
     fault: DonationFault | None = None
-    """The reason why none does; None if one does."""
+    """The reason why no output takes the argument's bytes; None if one does."""
     why: str = ""
-    """One clause: the fault, with names and shapes."""
+    """One clause that states the fault, with names and shapes."""
     line: SourceLine | None = None
-    """The line that computes the output which could have taken it, or that uses the argument; None if unknown."""
+    """The user's line that computes the output which could have taken the bytes, or that uses the argument; None if
+    unknown.
+    """
 
 
 class RequestKind(StrEnum):
-    """A way to ask XLA to work in place."""
+    """A way in which a program asks XLA to work in place."""
 
     DONATION = "donated argument"
     UPDATE = "update of a part"
-    """`.at[].set`, `dynamic_update_slice`, a scatter, or a store to a `Ref`."""
+    """An update of a part of an array: `.at[].set`, `dynamic_update_slice`, a scatter, or a store to a `Ref`."""
     CARRY = "loop state"
     CALL = "aliased call"
     BRANCH = "branch"
@@ -136,7 +143,7 @@ class Request:
     instruction: str
     bytes: int
     is_in_place: bool
-    """Nothing is copied for it."""
+    """Whether XLA grants the request: nothing is copied for it."""
     line: SourceLine | None = None
 
 
@@ -147,9 +154,9 @@ class LiveValue:
     instruction: str
     bytes: int
     about: str
-    """Its part: `argument`, `output`, `temporary`, `constant`, with the name of an argument or an output."""
+    """The value's role: `argument`, `output`, `temporary` or `constant`, with the name of an argument or an output."""
     shape: str = ""
-    """As HLO text: `f32[1024,512]`."""
+    """The value's shape as HLO text, such as `f32[1024,512]`."""
     line: SourceLine | None = None
 
 
@@ -164,54 +171,60 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """The memory of one compiled program."""
+    """The memory that one compiled program uses: sizes, copies, donations, and what is alive when."""
 
     arguments: int
     outputs: int
-    """Those that donated arguments hold included."""
+    """Bytes of the outputs, including those that lie in donated arguments."""
     aliased: int
     """Bytes that arguments and outputs share."""
     temporaries: int
-    """Bytes that XLA reserves for everything else, as in `memory_analysis().temp_size_in_bytes`."""
+    """Bytes that XLA reserves for everything but arguments, outputs and constants, as in
+    `memory_analysis().temp_size_in_bytes`.
+    """
     constants: int = 0
     peak: int = 0
-    """The most bytes of values that are alive at one time; at most all that XLA reserves."""
+    """The largest number of bytes of values that are alive at one time; at most all that XLA reserves."""
     peak_at: str = ""
-    """Name of the instruction that runs then."""
+    """Name of the instruction that runs when `peak` bytes are alive."""
     peak_line: SourceLine | None = None
     at_peak: tuple[LiveValue, ...] = ()
-    """The largest values that are alive then, largest first."""
+    """The largest values that are alive when `peak` bytes are, largest first."""
     curve: tuple[CurvePoint, ...] = ()
-    """The memory in use over the schedule; at most `MOST_POINTS`, among them the largest."""
+    """The memory in use over the schedule: at most `MOST_POINTS` points, the largest one among them."""
     copies: tuple[Copy, ...] = ()
-    """Largest first."""
+    """The copies of the schedule, largest first."""
     donations: tuple[Donation, ...] = ()
     requests: tuple[Request, ...] = ()
     collectives: tuple[tuple[str, int], ...] = ()
-    """(opcode, bytes of the results in one call) of the operations that move data between devices."""
+    """(opcode, bytes of the results in one call) of each kind of operation that moves data between devices."""
     bandwidth: float = 0.0
-    """Bytes per second of the target's memory; 0 if unknown."""
+    """Bytes per second that the target's memory can move; 0 if unknown."""
     warning: str = ""
-    """JAX's own warning about donations, as JAX words it; empty without any."""
+    """JAX's own warning about donations, in JAX's words; empty if it gave none."""
 
     @property
     def reserved(self) -> int:
-        """All bytes that XLA reserves for one call; those that arguments and outputs share count once."""
+        """All bytes that XLA reserves for one call; bytes that arguments and outputs share count once."""
         return self.arguments + self.outputs - self.aliased + self.temporaries
 
     @property
     def copied(self) -> int:
-        """Bytes that one call copies; at least these if a trip count is unknown."""
+        """Bytes that one call copies; a lower bound if a trip count is unknown."""
         return sum(one.total for one in self.copies)
 
     @property
     def copy_milliseconds(self) -> float | None:
-        """The least time that the copies take, in milliseconds: each byte is read and written. None without a bandwidth."""
+        """The least time in milliseconds that the copies of one call take, as each byte is read and written once; None
+        if the bandwidth is unknown.
+        """
         return 2e3 * self.copied / self.bandwidth if self.bandwidth else None
 
     @property
     def is_in_place(self) -> bool:
-        """Returns whether every request is met: nothing that the program does not need is copied, no donation is void."""
+        """Returns whether every request to work in place is met: no copy that the program does not need, and no void
+        donation.
+        """
         return not any(not one.is_needed for one in self.copies) and not any(one.fault for one in self.donations)
 
 

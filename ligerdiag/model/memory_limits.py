@@ -1,4 +1,5 @@
-"""The memory that a user allows a program, the figures that a baseline keeps of it, and the tolerance of a comparison.
+"""Records of the memory that a user allows a program and of the figures that a baseline keeps, with the tolerance of a
+comparison.
 
 Sizes are bytes on one device, as in `ligerdiag.model.memory`.
 """
@@ -11,19 +12,19 @@ from pathlib import PurePath
 from ligerdiag.model.memory import SMALLEST_BYTES, Copy, CopyCause, MemoryUse
 
 TOLERANCE = 0.02
-"""Share of the old figure by which a new one may differ."""
+"""Share of the old figure by which a new one may differ without counting as a change."""
 TOLERANCE_BYTES = SMALLEST_BYTES
-"""Bytes by which a new figure may differ from the old one."""
+"""Bytes by which a new figure may differ from the old one without counting as a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudgets:
-    """The bytes that a user allows each program; None allows any number."""
+    """The bytes that a user allows each program; a limit of None allows any number."""
 
     memory: int | None = None
-    """Of all that XLA reserves for one call, and the constants; see `compute_needed`."""
+    """Most bytes that a device may need for one call, as `compute_needed` counts them."""
     copies: int | None = None
-    """Copied by one call."""
+    """Most bytes that one call may copy."""
 
     @property
     def are_set(self) -> bool:
@@ -32,11 +33,11 @@ class MemoryBudgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCopy:
-    """A copy without the names of instructions, which no two compiles share."""
+    """A copy as a baseline records it: without names of instructions, which change from compile to compile."""
 
     cause: CopyCause
     bytes: int
-    """In one call."""
+    """Bytes that the copy moves in one call of the program."""
     file: str = ""
     """Name of the file of the user's line, without folders; empty if the line is unknown."""
     line: int = 0
@@ -51,7 +52,7 @@ class MemoryFigures:
     temporaries: int
     copied: int
     copies: tuple[RecordedCopy, ...] = ()
-    """Largest first."""
+    """The copies, largest first."""
 
 
 def compute_needed(memory: MemoryUse) -> int:
@@ -75,7 +76,7 @@ def compute_figures(memory: MemoryUse) -> MemoryFigures:
 
 
 def record_copy(copy: Copy) -> RecordedCopy:
-    """Returns the copy without names and folders."""
+    """Returns the record of the copy, without names of instructions and without folders."""
     return RecordedCopy(
         cause=copy.cause,
         bytes=copy.total,
@@ -85,7 +86,7 @@ def record_copy(copy: Copy) -> RecordedCopy:
 
 
 def compute_change(before: int, after: int) -> int:
-    """Returns the difference in bytes; 0 if it is within the tolerance, of which the larger one counts."""
+    """Returns `after - before` in bytes; 0 if that is within the larger of the two tolerances."""
     return after - before if abs(after - before) > max(TOLERANCE_BYTES, TOLERANCE * before) else 0
 
 
@@ -94,7 +95,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNOREC
 
 
 def parse_bytes(text: str) -> int:
-    """Parses a size to bytes: `500M`, `4G`, `1.5GiB`, `1048576`; units are powers of 1024. Raises ValueError."""
+    """Returns the bytes of a size such as `500M`, `4G`, `1.5GiB` or `1048576`; units are powers of 1024. Raises
+    ValueError for any other text.
+    """
     match = _SIZE.fullmatch(text.strip())
     number = float(match[1]) if match else float("nan")
     if match is None or not isfinite(number):

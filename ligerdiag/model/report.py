@@ -1,7 +1,7 @@
-"""The result of a run of `check` or `inspect`, as plain data: the only input of a renderer.
+"""The result of a run of `check` or `inspect` as plain data, from which alone renderers write text, JSON and HTML.
 
-A report has no text that a renderer would have to parse, and a renderer decides nothing about the program. Before its
-conclusion a case is `Judged`: it has an analysis of its schedule, or the reason why there is none.
+A report has no text that a renderer would have to parse, and a renderer decides nothing about the program. A case for
+which no conclusion is drawn yet is `Judged`: it has an analysis of its schedule, or the reason why there is none.
 """
 
 import traceback
@@ -23,68 +23,70 @@ class Status(StrEnum):
     """The conclusion about a case; exit codes depend on it."""
 
     CLEAN = "clean"
-    """No expectation given; every output is fresh, everything was analysed, no finding at all."""
+    """The case has no expectation; every output is fresh, everything was analysed, and there is no finding at all."""
     EXPECTED = "as expected"
     """The verdicts match the case's expectation, whether it is fresh or a hazard."""
     ALLOWED = "allowed"
-    """No expectation given, and every finding is allowed, with a reason."""
+    """The case has no expectation, and every finding is allowed by a suppression with a reason."""
     FINDINGS = "findings"
-    """No expectation given, and there are findings."""
+    """The case has no expectation, and there are findings."""
     UNEXPECTED = "unexpected"
-    """The verdicts contradict the case's expectation; also when the program is unexpectedly right."""
+    """The verdicts contradict the case's expectation; this includes a program that is unexpectedly right."""
     INCONCLUSIVE = "inconclusive"
-    """An output is undecided, or a part of the program is not covered; never clean."""
+    """An output is undecided, or a part of the program is not covered; this never counts as clean."""
     DISAGREEMENT = "disagreement"
-    """Schedule and numbers contradict each other and no finding explains it, whatever was expected."""
+    """The analysis of the schedule and the computed numbers contradict each other, and no finding explains it; whatever
+    was expected.
+    """
     NOTHING = "nothing to check"
     """Every kernel of the program is known, none writes an operand without XLA's knowledge, and the program asks for
     nothing in place."""
     ERROR = "could not analyse"
-    """Compile failure, abort, timeout or unreadable artifact; see `error`."""
+    """The compile failed, aborted or timed out, or the artifact is unreadable; see `error`."""
     NOT_CHECKED = "not checked"
-    """The run was ended before its turn; see `error`. Nothing is known about it."""
+    """The run was ended before the case's turn, so nothing is known about the case; see `error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The basis of the verdicts, so that "no hazards" never means "did not look"."""
+    """How much of a program the verdicts are based on, so that "no hazards" never means "did not look"."""
 
     instructions: int = 0
-    """Instructions of the optimized module that were followed."""
+    """Number of instructions of the optimized module that were followed."""
     kernels: int = 0
-    """Custom calls whose effects were computed (kernels, libraries, FFI targets)."""
+    """Number of custom calls (kernels, libraries, FFI targets) whose effects were computed."""
     hidden_writes: int = 0
-    """(kernel call, operand) pairs written without XLA's knowledge."""
+    """Number of (kernel call, operand) pairs that are written without XLA's knowledge."""
     tags: int = 0
-    """Tags of the program's own operations in the unoptimized module."""
+    """Number of tags (see the glossary) that operations of the program have in the unoptimized module."""
     tags_found: int = 0
-    """Number of these tags that the optimized module has, too."""
+    """Number of the unoptimized module's tags that the optimized module has, too."""
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
     requests: int = 0
-    """Operations in place, donated arguments and copies that were explained (see `model.memory`)."""
+    """Number of requests to work in place, donated arguments and copies that were explained (see `model.memory`)."""
     not_covered: tuple[str, ...] = ()
-    """One line for each construct that the analysis met and does not model."""
+    """One line for each construct that the analysis met but does not model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Two answers about one output that cannot both be true."""
+    """Two answers about one output that cannot both be true, such as a verdict and an attribution."""
 
     output: str
     static: Verdict
     numbers: Attribution
     message: str
-    """One line: the two answers."""
+    """One line that states both answers."""
     evidence: tuple[tuple[str, str], ...] = ()
-    """(label, sentence) pairs of both sides, then of the causes that are possible or ruled out."""
+    """(label, sentence) pairs: the evidence of both answers, then the causes that are possible or ruled out."""
     help: str = "trust neither for this output"
-    """The remaining causes, and what to do."""
+    """The causes that are not ruled out, and the advice what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseReport:
-    """One case on one target."""
+    """The report on one case on one target."""
 
     id: str
     target: str
@@ -94,29 +96,31 @@ class CaseReport:
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order."""
+    """From output name to verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
-    """The findings of all rules, one for each place; renderers show their causes (see `report.causes`)."""
+    """The findings of all rules, one for each place; renderers combine those with one cause (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
-    """Rules that raised, which the coverage names; a report with one is neither clean nor as expected."""
+    """Rules that raised an exception, which the coverage names, too; a case with such a rule is neither clean nor as
+    expected.
+    """
     coverage: Coverage = field(default_factory=Coverage)
     replay: Replay | None = None
-    """The numbers on the CPU; None if not requested, or if nothing could be analysed."""
+    """The result of the replay on the CPU; None if not requested, or if nothing could be analysed."""
     device: DeviceRun | None = None
-    """The numbers of a device; None if not requested."""
+    """The result of a run on a device; None if not requested."""
     disagreements: tuple[Disagreement, ...] = ()
     seconds: float = 0.0
-    """Wall time of compile (0 if cached) and analysis; `replay` has its own."""
+    """Seconds that the compile (0 if cached) and the analysis took; `replay` has its own time."""
     cached: bool = False
-    """The artifact came from the cache."""
+    """Whether the artifact came from the cache."""
     mismatch: str = ""
-    """One line on how the verdicts contradict the expectation."""
+    """One line on how the verdicts contradict the expectation; empty if they do not."""
     error: str = ""
-    """One line, if the status is `could not analyse` or `not checked`."""
+    """One line that says what failed, if the status is `could not analyse` or `not checked`; else empty."""
     error_exit_code: int = 0
-    """Exit code for the error (2 input, 3 could not analyse)."""
+    """Exit code that the error calls for: 2 for wrong input, 3 for a program that could not be analysed."""
     log_tail: str = ""
-    """Last lines of the worker's log, if it died."""
+    """Last lines of the compile worker's log, if the worker died."""
     artifact: str = ""
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
     source: str = ""
@@ -128,7 +132,9 @@ class CaseReport:
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
     memory: MemoryUse | None = None
-    """Memory, copies and donations; None if nothing could be analysed, or without XLA's buffer assignment."""
+    """The memory, copies and donations of the program; None if nothing could be analysed, or without XLA's buffer
+    assignment.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,47 +143,50 @@ class UnusedSuppression:
 
     kind: SuppressionKind
     rule: str
-    """Rule id, or the text as written if there is no such rule."""
+    """Id of the rule, or the text as written if there is no such rule."""
     reason: str
-    """Empty if it has none."""
+    """The reason that the suppression gives; empty if it has none."""
     where: str
-    """`file:line` of the comment, or file and number of the entry."""
+    """`file:line` of the comment, or the configuration file and the number of the entry in it."""
     message: str
-    """One line on what is wrong with it."""
+    """One line on what is wrong with the suppression."""
 
 
 class Noun(StrEnum):
-    """The name of the entries of a report."""
+    """The word by which a report calls its entries."""
 
     CASE = "case"
-    """Programs that were compiled for the report, with or without an expectation."""
+    """The entries are programs that were compiled for the report, with or without an expectation."""
     MODULE = "module"
-    """Modules that were compiled elsewhere, without an expectation."""
+    """The entries are modules that were compiled elsewhere, which have no expectation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """A whole run."""
+    """The report of a whole run."""
 
     cases: tuple[CaseReport, ...]
     targets: tuple[str, ...]
     toolchain: str
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Package name to version, of the toolchain."""
+    """From the name of each of the toolchain's packages to its version."""
     is_other_toolchain: bool = False
-    """The toolchain is not the one that ligerdiag is installed with."""
+    """Whether the toolchain is another one than ligerdiag is installed with."""
     seconds: float = 0.0
     interrupted: bool = False
-    """The run was ended early; each case says whether it was checked."""
+    """Whether the run was ended early; each case says whether it was checked."""
     ended_by: Ending = Ending.INTERRUPT
-    """The event that ended it, if it was interrupted."""
+    """The event that ended the run, if `interrupted`."""
     notes: tuple[str, ...] = ()
-    """Notes on files that are no case of the report, and on how a case was read if that is in doubt; one line each."""
+    """One line each about a file that contains no case of the report, or about how a case was read if that is in doubt.
+    """
     sandbox: tuple[str, ...] = ()
-    """Accesses that could not be denied to the process that read untrusted files, one line each. JSON does not have it."""
+    """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. JSON
+    does not have it.
+    """
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
-    """Those that this run can judge; see docs/suppressions.md."""
+    """The unused suppressions, as far as this run can tell that they are unused; see docs/suppressions.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,16 +194,16 @@ class Progress:
     """One step of a run, reported while it happens."""
 
     phase: str
-    """`toolchain`, `discover`, `compile`, `analyse` or `replay`."""
+    """The phase of the run: `toolchain`, `discover`, `compile`, `analyse` or `replay`."""
     event: str
-    """`started` or `finished`."""
+    """The event: `started` or `finished`."""
     done: int
     total: int
-    """0 if not known yet."""
+    """The number at which `done` ends; 0 if not known yet."""
     case_id: str = ""
     target: str = ""
     cached: bool = False
-    """The artifact, or the replay, came from the cache."""
+    """Whether the artifact, or the replay, came from the cache."""
     best: str = ""
     """The best result of a search so far."""
 
@@ -203,12 +212,12 @@ type OnProgress = Callable[[Progress], None]
 
 
 MOST_FRAMES = 8
-"""Most frames of a traceback in a report."""
+"""The largest number of frames of a traceback that a report shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Identifies a case on one target, or a module; the fields are those of `CaseReport`."""
+    """Identifies a case on one target, or a module; each field means the same as in `CaseReport`."""
 
     id: str
     target: str
@@ -222,15 +231,17 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOperand:
-    """A hidden write, identified by its operation in the program."""
+    """A hidden write (a kernel call and an operand that it overwrites without XLA's knowledge), identified by the
+    call's operation in the program.
+    """
 
     kernel: str
     call: int
-    """Tag of the kernel's custom call; 0 if it has none."""
+    """Tag of the kernel's custom call; 0 if the call has no tag."""
     operand: int
-    """0-based number of the operand of that call."""
+    """0-based number of the overwritten operand of the call."""
     unknown: bool
-    """Whether the kernel writes it is unknown, because the kernel could not be followed."""
+    """Whether ligerdiag could not follow the kernel, so that it is unknown whether the kernel writes the operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,45 +252,49 @@ class Inspection:
     findings: tuple[Finding, ...]
     coverage: Coverage
     failures: tuple[RuleFailure, ...] = ()
-    """Rules that raised; the coverage names them, too."""
+    """Rules that raised an exception; the coverage names them, too."""
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Output name to the labels of the hidden writes that it should depend on; empty without any."""
+    """From output name to the hidden writes on which the intended output depends, as a bit set of labels
+    (`analysis.evaluation.labels`) with the writes in program order; empty without any.
+    """
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Output name to the reason why it may hold bytes that nobody has written, which only numbers can decide."""
+    """From output name to the reason why the output may hold bytes that nobody has written, which only computed numbers
+    can decide.
+    """
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """The neighbourhood of each hidden write, if requested."""
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None
-    """None without a schedule or XLA's buffer assignment."""
+    """The memory, copies and donations; None without a schedule or XLA's buffer assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The reason why there is no analysis."""
+    """The reason why there is no analysis of a case."""
 
     error: str
-    """One line."""
+    """One line that says why."""
     exit_code: int = 0
-    """Exit code for the error; 0 leaves it to the rest of the run."""
+    """Exit code that the error calls for; 0 if it does not decide the exit code of the run."""
     log_tail: str = ""
-    """Last lines of the log of a worker that died, or of the traceback of a bug of ours."""
+    """Last lines of the log of a worker that died, or of the traceback of a bug in ligerdiag."""
     is_undone: bool = False
-    """The run was ended before its turn."""
+    """Whether the run was ended before the case's turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One case on one target, or one module, with the analysis of its schedule."""
+    """One case on one target, or one module, with the analysis of its schedule or the reason why there is none."""
 
     identity: Identity
     result: Inspection | Refusal
     seconds: float = 0.0
-    """Wall time of compile (0 if cached) and analysis."""
+    """Seconds that the compile (0 if cached) and the analysis took."""
     cached: bool = False
-    """The artifact came from the cache."""
+    """Whether the artifact came from the cache."""
 
 
 def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, cached: bool = False) -> Judged:
@@ -290,7 +305,7 @@ def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, c
 
 
 def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
-    """Returns the record of a case that cannot be analysed because of a bug of ours."""
+    """Returns the record of a case that cannot be analysed because of a bug in ligerdiag."""
     refusal = Refusal(
         error=f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}",
         exit_code=LigerdiagError.exit_code,

@@ -18,68 +18,69 @@ from ligerdiag.model.memory_limits import MemoryFigures
 
 
 class ReadTime(StrEnum):
-    """The time of a read, before or after the kernel."""
+    """When a reader of the overwritten value reads it: before or after the kernel runs."""
 
     BEFORE = "before"
-    """Before the kernel runs."""
+    """The read ends before the kernel runs."""
     AFTER = "after"
     ACROSS = "across"
-    """Starts before the kernel and ends after it."""
+    """The read starts before the kernel and ends after it."""
 
 
 class Origin(StrEnum):
-    """Where a reader gets the value from."""
+    """Where a reader gets the overwritten value from."""
 
     VALUE = "value"
-    """The overwritten bytes themselves."""
+    """From the overwritten bytes themselves."""
     SOURCE = "source"
-    """The bytes that the overwritten ones are a copy of."""
+    """From other bytes, of which the overwritten ones are a copy."""
     RECOMPUTED = "nowhere"
-    """Neither: the compiler computes the value again, or uses the value that it was computed from."""
+    """From neither: the compiler computes the value again, or uses the value that it was computed from."""
 
 
 class Fate(StrEnum):
-    """The fate of the kernel call in the schedule."""
+    """Whether the schedule performs a kernel call of the program."""
 
     PERFORMED = "performed"
     GONE = "gone"
-    """The schedule does not have it."""
+    """The schedule does not have the call."""
     UNPLACED = "unplaced"
-    """The schedule has it, and the time of its write is unknown."""
+    """The schedule has the call, but the time of its write is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """An operation that reads the value; in a fusion, the fused operation."""
+    """An operation that reads the value which a kernel overwrites; inside of a fusion, the fused operation."""
 
     opcode: str
     """XLA's name of the operation."""
     op_name: str
     """JAX's name stack, without tags; empty if the compiler made the operation."""
     source: SourceLine | None
-    """The user's line."""
+    """The user's line that the operation comes from; None if unknown."""
     side: ReadTime
     origin: Origin
     within: str | None = None
-    """The scheduled instruction that contains it, such as `fusion of 7 operations`; empty if none does, None if not
-    recorded."""
+    """The scheduled instruction that contains the operation, such as `fusion of 7 operations`; empty if none does, None
+    if not recorded.
+    """
 
     @property
     def primitive(self) -> str:
-        """Returns JAX's name of the operation, or XLA's if there is none."""
+        """Returns JAX's name of the operation; if there is none, XLA's."""
         return self.op_name.rpartition("/")[2] or self.opcode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    """The readers and the bytes of one operand that one kernel call overwrites."""
+    """One operand that one kernel call overwrites: who reads its value, when, and in which bytes it lies."""
 
     kernel: str
     """The kernel's function name."""
     operand: int
     """0-based number of the operand of the custom call."""
     number: int
-    """1-based number among the calls with the same kernel and operand, in program order."""
+    """1-based number of the call among the calls of the same kernel with the same operand, in program order."""
     fate: Fate
     source: SourceLine | None = None
     """The user's line that calls the kernel."""
@@ -88,69 +89,74 @@ class Neighbourhood:
     size: int = 0
     """Bytes of the operand in the buffer assignment; 0 if unknown."""
     readers: tuple[Reader, ...] = ()
-    """In the order of the schedule."""
+    """The readers of the value, in the order of the schedule."""
     copied_by: tuple[str, ...] = ()
-    """Opcodes between the computed value and the bytes that the kernel gets, such as `all-gather`."""
+    """Opcodes of the operations, such as `all-gather`, that copy the computed value to the bytes that the kernel gets.
+    """
     shares: tuple[str, ...] = ()
-    """Other values of the neighbourhood in the same bytes, one phrase each, sorted."""
+    """Other values of the neighbourhood that lie in the same bytes: one phrase each, sorted."""
 
     @property
     def title(self) -> str:
-        """Returns such as "`ce_kernel` operand 0", with the number of the call if it is not the first."""
+        """Returns a title such as "`ce_kernel` operand 0", with the number of the call if it is not the first."""
         return f"`{self.kernel}` operand {self.operand}" + (f", call {self.number}" if self.number > 1 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """The verdicts, neighbourhoods and memory of a schedule, without names and ids of instructions."""
+    """The verdicts, neighbourhoods and memory of a schedule, without the names and ids of instructions, so that two
+    compiles can be compared.
+    """
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order."""
+    """From output name to verdict, in the program's order."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """In program order."""
+    """One for each hidden write, in program order."""
     memory: MemoryFigures | None = None
-    """None if unknown, or in a baseline of an older ligerdiag."""
+    """The memory that the program needs; None if unknown, or in a baseline of an older ligerdiag."""
 
 
 class Lane(StrEnum):
     """The unit of the device that executes an instruction."""
 
     COMPUTE = "compute"
-    """The main stream."""
+    """The main stream, which runs kernels."""
     COLLECTIVE = "collective"
-    """A stream of an asynchronous collective or send/recv."""
+    """A stream for an asynchronous collective, send or receive."""
     COPY = "copy"
-    """A stream of an asynchronous copy."""
+    """A stream for an asynchronous copy."""
 
 
 class AccessKind(StrEnum):
-    """How an instruction accesses the bytes of a mutated buffer."""
+    """How an instruction accesses the bytes of a mutated buffer, which a kernel overwrites."""
 
     DEFINE = "define"
-    """Computes the value that the kernel overwrites later."""
+    """The instruction computes the value that the kernel overwrites later."""
     HIDDEN_WRITE = "hidden write"
-    """Overwrites it without XLA's knowledge."""
+    """The instruction overwrites the value without XLA's knowledge."""
     READ = "read"
-    """Reads the bytes or a copy of them, or computes the value again."""
+    """The instruction reads the bytes or a copy of them, or computes the value again."""
     REUSE = "reuse"
-    """Puts another value into the same bytes."""
+    """The instruction puts another value into the same bytes."""
 
 
 class ReadKind(StrEnum):
-    """The version that a read gets, compared with the intended one. Only accesses of kind READ have another kind than
-    NONE."""
+    """Which version of an overwritten value a read gets, compared with the version that the program intends.
+
+    Accesses that are no reads (`AccessKind`) have the kind NONE.
+    """
 
     NONE = "none"
     FRESH = "fresh"
-    """The kernel's result, as intended, in a forced order."""
+    """The read gets the kernel's result, as intended, in a forced order."""
     ORIGINAL = "original"
-    """The value from before the kernel's write, as intended."""
+    """The read gets the value from before the kernel's write, as intended."""
     LATENT = "latent"
-    """The intended version, by luck."""
+    """The read gets the intended version, but by luck: nothing forces the order."""
     STALE = "stale"
-    """The value from before the kernel's write, where its result is intended."""
+    """The read gets the value from before the kernel's write, where the kernel's result is intended."""
     CLOBBERED = "clobbered"
-    """The kernel's result, where the value from before its write is intended."""
+    """The read gets the kernel's result, where the value from before the write is intended."""
     UNKNOWN = "unknown"
 
 
@@ -163,17 +169,19 @@ READ_KIND_ORDER = (
     ReadKind.CLOBBERED,
     ReadKind.STALE,
 )
-"""From good to bad; of several that apply, the worst counts."""
+"""All kinds of read from good to bad; if several apply to one read, the worst counts."""
 
 
 class Place(StrEnum):
-    """Where a read finds the value."""
+    """Where a read finds the value that a kernel overwrites."""
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
-    """Other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of them."""
+    """In other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of the overwritten
+    ones.
+    """
     RECOMPUTED = "computed again"
-    """Neither: the instruction computes the value again, or the origin of the value is unknown."""
+    """In no bytes: the instruction computes the value again, or the origin of the value is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,14 +189,16 @@ class BufferAccess:
     """An access of one instruction to one mutated buffer."""
 
     buffer: int
-    """Index into `ScheduleView.buffers`."""
+    """Index of the buffer in `ScheduleView.buffers`."""
     step: int
-    """Instruction id, one of `ScheduleView.steps`."""
+    """Id of the accessing instruction, one of `ScheduleView.steps`."""
     kind: AccessKind
     read: ReadKind = ReadKind.NONE
     place: Place = Place.SAME_BYTES
     outputs: tuple[str, ...] = ()
-    """Outputs that the read reaches; for a wrong or lucky read, those that it makes wrong or lucky."""
+    """Names of the outputs that the read reaches; for a wrong read, or one that is right by luck, only the outputs that
+    it makes so.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,70 +210,74 @@ class MutatedBuffer:
     operand: int
     """0-based number of the operand of the custom call."""
     value: str
-    """Name of the instruction whose value is overwritten, with its `%`, and with a ShapeIndex in braces if it has one.
+    """Name of the instruction whose value is overwritten, with its `%`; a ShapeIndex in braces follows if the value is
+    a part of a tuple.
     """
     shape: str
-    """Shape on one device, such as `f32[64,32]`."""
+    """Shape of the value on one device, such as `f32[64,32]`."""
     size: int
-    """In bytes; 0 if unknown."""
+    """Size of the buffer in bytes; 0 if unknown."""
     allocation: int | None
-    """Index of the BufferAllocation; None without a buffer assignment."""
+    """Index of the BufferAllocation that holds the buffer; None without a buffer assignment."""
     offset: int
-    """Bytes from the start of the allocation."""
+    """Bytes from the start of the allocation to the buffer."""
     is_performed: bool
-    """The schedule has the call, and the time of its write is known."""
+    """Whether the schedule has the call and the time of its write is known."""
     unknown: bool
-    """Whether the kernel writes it is unknown."""
+    """Whether it is unknown if the kernel writes the buffer at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleStep:
-    """One scheduled instruction."""
+    """One scheduled instruction, as the HTML report shows it."""
 
     id: int
-    """Instruction id in the module."""
+    """Id of the instruction in the module."""
     name: str
-    """With its `%`."""
+    """The instruction's name, with its `%`."""
     opcode: str
     shape: str
     text: str
     """The instruction as a line of HLO text, without metadata and backend config."""
     fused: tuple[str, ...] = ()
-    """Lines of the fused computation, if it is a fusion."""
+    """Lines of the fused computation, if the instruction is a fusion; else empty."""
     start: int
-    """0-based LogicalTime in instructions of the whole schedule; in a loop, that of the first iteration. For a `while`,
-    that of the first instruction that it runs."""
+    """LogicalTime (0-based number of the instruction in the whole schedule) of its start. In a loop, that of the first
+    iteration; for a `while`, that of the first instruction that it runs.
+    """
     end: int
-    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, else `start`.
+    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, for all others
+    equal to `start`.
     """
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
-    """Ids of the `while` instructions around it, outermost first; each is a step as well."""
+    """Ids of the `while` instructions around the instruction, outermost first; each is a step as well."""
     op_name: str = ""
     """JAX's name stack, without tags."""
     source: SourceLine | None = None
-    """The user's line."""
+    """The user's line that the instruction comes from; None if unknown."""
     operands: tuple[int, ...] = ()
-    """Ids of the steps whose values it uses; for a `while`, those of its operand and of the result of its body. A step
-    of the body that uses a loop-carried value has the `while` as an operand."""
+    """Ids of the steps whose values the instruction uses; for a `while`, of those that compute its operand and the
+    result of its body. A step of the body that uses a value carried by the loop has the `while` as an operand.
+    """
     is_kernel: bool = False
-    """A custom call that overwrites an operand."""
+    """Whether the instruction is a custom call that overwrites an operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingEdge:
-    """An edge of the program from a kernel to a reader that the schedule lacks."""
+    """An edge of the program, from a kernel to a reader of its result, that the schedule lacks."""
 
     buffer: int
     kernel: int
-    """Id of the step that overwrites."""
+    """Id of the step that overwrites the value."""
     reader: int
-    """Id of the step that reads another version instead."""
+    """Id of the step that reads another version instead of the kernel's result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """The way to one output of the program."""
+    """How one output of the program is computed, as far as a kernel or a wrong read is involved."""
 
     name: str
     verdict: Verdict
@@ -271,8 +285,8 @@ class OutputView:
     """Ids of the steps from a kernel, or from the wrong reader, to the value of the output, in the order of the
     dataflow.
 
-    Each is an operand of the next, or a kernel whose overwritten operand the next one reads. A `while` may occur
-    several times: where the way enters the loop, continues in the next iteration, and leaves the loop.
+    Each step is an operand of the next one, or is a kernel whose overwritten operand the next one reads. A `while` may
+    occur several times: where the path enters the loop, continues in the next iteration, and leaves the loop.
     """
     missing: tuple[MissingEdge, ...] = ()
     sentence: str = ""
@@ -281,26 +295,26 @@ class OutputView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView:
-    """One module with its hidden writes."""
+    """One module with its hidden writes, as the HTML report shows it."""
 
     module: str
     instructions: int
     """Number of instructions of the whole module, fused ones included."""
     length: int
-    """Number of LogicalTimes of the schedule."""
+    """Number of LogicalTimes (steps in time) of the schedule."""
     buffers: tuple[MutatedBuffer, ...] = ()
-    """One for each hidden write, in program order."""
+    """The mutated buffers, one for each hidden write, in program order."""
     accesses: tuple[BufferAccess, ...] = ()
-    """In the order of their steps."""
+    """The accesses to all mutated buffers, in the order of their steps."""
     steps: tuple[ScheduleStep, ...] = ()
     """The instructions of the neighbourhoods, by the LogicalTime of their start; a loop precedes its body."""
     outputs: tuple[OutputView, ...] = ()
-    """In the program's order."""
+    """The view of each output, in the program's order."""
     omitted: int = 0
-    """Number of scheduled instructions that compute something and are no steps of the view."""
+    """Number of scheduled instructions that compute something but are no steps of the view."""
     text: tuple[str, ...] = ()
     """Lines of HLO text of the optimized module, without metadata: computation by computation, in schedule order."""
     anchors: tuple[tuple[int, int], ...] = ()
-    """(instruction id, index into `text`) of every step."""
+    """(instruction id, index into `text`) of every step, for links from the step to its line."""
     notes: tuple[str, ...] = ()
-    """Limits of the view, one line each."""
+    """Limits of what the view shows, one line each."""

@@ -1,1 +1,1 @@
-"""Many cases for many targets, toolchains and flags, on the processes of one machine or of a cluster."""
+"""Sweeps: checks many cases for many targets, toolchains and flags, on the processes of one machine or of a cluster."""

@@ -1,6 +1,6 @@
-"""Runs a sweep: plans its tasks, does those that the store has no result of, and returns the result of every cell.
+"""Runs a sweep: plans its tasks, runs those whose results are not in the store, and returns the result of every cell.
 
-An interrupted sweep loses nothing: a task whose result is in the store is not done again. A task whose worker was lost
+An interrupted sweep loses nothing: a task whose result is in the store is not run again. A task whose worker was lost
 or unfit leaves no result, so the next sweep tries it again.
 """
 
@@ -35,24 +35,24 @@ from ligerdiag.workers.template_server import keep_templates
 
 UNDONE = "the sweep was ended before its turn"
 PAGE_LETTERS = 16
-"""Of each of the two digests in the name of a page."""
+"""Number of letters of each of the two digests in the name of a case's page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """The grid of a sweep, and where its results go."""
+    """The grid of a sweep, the place of its results, and how to run it."""
 
     grid: Path
     store: str
-    """A folder, relative to the current one, or a URL."""
+    """Place of the results: a folder, relative to the current one, or a URL."""
     scheduler: str | None = None
     """Address of a Dask scheduler; None starts workers on this machine."""
     jobs: int | None = None
-    """Workers on this machine; None means one a core."""
+    """Number of workers on this machine; None means one a core."""
     refresh: bool = False
-    """Do every task again."""
+    """Whether to run every task again."""
     retry: bool = False
-    """Do tasks again whose cases could not be analysed."""
+    """Whether to run tasks again whose cases could not be analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,58 +72,60 @@ class SweepRow:
     """The sizes that the case's file asks for, as JSON; empty without any."""
     status: Status
     verdict: str
-    """The worst verdict of its outputs; empty without a result."""
+    """The worst verdict of the case's outputs; empty without a result."""
     outputs: Mapping[str, str]
-    """Name to verdict."""
+    """From output name to verdict."""
     rules: tuple[str, ...]
     """Ids of the rules with a finding, allowed or not."""
     replay: str
-    """State of the replay; empty without one."""
+    """State of the replay; empty if there was none."""
     disagreements: int
     error: str
-    """One line."""
+    """One line that says what failed; empty if nothing did."""
     seconds: float
-    """To compile and analyse; 0 for a cached result."""
+    """Seconds that compiling and analysing took; 0 for a cached result."""
     exit_code: int | None
-    """Of the `check`; None for a case that was not checked."""
+    """Exit code that `check` gives for the case; None for a case that was not checked."""
     key: str
 
     @property
     def column(self) -> SweepColumn:
-        """The column of the grid."""
+        """Returns the column of the grid that the cell is in."""
         return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags, sizes=self.sizes)
 
 
 @dataclass(slots=True, kw_only=True)
 class SweepReport:
-    """The results of a sweep."""
+    """The results of all cells of a sweep, and how its tasks went."""
 
     columns: tuple[SweepColumn, ...] = ()
     rows: tuple[SweepRow, ...] = ()
-    """Ordered by case, then by column."""
+    """The cells of the matrix, ordered by case, then by column."""
     reports: dict[SweepColumn, list[Json]] = field(default_factory=dict[SweepColumn, list[Json]])
     """The reports of `check` for each column, in the order of its rows."""
     broken: tuple[tuple[str, LigerdiagError], ...] = ()
-    """Files whose cases cannot be found."""
+    """Names of files whose cases cannot be found, each with the reason."""
     pages: dict[str, str] = field(default_factory=dict[str, str])
-    """Key of a task to the name of its page, if it has one."""
+    """From the key of a task to the name of its page, if it has one."""
     ran: int = 0
-    """Tasks that this run did."""
+    """Number of tasks that this sweep ran."""
     found: int = 0
-    """Tasks whose results were in the store."""
+    """Number of tasks whose results were in the store."""
     failed: dict[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
-    """Key of a task without a result to the reason."""
+    """From the key of a task without a result to the reason."""
     seconds: float = 0.0
     ended_by: Ending | None = None
-    """None if every task was done."""
+    """The event that ended the sweep early; None if every task was done."""
 
 
 type KeepPage = Callable[[str, StoredResult, str], bool]
-"""Makes the page of that name from the result of a case, unless it exists; returns whether it exists."""
+"""Makes a page of the given name from the result of a case, unless the page exists; returns whether it exists
+afterwards.
+"""
 
 
 def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
-    """Does the tasks that the store has no result of; returns the results of every cell.
+    """Runs the tasks whose results are not in the store, and returns the results of every cell.
 
     keep_page: called for results that get a page. Raises InputError for a grid, a store or a scheduler that cannot be
     used, and as `check` does for the cases.
@@ -152,7 +154,7 @@ def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: Kee
 def _find_missing(
     tasks: Mapping[str, SweepTask], store: ResultStore, cache: Cache, options: SweepOptions
 ) -> list[tuple[SweepTask, bool]]:
-    """Returns the tasks to do, each with whether the store has a result of it that does not count."""
+    """Returns the tasks to run, each with whether the store has a result of it that is to be replaced."""
     there = store.list_keys()
     missing: list[tuple[SweepTask, bool]] = []
     for key, task in tasks.items():
@@ -168,7 +170,7 @@ def _holds(result: StoredResult, task: SweepTask, cache: Cache) -> bool:
 
 
 def _find_status(result: StoredResult, task: SweepTask) -> Status | None:
-    """Returns the status of the case in the result; None if the result is not a report of it."""
+    """Returns the status of the task's case in the result; None if the result is not a report of this case."""
     try:
         return make_row(result.report, task, SweepColumn(toolchain="", target="", flags="")).status
     except (FieldError, IndexError):
@@ -182,7 +184,7 @@ def _run(
     report: SweepReport,
     report_progress: OnProgress,
 ) -> Iterator[SweepTask]:
-    """Yields each task that has a result."""
+    """Runs the missing tasks, and yields each one that has a result."""
     report_progress(Progress(phase="sweep", event="started", done=0, total=len(missing), case_id="starts the workers"))
     with open_cluster(options.scheduler, options.jobs) as client:
         started = time.monotonic()
@@ -199,14 +201,16 @@ def _run(
 
 
 def _keep_page(result: StoredResult, task: SweepTask, report: SweepReport, keep_page: KeepPage | None) -> None:
-    """Makes the page of a result. Its name has the key and a digest of the data, so an existing page is up to date."""
+    """Makes the page of a result. The page's name contains the task's key and a digest of the data, so a page that
+    exists is up to date.
+    """
     name = f"{task.key[:PAGE_LETTERS]}-{sha256(result.data).hexdigest()[:PAGE_LETTERS]}.html"
     if result.data and keep_page is not None and keep_page(name, result, task.case_id):
         report.pages[task.key] = name
 
 
 def describe_rate(done: int, total: int, seconds: float, failed: int = 0) -> str:
-    """Returns the rate and the time left at that rate, such as `1.5 a second, 12 min left`."""
+    """Returns the rate of tasks and the time left at that rate, such as `1.5 a second, 12 min left`."""
     rate = done / max(seconds, 1e-9)
     left = (total - done) / rate
     size, unit = next(((n, u) for n, u in ((3600, "h"), (60, "min")) if left >= 2 * n), (1, "s"))
@@ -237,7 +241,9 @@ def _list_rows(
 
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
-    """Returns the result of the task's case in the report. Raises FieldError unless it is a report of `check`."""
+    """Returns the cell for the task's case, taken from the report. Raises FieldError unless the report is one of
+    `check`.
+    """
     case = find_case(report, task.case_id)
     outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}
     replay, worst = case.get("replay"), max(outputs.values(), key=VERDICT_ORDER.index, default=None)

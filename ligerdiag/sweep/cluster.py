@@ -30,43 +30,43 @@ from ligerdiag.errors import InputError, LigerdiagError
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
-"""Modules of the extra `sweep`."""
+"""Modules that the extra `sweep` of ligerdiag installs."""
 RESOURCE = "ligerdiag-"
 """Prefix of the name of a Dask resource that says which toolchain a worker has."""
 _WINDOW = 1000
-"""Tasks that the scheduler has at a time."""
+"""Most tasks that the scheduler has at a time."""
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
     "distributed.scheduler.allowed-failures": 0,
     "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # otherwise a worker imports files of the current folder
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
-    "distributed.admin.tick.limit": "1h",  # a busy machine is not worth a line
+    "distributed.admin.tick.limit": "1h",  # no warning that the machine is busy
     "distributed.comm.timeouts.connect": f"{_CONNECT_SECONDS}s",
     "logging": {"distributed": "critical"},
 }
 
 
 class Task(Protocol):
-    """The argument of a worker's function: plain data."""
+    """The first argument of the function that a worker runs: plain data that describe a task."""
 
     @property
     def key(self) -> str:
-        """Unique among the tasks."""
+        """Returns a key that no other task has."""
         ...
 
     @property
     def toolchain(self) -> str:
-        """Name of the toolchain that it needs."""
+        """Returns the name of the toolchain that the task needs."""
         ...
 
 
 class LostWorker(LigerdiagError):
-    """The worker of a task ended."""
+    """Raised if the worker of a task has ended."""
 
 
 class LostScheduler(LigerdiagError):
-    """The scheduler ended, or can no longer be reached."""
+    """Raised if the scheduler has ended, or can no longer be reached."""
 
     def __init__(self) -> None:
         super().__init__("the scheduler lost the task: start the sweep again to continue")
@@ -81,14 +81,15 @@ def require_extra() -> None:
 
 @contextmanager
 def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
-    """Yields a `distributed.Client`. address: of a scheduler; None for workers of this machine, one a core by default.
+    """Yields a `distributed.Client`. address: that of a scheduler; None starts workers on this machine, by default one
+    a core.
 
     Raises InputError if there is no scheduler at the address.
     """
     dask, distributed = _import("dask"), _import("distributed")
     with dask.config.set(_QUIET):
         for name in [one for one in logging.root.manager.loggerDict if one.partition(".")[0] == "distributed"]:
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # the client's has a level of its own
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # each logger has a level of its own
         if address is not None:
             with _connect(distributed, address) as client:
                 yield client
@@ -122,7 +123,7 @@ def _start_workers(distributed: Any, count: int, folder: Path) -> Generator[Any]
             local_directory=str(folder),
         )
 
-    resource_tracker.ensure_running()  # its begin would unblock Ctrl-C
+    resource_tracker.ensure_running()  # started here, because starting it later would unblock Ctrl-C
     with ThreadPoolExecutor(1) as starter:
         starting = starter.submit(start)
         try:
@@ -152,9 +153,9 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
 def run_tasks[Given: Task, Words](
     client: Any, do: Callable[[Given, Words], Any], tasks: Sequence[tuple[Given, Words]]
 ) -> Iterator[tuple[Given, Any]]:
-    """Yields each task when it is done, with the result of `do` on a worker, or with the error that it has instead.
+    """Yields each task when it is done, with the result of `do` on a worker, or with the error that occurred instead.
 
-    do: a function of a module, as workers find it by name. Closing the iterator ends the tasks.
+    do: a function of a module, since workers find it by name. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
         is_last, lost = attempt == ATTEMPTS, list[tuple[Given, Words]]()
@@ -173,7 +174,7 @@ def _run_round[Given: Task, Words](
     attempt: int,
     window: int,
 ) -> Iterator[tuple[Given, Words, Any]]:
-    """Runs each task once. window: tasks that the scheduler has at a time."""
+    """Runs each task once, and yields each with its result. window: most tasks that the scheduler has at a time."""
     distributed, waiting = _import("distributed"), iter(tasks)
     try:
         named = find_resources(client)
@@ -205,7 +206,7 @@ def _run_round[Given: Task, Words](
 
 
 def find_resources(client: Any) -> frozenset[str]:
-    """Returns the names of the resources that say which toolchains workers have. Raises LostScheduler."""
+    """Returns the names of the Dask resources by which workers say which toolchains they have. Raises LostScheduler."""
     known = client.scheduler_info(n_workers=-1)
     if client.status != "running" or "workers" not in known:
         raise LostScheduler

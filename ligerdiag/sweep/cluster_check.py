@@ -85,7 +85,7 @@ def check_on_cluster(options: CheckOptions, address: str, report_progress: OnPro
 def _run(
     plan: SweepPlan, options: CheckOptions, address: str, report_progress: OnProgress
 ) -> Iterator[tuple[str, CheckReport | LigerdiagError]]:
-    """Yields the key of each task with its report, or with the error that it has instead."""
+    """Yields the key of each task with its report, or with the error that occurred instead."""
     asked = [(task, encode_record(make_options(task, options))) for task in plan.cells.values()]
     if not asked:
         return
@@ -104,7 +104,9 @@ def _run(
 
 
 def make_options(task: SweepTask, options: CheckOptions) -> CheckOptions:
-    """Returns the options for a worker: the task's case and target, the worker's cache, and one process."""
+    """Returns the options with which a worker checks a task: the task's case and target, the worker's cache, and one
+    process.
+    """
     return replace(
         options, selectors=(task.selector,), targets=(task.target,), jobs=1, cache_directory=None, usual_targets=()
     )

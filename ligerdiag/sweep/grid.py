@@ -49,7 +49,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec
 from ligerdiag.workers.pool import Pool
 
 FORMAT = 3
-"""Version of the form of stored results; part of each key."""
+"""Version of the form of stored results, which is part of each key."""
 MAXIMUM_BYTES = 1 << 20
 _KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "pages", "flags", "sizes")
 _FLAG = re.compile(r"--xla_\w+(=\S+)?")
@@ -59,26 +59,26 @@ _NO_SIZES: Mapping[str, Mapping[str, int]] = {DEFAULT: {}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepGrid:
-    """The contents of a grid file."""
+    """The settings in a grid file."""
 
     folder: Path
-    """Absolute path; the tasks run there."""
+    """Absolute path of the folder in which the tasks run."""
     selectors: tuple[str, ...] = ()
     targets: tuple[str, ...] = ("h100",)
     toolchains: tuple[str, ...] = (DEFAULT,)
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
-    """Name of a set to its flags, in the form of XLA_FLAGS."""
+    """From the name of a set of flags to the flags, in the form of XLA_FLAGS."""
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: dict(_NO_SIZES))
-    """Name of a set to its sizes."""
+    """From the name of a set of sizes to the sizes."""
     replay: bool = True
     timeout: float = 300.0
-    """Seconds."""
+    """Seconds that a case may take to compile, and again to be replayed."""
     pages: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SweepColumn:
-    """One way to compile, by names of the grid."""
+    """One way to compile a case: target, toolchain, flags and sizes, by their names in the grid."""
 
     toolchain: str
     target: str
@@ -87,14 +87,14 @@ class SweepColumn:
 
     @property
     def name(self) -> str:
-        """The names in one line, without that of the default sizes."""
+        """Returns the names in one line, leaving out the default sizes."""
         names = (self.toolchain, self.target, self.flags, *([] if self.sizes == DEFAULT else [self.sizes]))
         return " ".join(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTask:
-    """Everything that a worker needs, as plain data."""
+    """One case to be checked in one way, with everything that a worker needs, as plain data."""
 
     key: str
     case_id: str
@@ -104,32 +104,35 @@ class SweepTask:
     """Name of a target, or absolute path of a target description."""
     toolchain: str
     environment: Mapping[str, str]
-    """The variables that can change a compile, including flags and sizes; a worker sets no others."""
+    """The environment variables that can change a compile, including those for flags and sizes; no others are set."""
     dependencies: Mapping[str, str]
-    """Files, relative to the source's root, to their sha256: a worker with other files must not answer."""
+    """From the path of each file that the case imports, relative to the source's root, to its sha256: a worker with
+    other files must not answer.
+    """
     fingerprint: str
-    """sha256 of the client's ligerdiag and of the versions of the toolchain."""
+    """sha256 of the client's own ligerdiag and of the versions of the toolchain."""
     replay: bool
     timeout: float
     pages: bool = False
 
     @property
     def selector(self) -> str:
-        """The selector of the case; in a module it also selects the other cases of that name."""
+        """Returns the selector of the case; in a module it also selects other cases of that name."""
         return f"{self.source.file}::{self.case_id}" if self.source.file else self.source.module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
-    """The tasks of a sweep: one for each cell of the matrix; cells that differ only in names share one."""
+    """The tasks of a sweep: one for each cell of the matrix; cells that differ only in names share a task."""
 
     columns: tuple[SweepColumn, ...]
     cases: tuple[CaseSpec, ...]
     cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
-    """By source, case id and column, in the order of the matrix. A cell is missing if the column's sizes give no such
-    case."""
+    """The task of each cell, by source, case id and column, in the order of the matrix. A cell is missing if the
+    column's sizes give no such case.
+    """
     broken: tuple[tuple[Source, LigerdiagError], ...]
-    """Files whose cases cannot be found."""
+    """Sources whose cases cannot be found, each with the reason."""
 
 
 def load_grid(path: Path) -> SweepGrid:
@@ -270,7 +273,7 @@ def _find_cases(
 
 @contextmanager
 def _ask_for(sizes: Mapping[str, int]) -> Generator[None]:
-    """Adds the sizes to the variable that `ligerdiag.size` reads."""
+    """Adds the sizes, inside its block, to the environment variable that `ligerdiag.size` reads."""
     before = os.environ.get(SIZES)
     if sizes:
         os.environ[SIZES] = _write_sizes({**read_sizes(), **sizes})
@@ -290,10 +293,10 @@ def _write_sizes(sizes: Mapping[str, int]) -> str:
 def make_environment(
     flags: Sequence[str], sizes: Mapping[str, int] = _NO_SIZES[DEFAULT], asked: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the variables of a task: those of this process that can change a compile, with the flags appended to
-    XLA_FLAGS.
+    """Returns the environment variables of a task: those of this process that can change a compile, with the flags
+    appended to XLA_FLAGS.
 
-    asked: names of the sizes that the case's file reads; the others are left out.
+    asked: names of the sizes that the case's file reads; all other sizes are left out.
     """
     ours = compute_important_environment()
     joined = " ".join((*ours.pop("XLA_FLAGS", "").split(), *flags))
@@ -377,7 +380,9 @@ def _make_task(
 
 
 def describe_task(task: SweepTask) -> dict[str, str]:
-    """Returns the description of the task in its result; it is equal for the same task in another clone."""
+    """Returns the description of a task that its stored result contains; it is equal for the same task in another
+    clone.
+    """
     module = task.source.module or os.path.relpath(task.source.file, task.source.root)
     return {
         "case": task.case_id,
@@ -391,10 +396,10 @@ def describe_task(task: SweepTask) -> dict[str, str]:
 
 
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns the files relative to the project's folder, so that two clones give the same keys."""
+    """Returns the dependencies with paths relative to the project's folder, so that two clones give the same keys."""
     return {os.path.relpath(file, source.root): digest for file, digest in dependencies.items()}
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns files that are relative to the project's folder by their absolute paths on this machine."""
+    """Returns dependencies whose paths are relative to the project's folder with absolute paths on this machine."""
     return {os.path.normpath(os.path.join(source.root, file)): digest for file, digest in dependencies.items()}

@@ -1,4 +1,4 @@
-"""Stored results of tasks by key, in a folder or at any URL that fsspec supports: one JSON file a task.
+"""Stores the results of tasks by key, in a folder or at any URL that fsspec supports: one JSON file a task.
 
     <store>/<key>.json      {"format": 3, "key": ..., "task": {case, target, ...}, "dependencies": {file: sha256},
                              "report": the report of check --format json,
@@ -29,13 +29,13 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """The result of one task."""
+    """The result of one task, as the store keeps it."""
 
     key: str
     task: Mapping[str, str]
     """The description of the task, see `describe_task`."""
     dependencies: Mapping[str, str]
-    """Files, relative to the root of the case's source, to their sha256."""
+    """From the path of each file that the case imports, relative to the root of the case's source, to its sha256."""
     report: Json
     """The report of `check --format json`, with one case."""
     data: bytes = b""
@@ -43,7 +43,7 @@ class StoredResult:
 
 
 class ResultStore:
-    """The results at one place."""
+    """The store of results at one place."""
 
     def __init__(self, place: str) -> None:
         """place: a folder, which is created, or a URL. Raises InputError, as each method does, if it cannot be reached."""
@@ -55,7 +55,7 @@ class ResultStore:
         self._is_folder = "file" in (self._files.protocol, *self._files.protocol)
 
     def list_keys(self) -> frozenset[str]:
-        """Returns the keys of all files, whether these are complete results or not."""
+        """Returns the keys of all files in the store, whether these are complete results or not."""
         paths: list[Any] = []
         with self._reach("list"):
             self._files.invalidate_cache()
@@ -82,11 +82,13 @@ class ResultStore:
                 report=read_object(fields, "report"),
                 data=b64decode(read_str(fields, "data"), validate=True),
             )
-        except (OSError, ValueError, FieldError):  # each says of this file alone that it is none
+        except (OSError, ValueError, FieldError):  # each of these errors concerns this file alone
             return None
 
     def _read(self, path: str) -> bytes:
-        """Returns the bytes of a file, at most one more than the bound. Raises OSError for anything but a regular file."""
+        """Returns the bytes of a file; of a larger one, one byte more than allowed. Raises OSError for anything but a
+        regular file.
+        """
         if self._is_folder:
             try:
                 return read_untrusted(Path(path), MAXIMUM_JSON_BYTES)
@@ -97,7 +99,7 @@ class ResultStore:
         return data
 
     def keep(self, result: StoredResult) -> None:
-        """Writes the result."""
+        """Writes the result into the store."""
         fields = {
             "format": FORMAT,
             "key": result.key,
@@ -118,7 +120,7 @@ class ResultStore:
 
     @contextmanager
     def _reach(self, what: str) -> Generator[None]:
-        """Turns the errors of any kind of store into InputError; an error of reading one file is passed on."""
+        """Turns errors of the store, whatever its kind, into InputError; lets errors of reading one file pass."""
         try:
             yield
         except Exception as error:
@@ -138,5 +140,7 @@ class ResultStore:
 
 
 def resolve_place(place: str, folder: Path) -> str:
-    """Returns a URL unchanged, and a path as an absolute one: workers may have another current folder."""
+    """Returns the place of a store: a URL unchanged, a path made absolute, because workers may have another current
+    folder.
+    """
     return place if "://" in place or "::" in place else str((folder / place).absolute())

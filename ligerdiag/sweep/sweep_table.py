@@ -1,4 +1,5 @@
-"""Writes the results of a sweep: a Parquet table, a CSV, reports as of `check`, and a page; compares two sweeps.
+"""Writes the results of a sweep as a Parquet table, a CSV, reports like those of `check`, and a page; compares two
+sweeps.
 
 A cell is marked as changed if its verdicts differ from those of the nearest cell to its left that has any. A cell
 without a result is not a change.
@@ -35,14 +36,14 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.untrusted_files import MAXIMUM_UNPACKED_RATIO, SANDBOX_ANSWER_BYTES, SMALL_UNPACKED_BYTES
 
 PAGES = "pages"
-"""Folder of the cases' pages, beside the matrix."""
+"""Name of the folder with the pages of the cases, beside the page of the matrix."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 _SILENT = frozenset({Status.ERROR, Status.NOT_CHECKED})
-"""Statuses of cells without verdicts."""
+"""Statuses of cells that have no verdicts."""
 
 
 def render_parquet(rows: Sequence[SweepRow]) -> bytes:
-    """Returns a table with a row for each cell; `outputs` is a map from name to verdict."""
+    """Returns a Parquet table with one row for each cell; its column `outputs` is a map from name to verdict."""
     pa: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     text = pa.string()
@@ -63,13 +64,13 @@ def render_parquet(rows: Sequence[SweepRow]) -> bytes:
 
 
 def read_parquet(path: Path) -> tuple[SweepRow, ...]:
-    """Returns the rows of a table that a sweep wrote. Raises InputError for anything else."""
+    """Returns the rows of a Parquet table that a sweep wrote. Raises InputError for anything else."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
         records = cast("list[dict[str, Any]]", parquet.read_table(path).to_pylist())
         for record in records:
             record["outputs"] = dict(record["outputs"])
-            record.setdefault("sizes", DEFAULT)  # older tables lack it
+            record.setdefault("sizes", DEFAULT)  # older tables lack this column
             record.setdefault("given_sizes", "")
         return tuple(decode_record(SweepRow, record) for record in records)
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError, FieldError) as error:
@@ -77,7 +78,7 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
 
 
 def render_csv(rows: Sequence[SweepRow]) -> str:
-    """Returns the table as CSV, with a header."""
+    """Returns the rows as CSV, with a header."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [one.name for one in fields(SweepRow)]
@@ -91,19 +92,20 @@ def render_csv(rows: Sequence[SweepRow]) -> str:
 
 
 def render_reports(report: SweepReport) -> Iterator[tuple[str, str]]:
-    """Yields for each column with results a file name and a report of `check --format json`."""
+    """Yields, for each column with results, a file name and a report like that of `check --format json`."""
     for column, reports in report.reports.items():
         yield f"{name_column(column)}.json", json.dumps(join_reports(reports), indent=1) + "\n"
 
 
 def name_column(column: SweepColumn) -> str:
-    """Returns a file name without its suffix, such as `default-h100-none`."""
+    """Returns a file name for the column, without a suffix, such as `default-h100-none`."""
     return "-".join(_UNSAFE.sub("_", part) for part in column.name.split(" "))
 
 
 def join_reports(reports: Sequence[Json]) -> dict[str, object]:
-    """Joins reports of the same toolchain and target to one. Unused suppressions are dropped: another case may use
-    them."""
+    """Returns one report that joins several of the same toolchain and target. Unused suppressions are dropped, because
+    another case may use them.
+    """
     codes = [code for one in reports if isinstance(code := one.get("exit_code"), int)]
     return {
         **reports[0],
@@ -116,7 +118,9 @@ def join_reports(reports: Sequence[Json]) -> dict[str, object]:
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Returns the first of 2, 3, 1, 4 among the codes, as `check` does; 5 if there are no others, else 0."""
+    """Returns the first of 2, 3, 1, 4 that is among the codes, as `check` does; if none is, 5 if that is among them,
+    else 0.
+    """
     for code in (2, 3, 1, 4):
         if code in codes:
             return code
@@ -145,7 +149,9 @@ def render_page(report: SweepReport) -> str:
 
 
 def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> Iterator[MatrixCell | None]:
-    """Yields the cells of one case. rows: None for a column whose sizes give no such case."""
+    """Yields the cells of one case in the matrix. rows: the case's results by column; None for a column whose sizes
+    give no such case.
+    """
     before: SweepRow | None = None
     for row in rows:
         if row is None:
@@ -179,7 +185,7 @@ def render_case_page(data: bytes, case_id: str) -> str:
 
 
 def says_other(one: SweepRow, other: SweepRow) -> bool:
-    """Returns whether both cells have verdicts, and these differ."""
+    """Returns whether both cells have verdicts and these differ."""
     return not {one.status, other.status} & _SILENT and one.outputs != other.outputs
 
 
@@ -190,24 +196,26 @@ class SweepChange:
     case: str
     column: SweepColumn
     outputs: tuple[tuple[str, str, str], ...]
-    """Name, verdict in the first sweep, verdict in the second; empty for an output that is missing there."""
+    """(name, verdict in the first sweep, verdict in the second) of each output that changed; a verdict is empty if the
+    output is missing in that sweep.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepDifference:
-    """The comparison of two sweeps."""
+    """The result of comparing two sweeps cell by cell."""
 
     changes: tuple[SweepChange, ...]
     compared: int
-    """Cells with verdicts in both."""
+    """Number of cells that have verdicts in both sweeps."""
     unknown: int
-    """Cells of both without verdicts in at least one."""
+    """Number of cells in both sweeps that have no verdicts in at least one of them."""
     first_only: int
     second_only: int
 
 
 def compare_sweeps(first: Sequence[SweepRow], second: Sequence[SweepRow]) -> SweepDifference:
-    """Returns the cells whose outputs have other verdicts; cells are matched by case and column."""
+    """Returns the cells whose outputs have other verdicts in the second sweep; cells are matched by case and column."""
     one, two = _index(first), _index(second)
     both = [(one[key], two[key]) for key in one if key in two]
     known = [(a, b) for a, b in both if not {a.status, b.status} & _SILENT]

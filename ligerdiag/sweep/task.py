@@ -1,12 +1,12 @@
-"""A task on a worker: `check` of one case, in a process of its own.
+"""Runs a task on a worker: `check` of one case, in a process of its own.
 
 The result of a sweep's task goes to the store, that of `check --scheduler` back to the client. An abort of XLA, a crash
 of the case or a lack of memory ends that process, or one that it started, and the worker continues. A report of such a
 case is a result, and is stored. A process that ends without a report raises TaskDied: the task is tried again, also by
 other workers (see `cluster`), and nothing is stored. The process and its own workers end with the worker.
 
-A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker, because its result would get
-the key of another one.
+A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker, because its result would be
+stored under the key of another one.
 """
 
 import json
@@ -44,21 +44,23 @@ _PROGRAM = (
     "from ligerdiag.{module} import main; main()"
 )
 _SPARE_SECONDS = 1800.0
-"""Added to twice the task's time limit, for making a toolchain's environment, imports, and a busy machine."""
+"""Seconds added to twice the task's time limit, for making a toolchain's environment, for imports, and for a busy
+machine.
+"""
 _TAIL = 300
-"""Characters from the end of a process's log."""
+"""Number of characters from the end of a process's log that an error shows."""
 
 
 class TaskDied(LigerdiagError):
-    """The process of a task ended without a report."""
+    """Raised if the process of a task ended without a report."""
 
 
 class UnfitWorker(LigerdiagError):
-    """This worker has another ligerdiag, another toolchain or other files than the client."""
+    """Raised if a worker has another ligerdiag, another toolchain or other files than the client."""
 
 
 def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
-    """Runs the task and stores its result; returns False if the store has the result already.
+    """Runs a sweep's task and stores its result; returns False if the store has the result already.
 
     words: the place of the store, and whether to replace a result that is there. Raises TaskDied and UnfitWorker.
     """
@@ -66,7 +68,7 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
     store = ResultStore(place)
     if (
         not is_again and (found := store.find(task.key)) is not None and is_of(found, task)
-    ):  # a worker that was lost had done it
+    ):  # a worker that was lost had done the task
         return False
     cache = Cache()
     _require_same(task, cache)
@@ -81,7 +83,7 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
         environ=make_environ(task),
     )
     dependencies = {**task.dependencies, **name_files(task.source, traced)}
-    if len(data) > MAXIMUM_JSON_BYTES // 2:  # else it would be no result: a page is worth less
+    if len(data) > MAXIMUM_JSON_BYTES // 2:  # without its page the result is small enough to count
         data = b""
     described = describe_task(task)
     store.keep(StoredResult(key=task.key, task=described, dependencies=dependencies, report=report, data=data))
@@ -89,7 +91,7 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
 
 
 def answer_task(task: SweepTask, options: Json) -> Json:
-    """Returns the report of `api.check` with these options on the task's case, as plain data. Raises as `run_task`."""
+    """Returns, as plain data, the report of `api.check` on the task's case with these options. Raises as `run_task`."""
     _require_same(task, Cache())
     scratch = ScratchFolder("check")
     try:
@@ -107,7 +109,9 @@ def make_environ(task: SweepTask) -> dict[str, str]:
 
 
 def make_command(task: SweepTask, report: Path) -> list[str]:
-    """Returns the command, which writes the report to that file, and the data of the page beside it."""
+    """Returns the command that checks the task's case, and writes the report to that file and the data of the page
+    beside it.
+    """
     return [
         *(*_start("__main__"), "check", task.selector),
         *("--target", task.target, "--toolchain", task.toolchain),
@@ -159,7 +163,7 @@ def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> tuple[Json, byte
 
 
 def _require_whole(report: Json, task: SweepTask) -> None:
-    """Raises TaskDied for the report of a check that was ended, or that has no cases."""
+    """Raises TaskDied if the report is of a check that was ended early, or has no cases."""
     try:
         if read_bool(report, "interrupted"):
             raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
@@ -180,7 +184,9 @@ def _require_same(task: SweepTask, cache: Cache) -> None:
 
 
 def main() -> None:
-    """Runs `api.check` with the options in the first file; writes the report to the second, completely or not at all."""
+    """Runs `api.check` with the options in the first file, and writes the report to the second file, completely or not
+    at all.
+    """
     asked, answer = map(Path, sys.argv[1:])
     report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))
     temporary = answer.with_suffix(".part")
@@ -189,8 +195,9 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the part of the report with the case's id, else a part with an error. Raises FieldError if there is
-    neither."""
+    """Returns the part of the report about the case; if there is none, a part with an error. Raises FieldError if there
+    is neither.
+    """
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)
     if own is None:
@@ -201,7 +208,7 @@ def find_case(report: Json, case_id: str) -> Json:
 
 
 def is_of(result: StoredResult, task: SweepTask) -> bool:
-    """Returns whether the result and its report name this task."""
+    """Returns whether the stored result and the report in it belong to this task."""
     try:
         case = find_case(result.report, task.case_id)
         is_same_target = os.sep in task.target or read_str(case, "target") == task.target
