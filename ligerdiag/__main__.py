@@ -1,7 +1,7 @@
-"""The command `ligerdiag`; as `python -m ligerdiag`, where the command is not on the path.
+"""Runs the command `ligerdiag`, also as `python -m ligerdiag` if the command is not on PATH.
 
-Ctrl-C during the command's imports ends it as Ctrl-C later does: with the exit code 130, and without a traceback. At
-that time there is nothing to keep yet.
+Ctrl-C during the command's imports ends it as Ctrl-C later does: with the exit code 130, and without a traceback. No
+case has been checked by then, so there are no results to save.
 """
 
 import os

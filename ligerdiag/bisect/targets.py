@@ -112,8 +112,10 @@ def _find_first(
 
 
 def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
-    """Returns the modules that a compile went through, each once. Raises ArtifactError for a snapshot that cannot be
-    read."""
+    """Returns the states of a compile: the modules in its snapshots, in order, without those equal to the one before.
+
+    passes: the files that XLA dumped after its passes. Raises ArtifactError for a snapshot that cannot be read.
+    """
     states: list[ModuleState] = []
     for snapshot in list_snapshots(passes):
         module, _ = load_hlo(snapshot.path)

@@ -85,7 +85,7 @@ def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) ->
                 found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
             return found
     except (OSError, EOFError, BadZipFile, KeyError, ValueError) as error:
-        raise ArtifactError(f"the results of draw {draw} cannot be read: {error}") from error
+        raise ArtifactError(f"the device's results for input draw {draw} cannot be read: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class UseRole(Enum):
     OVERWRITTEN = "overwritten"
     """The user writes its result into the bytes of the value, as XLA requires of an update or an aliased call."""
     STATE = "state"
-    """The value is the first one of an element of a loop's state that the loop changes."""
+    """The value is the initial value of an element of a loop's state, and the loop changes that element."""
     BRANCH = "branch"
     """The value is an operand of a branch."""
     RESULT = "result"

@@ -106,7 +106,10 @@ def find_spec(name: str) -> ToolchainSpec:
 
 def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
     if not _NAME.fullmatch(name) or name == DEFAULT:
-        raise FieldError(f"expected a name in lower case, other than `{DEFAULT}`, but got `{name}`")
+        raise FieldError(
+            f"expected a toolchain name of lower-case letters, digits, `.`, `_` and `-`, other than `{DEFAULT}`, but got"
+            f" `{name}`"
+        )
     packages: dict[str, str] = {}
     for pin in read_strs(entry, "packages"):
         match = _PIN.fullmatch(pin)

@@ -14,15 +14,15 @@ inside functions keep their own names. So each operation is put into a function 
 exchange data between devices, which XLA numbers. XLA's inliner then joins both names:
 `custom_partitioning#ld4/mul#ld7`.
 
-An operation of the shards' function is identified with one of the function on whole arrays, its *twin*, if both have
-the same key, in the same order; calls of a kernel are identified if both functions call it equally often. The operation
-gets the tag of its twin, and the tags of the calls that lead to the twin, because one version may have a function where
-the other does not. An operation without a twin gets no tag.
+Operations of the shards' function and of the function on whole arrays are paired in order if they agree in name, source
+line, number of operands, and ranks and element types of their results. Kernel calls are paired in order, for each
+kernel. An operation gets the tag of its partner, the *twin*, and the tags of the calls around the twin, because only
+one of the two functions may have put it into a nested function. An operation without a twin gets no tag.
 
-If the two functions do not call the same kernels equally often, the shards' function is another program than the
-author's. Then the call stays a custom call in the program as intended, with unknown effects, and names the function on
-whole arrays, which replay runs. If that function overwrites nothing hidden from XLA, for example a formula, and no
-kernel of the schedule does, then nothing can be stale.
+If the two functions do not make the same kernel calls, the shards' function is a different program. Then the call stays
+a custom call in the program as intended, with unknown effects, and names the function on whole arrays, which replay
+runs. If neither that function, which may be plain arithmetic, nor any kernel of the schedule has a hidden write,
+nothing can be stale.
 """
 
 import importlib

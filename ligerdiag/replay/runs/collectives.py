@@ -78,7 +78,7 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
     for number in range(len(instruction.operands)):
         column = [values[number] for values in operands]
         if any(isinstance(value, tuple) for value in column):
-            raise NotCoveredError(f"{instruction.opcode} of tuples")
+            raise NotCoveredError(f"{instruction.opcode} with a tuple as an operand")
         columns.append(cast(Column, column))
     if not columns:
         raise ArtifactError(f"`{instruction.name}` is a {instruction.opcode} without operands")

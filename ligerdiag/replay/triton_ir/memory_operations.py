@@ -146,7 +146,7 @@ def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[
     for argument, lanes, offsets in parts:
         whole, places = memory.view_elements(argument, offsets, dtype)
         if places.ndim > 1:
-            raise NotCoveredError("an atomic operation at an address that is no multiple of its size")
+            raise NotCoveredError("a misaligned atomic operation: its address is no multiple of the element's size")
         if memory.keeps_overwritten:
             touched = np.unique(places)
             memory.journal.overwritten.append((whole, touched, whole[touched]))

@@ -211,7 +211,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.NO_NUMBERS: TroublePage(
         severity=Severity.ERROR,
         summary="a replay or a run on a device was tried and died",
-        help="see the reason; the verdicts stand without numbers",
+        help="see the reason; the verdicts still hold, but no execution has confirmed them",
     ),
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,

@@ -128,8 +128,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _measure_allocations(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings about memory that the program allocates and does not write, and a finding for other
-    such memory on which, in a replay, outputs depend.
+    """Yields the static findings about memory that the program allocates and never fills, then one for each further such
+    allocation whose accidental contents change an output of the replay.
     """
     known = [finding for finding in measured.findings_of(RULE.id) if finding.help == _FILL]
     yield from known

@@ -110,8 +110,8 @@ def _while(instruction: str) -> str:
 
 
 def _find_remedy(memory: MemoryUse, excess: int) -> str:
-    """Returns the first remedy that can save enough memory, else the remedy for the largest part. excess: bytes above
-    the budget.
+    """Returns the advice to donate if donation alone can save `excess` bytes; otherwise the advice for the larger of
+    temporaries and arguments. excess: bytes above the budget.
     """
     if min(memory.arguments, memory.outputs) - memory.aliased >= excess:
         return "donate the arguments that the outputs replace: `jax.jit(..., donate_argnums=...)`"

@@ -231,7 +231,7 @@ def _make_dense(text: str, kind: ValueType, dtype: DType) -> Array:
     if not text.startswith("["):
         return _make_splat(text, kind, dtype)
     if len(text) > 32 * MOST_LISTED:
-        raise NotCoveredError("a constant of very many elements")
+        raise NotCoveredError(f"a constant whose listed elements take more than {32 * MOST_LISTED} characters")
     numbers = [parse_number(word, dtype) for word in _NUMBER.findall(text)]
     return np.array([number[()] for number in numbers], dtype).reshape(1, *kind.shape)
 
