@@ -185,7 +185,7 @@ class Authorship(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """Both modules with computed tags, and the candidates for ambiguous tags."""
+    """The program and the optimized module with the tags that `compute_tags` gave them; the candidates of ambiguous tags."""
 
     program: HloModule
     optimized: HloModule

@@ -55,10 +55,11 @@ second.
 def compute_effects_isolated(
     calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
-    """Returns the effects of each call, in order. Never raises because of a call's content.
+    """Computes the effects of each call, in order, in worker processes; those of equal calls once.
 
-    timeout: seconds per call. Equal calls are computed once. Results are cached in `cache_directory` (created if
-    missing), if it is given. readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None if
+    A call that crashes a worker or exceeds its time gets unknown effects; no content of a call makes this function
+    raise. timeout: seconds for one call. cache_directory: where results are cached, created if missing; None for no
+    cache. readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None if
     that is the Triton of this environment.
     """
     triton = None if readers is None else readers.toolchain.versions["triton"]

@@ -137,7 +137,7 @@ class RequestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An operation of the schedule whose result has to lie in the bytes of an operand."""
+    """An operation of the schedule that asks to put its result into the bytes of an operand."""
 
     kind: RequestKind
     instruction: str

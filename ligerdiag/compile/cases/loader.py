@@ -117,7 +117,7 @@ class CaseLoader:
         if source == self._source and self._is_current():
             return self._cases
         if self._once and self._is_used:
-            raise UsedWorkerError(f"this worker is not for `{source}`")
+            raise UsedWorkerError(f"this worker has loaded `{self._source}` before: `{source}` needs a fresh one")
         self._is_used = True
         self._forget()
         ASKED_SIZES.clear()

@@ -191,12 +191,12 @@ def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
 
 
 def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
-    """Returns the staged jaxpr with the kernel calls that JAX would drop, and the list of those that it need not
-    repeat.
+    """Decides how the backward pass treats the kernel calls `dropped`, which JAX would remove from the staged jaxpr as dead.
 
-    The forward pass has already run each call, so an input of the body that the call overwrites is overwritten already.
-    A call whose operands are all such inputs is not repeated. Any other call is repeated on copies of the inputs, so
-    that it overwrites only recomputed values.
+    Returns the staged jaxpr, changed where a call must run on copies, and the calls that need not run again. An operand
+    is done if it is an input of the body that nothing reads before the call and that was pinned: the forward pass has
+    already overwritten it. If all operands are done, or literals, the call need not run again; if only some are, it runs
+    on copies of these; if none is, it stays as it is. Unpins each operand that is done.
     """
     done: list[Any] = []
     for equation in dropped:
