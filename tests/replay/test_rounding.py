@@ -34,7 +34,7 @@ def test_an_output_that_loses_digits_is_not_called_wrong(shared_cache: Path) -> 
     numbers = case.replay.outputs["suffixes"]
     assert numbers.error > 1e-3  # more than f32 rounding explains
     assert numbers.attribution is Attribution.UNDECIDED
-    assert "`suffixes` loses digits" in case.replay.reason
+    assert "the rounding errors of `suffixes` add up" in case.replay.reason
     assert case.replay.outputs["total"].attribution is Attribution.FRESH
 
 
