@@ -196,7 +196,7 @@ def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Save
     Returns the staged jaxpr, changed where a call must run on copies, and the calls that need not run again. An operand
     is done if it is an input of the body that nothing reads before the call and that was pinned: the forward pass has
     already overwritten it. If all operands are done, or literals, the call need not run again; if only some are, it runs
-    on copies of these; if none is, it stays as it is. Unpins each operand that is done.
+    on copies of these; if none is, it stays unchanged. Unpins each operand that is done.
     """
     done: list[Any] = []
     for equation in dropped:
