@@ -138,13 +138,15 @@ def main(
     files: Annotated[list[Path], typer.Argument(help="Case files.")],
     out: Annotated[Path | None, typer.Option(help="A file that gets a JSON line for each case.")] = None,
 ) -> None:
-    """Compare the memory analysis of cases with the GPU of this machine."""
+    """Compare the memory analysis of cases with the GPU of this machine; exit code 1 unless all agree."""
     rows: list[Row] = []
+    failed = 0
     for case in list_cases(files):
         try:
             row = measure_case(case)
         except Exception as fault:
             typer.echo(f"{case.id}: {type(fault).__name__} {fault}".splitlines()[0][:300])
+            failed += 1
             continue
         rows.append(row)
         if out is not None:
@@ -152,7 +154,9 @@ def main(
                 file.write(json.dumps(asdict(row)) + "\n")
         if not row.agrees:
             typer.echo(str(row))
-    typer.echo(f"{sum(row.agrees for row in rows)} of {len(rows)} cases agree")
+    agreeing = sum(row.agrees for row in rows)
+    typer.echo(f"{agreeing} of {len(rows) + failed} cases agree, {failed} were not measured")
+    raise typer.Exit(agreeing < len(rows) + failed)
 
 
 if __name__ == "__main__":

@@ -31,14 +31,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, PassThrough, Position, Positions, search
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.dataflow import PASSED_ON, Dataflow, PassThrough, Position, Positions, list_running
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import TOKEN, ShapeIndex, compute_byte_size, iterate_leaf_shapes, iterate_leaves, render_index
 
 type _Key = tuple[int, ShapeIndex]
 
-_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _IN_PLACE = having(Trait.IN_PLACE)
 _SHARED = replace(PASSED_ON, loop_back=True)
 
@@ -88,7 +87,7 @@ class _Sharing:
         return root
 
     def run(self, *, ambiguous: bool = False) -> None:
-        for computation in self._find_flow():
+        for computation in list_running(self._module):
             for instruction in computation.instructions:
                 for index in iterate_leaves(instruction.shape):
                     self._place(instruction, index)
@@ -106,16 +105,6 @@ class _Sharing:
                 (self._module.entry.root, tuple(entry.output_shape_index)),
                 (parameter, tuple(entry.parameter_shape_index)),
             )
-
-    def _find_flow(self) -> list[HloComputation]:
-        """Returns the computations that run in sequence; the values of fused and applied computations have no storage."""
-        computations = self._module.computations
-
-        def list_called(number: int) -> list[int]:
-            calling = [one for one in computations[number].instructions if one.opcode in _RUNS_SCHEDULED]
-            return [callee for one in calling for callee in one.called_computations]
-
-        return [computations[number] for number in search([self._module.entry.id], list_called)]
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
         """Joins a leaf of an instruction's result with the positions whose value it passes on."""

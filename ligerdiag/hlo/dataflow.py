@@ -38,6 +38,7 @@ _BARRIERS = having(Trait.BARRIER)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 _RESULT_FIRST = having(Trait.RESULT_FIRST)
 _FINISHES = having(Trait.DONE, Trait.UPDATE)
+_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.STARTS_WITH_OPERANDS)
 
 
@@ -198,6 +199,16 @@ def look_through_forward(
             yield from look_through_forward(user, opcodes, users)
         else:
             yield user
+
+
+def list_running(module: HloModule) -> list[HloComputation]:
+    """Returns the computations that run in sequence, the entry first; the values of all others have no storage."""
+
+    def list_called(number: int) -> list[int]:
+        calling = [one for one in module.computations[number].instructions if one.opcode in _RUNS_SCHEDULED]
+        return [callee for one in calling for callee in one.called_computations]
+
+    return [module.computations[number] for number in search([module.entry.id], list_called)]
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:

@@ -40,6 +40,8 @@ from ligerdiag.hlo.dataflow import (
     Positions,
     find_start,
     is_operandwise,
+    list_operands,
+    list_running,
     search,
 )
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -295,7 +297,7 @@ class _Walk:
 
     def run(self) -> tuple[SharedBytes, ...]:
         entry, outputs = self._module.entry, list[int]()
-        running = [self._module.computations[number] for number in self._find_running()]
+        running = list_running(self._module)
         for computation in running:
             for one in computation.instructions:
                 self._give_names(one)
@@ -309,15 +311,6 @@ class _Walk:
         if self._is_assigned:
             self._require_arguments(entry)
         return tuple(self._describe(outputs))
-
-    def _find_running(self) -> Iterable[int]:
-        """Returns the ids of the computations that run in sequence."""
-
-        def list_called(number: int) -> list[int]:
-            calling = self._module.computations[number].instructions
-            return [callee for one in calling if one.opcode in _RUNS_SCHEDULED for callee in one.called_computations]
-
-        return search([self._module.entry.id], list_called)
 
     def _give_names(self, instruction: HloInstruction) -> None:
         """Gives one name to all leaves that hold the same value because of this instruction."""
@@ -537,7 +530,7 @@ class _Walk:
         elif is_one_of_several and instruction.opcode == "fusion":
             fused = self._module.computations[instruction.called_computations[0]]
             value, _ = self._flow.find_definition(fused.root, index)
-            reached = search([value], lambda one: one.operands)
+            reached = search([value], list_operands)
             numbers = [one.proto.parameter_number for one in reached if one.opcode == "parameter"]
             operands = tuple([instruction.operands[one] for one in numbers])
         return [leaf for operand in operands for leaf in self._list_leaves(operand) if leaf is not None]

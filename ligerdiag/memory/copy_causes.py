@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ligerdiag.hlo.dataflow import Position, look_through, search
+from ligerdiag.hlo.dataflow import Position, list_operands, look_through, search
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
 from ligerdiag.memory.branch_causes import BranchCauses
-from ligerdiag.memory.copy_reason import UNEXPLAINED, CopyReason, describe_collected
+from ligerdiag.memory.copy_reason import UNEXPLAINED, CopyForm, CopyReason, describe_collected
 from ligerdiag.memory.copy_sources import CopySources, Names
 from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.moves import Move
@@ -191,11 +191,13 @@ class CopyCauses:
         value = self.sources.describe_value(origin)
         old = f"the old value of {value}"
         end = "depends on the new one" if is_needed else "does not need the new one"
+        form = CopyForm.PLAIN
         if is_part:
             why = f"`{reader}` reads a part of {old} after `{writer}` overwrites it"
         elif readers[0].opcode in ASYNC_STARTS:
             why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it, and {end}"
         elif self._repeats_update(readers[0]):
+            form = CopyForm.REPEATED_UPDATE
             why = (
                 f"XLA repeats `{writer}` in `{reader}`, which therefore reads {old} after it is overwritten, and {end}"
             )
@@ -207,6 +209,7 @@ class CopyCauses:
             subject=("read later", origin[0].id, origin[1]),
             blamed=(*readers, *writers),
             is_needed=is_needed,
+            form=form,
         )
 
     def _reads_elsewhere(self, written: Position, operand: HloInstruction) -> bool:
@@ -217,7 +220,7 @@ class CopyCauses:
         fused = self._module.computations[writer.called_computations[0]]
         root = fused.root.operands[index[0]] if index and fused.root.opcode == "tuple" else fused.root
         given = [one for one in fused.parameters if writer.operands[one.proto.parameter_number] is operand]
-        needed, reached = search([root], lambda one: one.operands), search(given, lambda one: fused.users[one.id])
+        needed, reached = search([root], list_operands), search(given, lambda one: fused.users[one.id])
         return any(one.opcode in _ELSEWHERE for one in needed.keys() & reached.keys())
 
     def _repeats_update(self, reader: HloInstruction) -> bool:
@@ -323,22 +326,20 @@ class CopyCauses:
             return CopyReason(
                 cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id, index), blamed=blamed, is_needed=True
             )
-        return CopyReason(
-            cause=CopyCause.CARRY_REBUILT,
-            why=self._describe_rebuilt(value, elements[0], move),
-            subject=subject,
-            blamed=(value, *value.operands, loop),
-        )
+        form, why = self._describe_rebuilt(value, elements[0], move)
+        blamed = value, *value.operands, loop
+        return CopyReason(cause=CopyCause.CARRY_REBUILT, why=why, subject=subject, blamed=blamed, form=form)
 
-    def _describe_rebuilt(self, value: HloInstruction, element: ShapeIndex, move: Move) -> str:
+    def _describe_rebuilt(self, value: HloInstruction, element: ShapeIndex, move: Move) -> tuple[CopyForm, str]:
         name = self.sources.name(value)
         if self._outputs.takes_apart(value, (move.computation.parameters[0], element)):
-            return describe_collected("an element of the outer loop's state", "the next one")
+            return CopyForm.COLLECTED, describe_collected("an element of the outer loop's state", "the next one")
         aliases = value.operand_output_aliases
         if value.opcode == "custom-call" and aliases:
             numbers = ", ".join(str(number) for number in sorted(aliases))
-            return f"`{name}` writes into the bytes of its operand {numbers}, which are not those of the loop's state"
-        return (
+            why = f"`{name}` writes into the bytes of its operand {numbers}, which are not those of the loop's state"
+            return CopyForm.ALIASED_ELSEWHERE, why
+        return CopyForm.PLAIN, (
             f"`{name}` computes the next value of the state in other bytes, because it still reads the old one at other"
             " places"
         )

@@ -1,9 +1,24 @@
 """The reason of a copy, in the form in which the modules that explain copies pass it on."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.memory import CopyCause
+
+
+class CopyForm(Enum):
+    """What a rule has to know of a reason besides its cause, to name a remedy."""
+
+    PLAIN = auto()
+    COLLECTED = auto()
+    """A scan takes an array apart and collects the new one."""
+    OTHER_LAYOUT = auto()
+    """XLA itself chooses another layout."""
+    REPEATED_UPDATE = auto()
+    """XLA computes an update again where its result is read."""
+    ALIASED_ELSEWHERE = auto()
+    """A call writes in place, to the bytes of another operand than the loop's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +36,7 @@ class CopyReason:
     """The instructions that may be responsible; the source line shown is that of the first one that has a line."""
     is_needed: bool = False
     is_round_trip: bool = False
+    form: CopyForm = CopyForm.PLAIN
 
 
 UNEXPLAINED = CopyReason(

@@ -7,7 +7,7 @@ donated argument, and has the bytes of another one that it does not need, is *cr
 from collections.abc import Mapping
 from functools import cached_property
 
-from ligerdiag.hlo.dataflow import Position, search
+from ligerdiag.hlo.dataflow import Position, list_operands, search
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes
 from ligerdiag.memory.value_uses import ValueUses
@@ -63,7 +63,7 @@ class DonatedOutputs:
         operands = value.operands
         fused = self._uses.module.computations[value.called_computations[0]] if value.opcode == "fusion" else None
         if fused is not None and index and fused.root.opcode == "tuple":
-            needed = search([fused.root.operands[index[0]]], _list_operands)
+            needed = search([fused.root.operands[index[0]]], list_operands)
             operands = tuple([operands[one.proto.parameter_number] for one in needed if one.opcode == "parameter"])
         direct = reached = 0
         for operand in operands:
@@ -85,10 +85,6 @@ class DonatedOutputs:
                 reached |= found.get(operand.id, 0)
             found[one.id] = reached
         return found
-
-
-def _list_operands(one: HloInstruction) -> tuple[HloInstruction, ...]:
-    return one.operands
 
 
 def measure(value: HloInstruction) -> int:

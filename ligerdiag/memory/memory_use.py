@@ -120,7 +120,7 @@ def asks_in_place(optimized: HloModule, buffers: BufferAssignment) -> bool:
     """
     uses = ValueUses(optimized, buffers)
     slices = [buffers.slices[number] for one in buffers.definitions.values() for _, number in one]
-    donated = {entry.parameter_number for entry in optimized.input_output_alias.entries}
+    donated = {*optimized.donors, *(entry.parameter_number for entry in optimized.input_output_alias.entries)}
     is_donated = any(
         place.size >= SMALLEST_BYTES and buffers.parameters.get(place.allocation, (-1, ()))[0] in donated
         for place in slices

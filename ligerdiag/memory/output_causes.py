@@ -6,7 +6,7 @@ from functools import cached_property
 from ligerdiag.hlo.dataflow import Position
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaf_shapes
-from ligerdiag.memory.copy_reason import CopyReason, describe_collected
+from ligerdiag.memory.copy_reason import CopyForm, CopyReason, describe_collected
 from ligerdiag.memory.copy_sources import CopySources, Names, permutes
 from ligerdiag.memory.moves import Move
 from ligerdiag.memory.value_uses import UseRole, ValueUse, ValueUses
@@ -80,14 +80,20 @@ class OutputCauses:
             is_needed = source[0].opcode == "custom-call"  # a library's routine has its own layout
             subject = "layout", source[0].id
             return CopyReason(
-                cause=CopyCause.LAYOUT, why=why, subject=subject, blamed=(source[0],), is_needed=is_needed
+                cause=CopyCause.LAYOUT,
+                why=why,
+                subject=subject,
+                blamed=(source[0],),
+                is_needed=is_needed,
+                form=CopyForm.OTHER_LAYOUT,
             )
         crossed = self._find_crossed(source, number)
         if crossed is not None:
             return self._describe_crossed(source[0], leaves.index(results[0]), number, crossed)
         if self.takes_apart(source[0], (parameter, inner)):
             why = describe_collected(f"argument {name}", f"output {output}")
-            return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
+            subject, form = ("donation", number), CopyForm.COLLECTED
+            return CopyReason(cause=CopyCause.DONATION, why=why, subject=subject, blamed=(source[0],), form=form)
         why = (
             f"`{self._sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
             f" what it reads, and XLA copies it into the donated argument {name}"
@@ -105,6 +111,7 @@ class OutputCauses:
             ),
             subject=("layout", source[0].id, source[1]),
             blamed=tuple(blamed),
+            form=CopyForm.OTHER_LAYOUT if is_back else CopyForm.PLAIN,
         )
 
     def _find_crossed(self, source: Position, number: int) -> int | None:

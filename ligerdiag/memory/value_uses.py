@@ -12,10 +12,10 @@ from functools import cached_property
 
 from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, Positions, search
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, Positions, list_running, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 _BARRIERS = having(Trait.BARRIER)
 ASYNC_STARTS = having(Trait.STARTS_COMPUTATION)
@@ -76,12 +76,7 @@ class ValueUses:
     @cached_property
     def computations(self) -> tuple[HloComputation, ...]:
         """Returns the computations that run in sequence, the entry first."""
-
-        def list_called(number: int) -> list[int]:
-            calling = self.module.computations[number].instructions
-            return [callee for one in calling if one.opcode in _RUNS_SCHEDULED for callee in one.called_computations]
-
-        return tuple([self.module.computations[number] for number in search([self.module.entry.id], list_called)])
+        return tuple(list_running(self.module))
 
     def find_caller(self, computation: HloComputation) -> HloInstruction | None:
         """Returns the loop, the conditional or the call that runs a computation; None for the entry."""
@@ -220,7 +215,3 @@ def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tup
             updated, inner = flow.find_definition(value.operands[rest[0] if rest else 0])
             if updated.opcode == "parameter" and module.homes[updated.id] is fused:
                 yield index, (instruction.operands[updated.proto.parameter_number], inner)
-
-
-def is_array(value: HloInstruction) -> bool:
-    return not is_tuple(value.shape)

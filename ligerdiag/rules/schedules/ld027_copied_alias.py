@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.memory.copy_reason import CopyForm
 from ligerdiag.memory.memory_use import ExplainedCopy
 from ligerdiag.memory.value_uses import ASYNC_STARTS
 from ligerdiag.model.findings import Finding, Severity
@@ -43,6 +44,11 @@ _BACKWARD = (
     "XLA chose this order: try `unroll` for the scan, or write the derivative by `jax.custom_vjp`, with an"
     " `optimization_barrier` between the reader and the write"
 )
+_BY_FORM: Mapping[CopyForm, str] = {
+    CopyForm.COLLECTED: f"{COLLECTED}; or do not donate it",
+    CopyForm.OTHER_LAYOUT: _OTHER_LAYOUT,
+    CopyForm.REPEATED_UPDATE: _REPEATED,
+}
 _NOTED = (CopyCause.UNDONATED, CopyCause.CONSTANT, CopyCause.UNKNOWN)
 """Causes whose findings are only notes: the author may know the cause, or there may be none to remove."""
 
@@ -57,12 +63,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 def choose_remedy(one: ExplainedCopy) -> str:
     """Returns the help for the cause of a copy, with more detail where the reason of the copy allows it."""
-    if "array of its own" in one.copy.why:
-        return f"{COLLECTED}; or do not donate it"
-    if one.copy.cause is CopyCause.LAYOUT and one.copy.why.startswith(("XLA computes", "XLA keeps")):
-        return _OTHER_LAYOUT
-    if "XLA repeats" in one.copy.why:
-        return _REPEATED
+    if one.reason.form in _BY_FORM:
+        return _BY_FORM[one.reason.form]
     if one.copy.cause is CopyCause.READ_LATER and is_of_the_backward_pass(one):
         return _BACKWARD
     return REMEDIES[one.copy.cause]

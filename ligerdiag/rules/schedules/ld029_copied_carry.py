@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.memory.copy_reason import CopyForm
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import COLLECTED, group_copies, report_copies
@@ -15,16 +16,17 @@ _REBUILT = "try `unroll=2`, which lets XLA alternate between two buffers, or com
 _ALIASED = "alias the loop's state in the call, so that the kernel writes the next value in place"
 
 
+_BY_FORM = {CopyForm.COLLECTED: COLLECTED, CopyForm.ALIASED_ELSEWHERE: _ALIASED}
+
+
 def check(context: Context) -> Iterator[Finding]:
     """Yields a finding for each loop that copies parts of its state, about all of these copies."""
     for group in group_copies(context, (CopyCause.CARRY_EXCHANGED, CopyCause.CARRY_REBUILT)):
-        copy = group[0].copy
+        copy, form = group[0].copy, group[0].reason.form
         remedy = _EXCHANGED if copy.cause is CopyCause.CARRY_EXCHANGED else _REBUILT
         if copy.trips is None:
             remedy = f"{remedy}; only a loop with a known number of iterations can be unrolled"
-        if "array of its own" in copy.why:
-            remedy = COLLECTED
-        yield report_copies(context, RULE, group, _ALIASED if "writes into the bytes of" in copy.why else remedy)
+        yield report_copies(context, RULE, group, _BY_FORM.get(form, remedy))
 
 
 _BEFORE = """\
