@@ -8,7 +8,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """What a rule has to know of a reason besides its cause, to name a remedy."""
+    """The form of the program behind a cause, where the remedy depends on it."""
 
     PLAIN = auto()
     COLLECTED = auto()
