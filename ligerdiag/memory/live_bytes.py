@@ -2,10 +2,9 @@
 
 A value is alive from the instruction that defines it to its last use. Arguments, constants and the bytes of outputs are
 in use from the beginning to the end, as in XLA's own `peak_memory_in_bytes`. A loop's body, a branch and a called
-computation run at their place: a value outside that they need is alive while they run. Values in the same bytes count
-once. The sum is at most what XLA reserves, and less where XLA leaves gaps or cannot reuse freed bytes. An element of a
-loop's state counts from the first to the last iteration: XLA may use its bytes for something else within an iteration,
-between the last use of the old value and the next one.
+computation run at their place: a value outside that they need is alive while they run. An element of a loop's state is
+alive in each iteration to its last use, and again from the instruction that computes the next one. Values in the same
+bytes count once. The sum is at most what XLA reserves, and less where XLA leaves gaps or cannot reuse freed bytes.
 """
 
 from bisect import bisect_left
@@ -70,14 +69,21 @@ class _Walk:
         self._seen.add(computation.id)
         for one in computation.sequence or computation.instructions:
             if one.opcode in _RUNS_SCHEDULED:
-                self._touch(one)
-                for number in reversed(one.called_computations):  # the condition of a loop runs before its body
-                    self.run(self._uses.module.computations[number])
+                self._run_called(one)
             if one.opcode in _LAUNCHES_NOTHING:
                 continue
             self._steps.append(one)
             self._touch(one)
         self._extend(computation.root, self._step)
+
+    def _run_called(self, caller: HloInstruction) -> None:
+        for operand in caller.operands:
+            self._extend(operand, self._step)
+        for number in reversed(caller.called_computations):  # the condition of a loop runs before its body
+            called = self._uses.module.computations[number]
+            for parameter in called.parameters:
+                self._extend(parameter, self._step)
+            self.run(called)
 
     @property
     def _step(self) -> int:
@@ -85,8 +91,9 @@ class _Walk:
 
     def _touch(self, one: HloInstruction) -> None:
         """Records that the operands and the results of an instruction are in use at the last step so far."""
-        for operand in one.operands:
-            self._extend(operand, self._step)
+        if one.opcode != "while":  # its body may overwrite the initial state
+            for operand in one.operands:
+                self._extend(operand, self._step)
         self._extend(one, self._step)
 
     def _extend(self, value: HloInstruction, step: int) -> None:
