@@ -62,8 +62,8 @@ class CompareLine(CompareOptions):
         Option(
             "--output",
             metavar="[FORMAT=]FILE",
-            help="Write the comparison there, too: markdown=out.md. Repeatable. Without FORMAT: that of --format, and "
-            "the table goes to standard output.",
+            help="Write the comparison there, too: markdown=out.md. Repeatable. Without FORMAT, the suffix tells it "
+            "(.json, .md, .txt), or else --format does, and the table goes to standard output.",
         ),
     ] = ()
     config: Config = None

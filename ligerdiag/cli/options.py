@@ -133,8 +133,8 @@ ReportOutputs = Annotated[
     Option(
         "--output",
         metavar="[FORMAT=]FILE",
-        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT: that of --format, and the "
-        "table goes to standard output.",
+        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT, the suffix tells it "
+        "(.json, .md, .sarif, .txt, .xml), or else --format does, and the table goes to standard output.",
     ),
 ]
 Html = Annotated[

@@ -291,6 +291,16 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+FORMATS: Mapping[str, Format] = {
+    ".json": Format.JSON,
+    ".md": Format.MARKDOWN,
+    ".sarif": Format.SARIF,
+    ".txt": Format.TERMINAL,
+    ".xml": Format.JUNIT,
+}
+"""The suffix of a file to the format of a report in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
     """Where a report is written, and in which formats."""
@@ -301,8 +311,8 @@ class Outputs:
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`; or `FILE`, which then has the
-    format of `--format`, with the table on standard output.
+    """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`, or `FILE` in the format of its
+    suffix, or else of `--format`. If that is the format of `--format`, the table goes to standard output.
 
     Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
     be written.
@@ -312,11 +322,12 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
     for word in words:
         named, path = _parse_output(word)
         if named is None:
-            shown = Format.TERMINAL
+            named = FORMATS.get(path.suffix.lower(), form)
+            shown = Format.TERMINAL if named is form else shown
         require_writable(path)
         if any(_is_same(path, other) for other in files):
             raise InputError(f"expected a file of its own for each --output but got `{path}` twice")
-        files[path] = named or form
+        files[path] = named
     return Outputs(shown=shown, files=files)
 
 

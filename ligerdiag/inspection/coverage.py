@@ -143,6 +143,9 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         instructions=compilation.optimized.instruction_count + (program.instruction_count if program else 0),
         kernels=len(context.calls),
         hidden_writes=len(context.writes),
+        declared_writes=sum(
+            len(one.operand_output_aliases) for one in compilation.optimized.instructions if one.opcode == "custom-call"
+        ),
         tags=tags.tags,
         tags_found=tags.found,
         buffer_assignment=compilation.buffers is not None,

@@ -39,8 +39,7 @@ class Status(StrEnum):
     was expected.
     """
     NOTHING = "nothing to check"
-    """Every kernel of the program is known, none writes an operand without XLA's knowledge, and the program asks for
-    nothing in place."""
+    """Every kernel of the program is known, none writes an operand, and the program asks for nothing in place."""
     ERROR = "could not analyse"
     """The compile failed, aborted or timed out, or the artifact is unreadable; see `error`."""
     NOT_CHECKED = "not checked"
@@ -57,6 +56,8 @@ class Coverage:
     """Number of custom calls (kernels, libraries, FFI targets) whose effects were computed."""
     hidden_writes: int = 0
     """Number of (kernel call, operand) pairs that are written without XLA's knowledge."""
+    declared_writes: int = 0
+    """Number of (custom call, result) pairs of which XLA knows that the result takes the bytes of an operand."""
     tags: int = 0
     """Number of tags (see the glossary) that operations of the program have in the unoptimized module."""
     tags_found: int = 0

@@ -264,7 +264,8 @@ def _status_without_expectation(
         return Status.FINDINGS
     if findings:
         return Status.ALLOWED
-    return Status.CLEAN if coverage.hidden_writes or coverage.requests else Status.NOTHING
+    is_in_place = coverage.hidden_writes or coverage.declared_writes or coverage.requests
+    return Status.CLEAN if is_in_place else Status.NOTHING
 
 
 BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)

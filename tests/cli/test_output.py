@@ -129,6 +129,20 @@ def test_a_bare_file_gets_the_format_and_the_table_is_still_shown(tmp_path: Path
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "form"), [("out.sarif", Format.SARIF), ("out.XML", Format.JUNIT), ("out.md", Format.MARKDOWN)]
+)
+def test_a_suffix_tells_the_format(tmp_path: Path, name: str, form: Format) -> None:
+    file = tmp_path / name
+    assert parse_outputs([str(file)], Format.GITHUB) == Outputs(shown=Format.GITHUB, files={file: form})
+    assert parse_outputs([f"json={file}"], Format.GITHUB) == Outputs(shown=Format.GITHUB, files={file: Format.JSON})
+
+
+def test_a_suffix_that_says_nothing_leaves_the_format_to_the_option(tmp_path: Path) -> None:
+    file = tmp_path / "out.log"
+    assert parse_outputs([str(file)], Format.JSON) == Outputs(shown=Format.TERMINAL, files={file: Format.JSON})
+
+
 def test_an_unwritable_file_does_not_stop_the_others(
     api: FakeApi, run_command: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,4 +98,4 @@ def test_applying_the_help_makes_every_output_right(
     assert {name: set(case["outputs"].values()) for name, case in cured.items()} == {
         name: {"fresh"} for name in PROGRAMS
     }
-    assert {name: case["status"] for name, case in cured.items()} == dict.fromkeys(PROGRAMS, "nothing to check")
+    assert {name: case["status"] for name, case in cured.items()} == dict.fromkeys(PROGRAMS, "clean")

@@ -108,7 +108,7 @@ def test_the_modes_of_the_loss_in_a_script(newer: bool, project: Surroundings) -
     assert set(outputs.values()) <= {"fresh", "stale", "latent"}
     right, refused = (("aliased4", "ref"), ("aliased",)) if newer else (("aliased",), ("ref",))
     for mode in right:
-        assert found[mode][0] == "nothing to check", mode
+        assert found[mode][0] == "clean", mode
         assert set(found[mode][1].values()) == {"fresh"}
     for mode in refused:
         assert found[mode][0] == "could not analyse", mode
@@ -139,7 +139,7 @@ def test_the_fixed_step_of_the_how_to_is_fresh_or_says_what_to_write(newer: bool
         return
     assert outcome.code == 0, outcome
     assert outcome.out.splitlines() == [
-        "status: nothing to check",
+        "status: clean",
         "loss: fresh",
         "params.b: fresh",
         "params.w: fresh",

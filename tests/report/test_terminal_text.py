@@ -33,6 +33,33 @@ def test_eighty_columns_are_kept_and_ids_stay_whole() -> None:
     assert f"{LONG_ID}  as expected\n    loss fresh · input STALE" in text
 
 
+def test_many_cases_that_are_as_expected_are_counted_and_not_listed() -> None:
+    expected = [make_case(f"case[{number}]", findings=(make_finding(),)) for number in range(13)]
+    text = render_terminal(make_report(*expected, make_case("wrong", Status.UNEXPECTED, mismatch="it is fresh")))
+    assert "as expected: 13 cases not listed, with 13 findings that they expect: -v lists them" in text
+    assert "case[3]" not in text
+    assert "LD002" not in text
+    assert "unexpected: `wrong` on h100: it is fresh" in text
+    assert "13 as expected, 1 unexpected" in text
+
+
+def test_a_dozen_cases_are_listed_and_with_verbose_any_number() -> None:
+    expected = [make_case(f"case[{number}]", findings=(make_finding(),)) for number in range(13)]
+    assert "case[3]" in render_terminal(make_report(*expected[:12]))
+    text = render_terminal(make_report(*expected), verbose=True)
+    assert "case[3]" in text
+    assert "not listed" not in text
+
+
+def test_a_finding_that_no_expectation_excuses_is_listed_among_many_cases() -> None:
+    expected = [make_case(f"case[{number}]", findings=(make_finding(),)) for number in range(13)]
+    budget = make_finding(rule="LD033", message="one call needs 9.0 MiB, and the budget is 1.0 MiB")
+    text = render_terminal(make_report(*expected, make_case("large", findings=(budget,))))
+    assert "13 cases not listed" in text
+    assert "one call needs 9.0 MiB, and the budget is 1.0 MiB" in text
+    assert "large" in text
+
+
 def test_a_verdict_keeps_its_words_without_colour() -> None:
     text = render_terminal(make_report(make_case()), colour=False)
     assert "\x1b" not in text

@@ -5,13 +5,14 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Self, TextIO
 
 from ligerdiag.model.report import CheckReport, Progress, Status
 from ligerdiag.report.causes import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
-from ligerdiag.report.status import list_counted
+from ligerdiag.report.status import list_counted, list_unexcused
 from ligerdiag.report.terminal.case_table import render_table
 from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
 from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused
@@ -19,6 +20,7 @@ from ligerdiag.report.terminal.memory_text import render_memories
 from ligerdiag.report.terminal.report_comparison_table import render_report_comparison
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.terminal.summary import (
+    render_counted_cases,
     render_coverage,
     render_devices,
     render_notes,
@@ -30,6 +32,8 @@ from ligerdiag.text import compute_printable, compute_without_commands
 
 MIN_WIDTH = 40
 LINE_EVERY_SECONDS = 1.0
+MOST_EXPECTED = 12
+"""At most this many cases that are as expected are listed without `--verbose`."""
 
 _TROUBLED = frozenset({Status.UNEXPECTED, Status.DISAGREEMENT, Status.ERROR})
 
@@ -57,14 +61,22 @@ def render_terminal(
     """Returns the whole report as text: table, findings, troubles, memory, coverage, replay and totals, with a final
     newline.
 
+    Cases that are as expected are only counted if there are more than `MOST_EXPECTED` of them.
+
     width: columns of the terminal; None for a file or a pipe, where no line is wrapped. colour: whether to use ANSI
-    colours. verbose: adds the numbers of every output, and shows the findings of each case on their own, also those of
-    cases that are as expected.
+    colours. verbose: lists all cases, adds the numbers of every output, and shows the findings of each case on their
+    own, also those of cases that are as expected.
     """
     several = len(report.targets) > 1
     expected = [case for case in report.cases if case.status is Status.EXPECTED]
     others = [case for case in report.cases if case.status is not Status.EXPECTED]
-    lines: list[Line] = [*render_table(report, width, verbose=verbose), BLANK] if report.cases else []
+    counted = [case for case in expected if not list_unexcused(case)]
+    if verbose or len(counted) <= MOST_EXPECTED:
+        counted = []
+    unlisted = {(case.id, case.target) for case in counted}
+    expected = [case for case in expected if (case.id, case.target) not in unlisted]
+    listed = replace(report, cases=tuple(case for case in report.cases if (case.id, case.target) not in unlisted))
+    lines: list[Line] = [*render_table(listed, width, verbose=verbose), BLANK] if listed.cases else []
 
     def add(groups: tuple[FindingGroup, ...]) -> None:
         for group in groups:
@@ -79,7 +91,8 @@ def render_terminal(
     for case in others:
         add(compute_single_groups((case,)))
         lines.extend(render_trouble(case, width=width, verbose=verbose))
-    lines.extend(render_allowed(report, width=width, verbose=verbose))
+    lines.extend(render_counted_cases(counted, width))
+    lines.extend(render_allowed(listed, width=width, verbose=verbose))
     lines.extend(render_unused(report, width))
     if report.cases:
         lines.extend(render_memories(report, width=width, verbose=verbose))

@@ -73,6 +73,16 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
     return tuple(lines)
 
 
+def render_counted_cases(cases: Sequence[CaseReport], width: int | None) -> tuple[Line, ...]:
+    """Returns the line on cases that are as expected and are not listed; empty if there are none."""
+    if not cases:
+        return ()
+    findings = sum(len(case.findings) for case in cases)
+    number = count_of(len({case.id for case in cases}), "case")
+    text = f"{number} not listed, with {count_of(findings, 'finding')} that they expect: -v lists them"
+    return (*compute_wrapped((Span("as expected: ", Style.STRONG), Span(text)), width, 4), BLANK)
+
+
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """Returns the lines on what the verdicts of all analysed cases are based on, and on everything that was not
     covered.
