@@ -4,7 +4,7 @@
 - `effects`: table from a custom-call target or kernel to its effects, see `effects.declared`
 - `targets`, `fail_on`, `strict`: defaults of the options of the same names
 - `memory_budget`, `copy_budget`: defaults of the options of the same names, as sizes such as "60G"
-- `baseline`: default of the option: path of the file, from the folder of the pyproject.toml
+- `baseline`, `known`: defaults of the options: paths of files, from the folder of the pyproject.toml
 
 The file is the nearest pyproject.toml from the working directory upwards. One that came with the inspected files is
 ignored (`find_foreign_config`).
@@ -28,7 +28,7 @@ NAME = "pyproject.toml"
 NEVER = "never"
 TABLE = "[tool.ligerdiag]"
 
-_KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline", "memory_budget", "copy_budget")
+_KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline", "known", "memory_budget", "copy_budget")
 _FILTERS = ("case", "kernel", "output", "source")
 _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
@@ -46,6 +46,8 @@ class Config:
     strict: bool | None = None
     baseline: Path | None = None
     """The baseline that `check` compares schedules with."""
+    known: Path | None = None
+    """The file with the findings that `check` allows."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The bytes of memory and of copies that each program is allowed."""
 
@@ -131,7 +133,8 @@ def _parse(raw: Mapping[str, object], file: Path) -> Config:
         targets=_parse_targets(raw.get("targets", []), file),
         fail_on=str(fail_on),
         strict=strict,
-        baseline=_parse_baseline(raw["baseline"], file) if "baseline" in raw else None,
+        baseline=_parse_file("baseline", raw["baseline"], file) if "baseline" in raw else None,
+        known=_parse_file("known", raw["known"], file) if "known" in raw else None,
         budgets=MemoryBudgets(memory=_parse_budget(raw, "memory_budget"), copies=_parse_budget(raw, "copy_budget")),
     )
 
@@ -159,9 +162,9 @@ def _parse_targets(value: object, file: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(beside / name) if (beside / name).is_file() else name for name in targets))
 
 
-def _parse_baseline(value: object, file: Path) -> Path:
+def _parse_file(key: str, value: object, file: Path) -> Path:
     if not isinstance(value, str) or not value:
-        raise InputError(f"expected the path of a file for `baseline` in {TABLE} but got {_describe(value)}")
+        raise InputError(f"expected the path of a file for `{key}` in {TABLE} but got {_describe(value)}")
     return file.absolute().parent / value
 
 

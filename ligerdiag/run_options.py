@@ -105,6 +105,10 @@ class CheckOptions:
     baseline: Annotated[
         Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015, LD034).")
     ] = None
+    known: Annotated[
+        Path | None,
+        Option("--known", metavar="FILE", help="Allow the findings that FILE has; see --record-known."),
+    ] = None
     toolchain: ToolchainName = DEFAULT
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""

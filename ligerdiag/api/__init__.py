@@ -1,12 +1,13 @@
 """The commands of ligerdiag as functions that take and return data: nothing here prints or knows a terminal."""
 
 from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_cases, list_rules, list_toolchains
-from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_record
+from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_known_findings, render_record
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.report.baseline import load_baseline
+from ligerdiag.report.known_findings import load_known
 from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, CompareOptions, DiffOptions, InspectOptions
@@ -37,5 +38,7 @@ __all__ = [
     "list_targets",
     "list_toolchains",
     "load_baseline",
+    "load_known",
+    "render_known_findings",
     "render_record",
 ]

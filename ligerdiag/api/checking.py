@@ -26,6 +26,7 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
+from ligerdiag.model.findings import SuppressionKind
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
@@ -33,7 +34,8 @@ from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.report.json import compute_version
-from ligerdiag.report.status import conclude, parse_expectation, parse_expected_rules
+from ligerdiag.report.known_findings import KnownFindings, identify_finding, load_known, render_known
+from ligerdiag.report.status import compute_excuse, conclude, parse_expectation, parse_expected_rules
 from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
@@ -120,6 +122,25 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
     return render_baseline(load_baseline(path).join(newer) if path.exists() else newer)
 
 
+def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
+    """Returns the text of a file with the findings of this run, and those of the file at `path`, if that exists, for
+    the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` has none.
+    """
+    found = [
+        identify_finding(case.id, case.target, finding)
+        for case in report.cases
+        for finding in case.findings
+        if not compute_excuse(case, finding)
+        or (finding.suppressed is not None and finding.suppressed.kind is SuppressionKind.KNOWN)
+    ]
+    return render_known(found, _list_analysed(report.cases), load_known(path) if path.exists() else None, date)
+
+
+def _list_analysed(cases: Sequence[CaseReport]) -> frozenset[tuple[str, str]]:
+    """Returns case and target of each report that could be analysed."""
+    return frozenset((case.id, case.target) for case in cases if case.status not in (Status.ERROR, Status.NOT_CHECKED))
+
+
 def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
     """Returns the cases that could be analysed: a baseline can hold no others."""
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
@@ -154,7 +175,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     usual_root = find_usual_root(Path.cwd())
     roots = None if options.source_roots is None else resolve_roots(options.source_roots)
     run = Run()
-    suppressions = Suppressions(options.suppress)
+    known = load_known(options.known) if options.known is not None else KnownFindings()
+    suppressions = Suppressions(options.suppress, known=known)
     with work_until_ended() as work, Templates() as templates:
         _compile(
             run,
@@ -202,6 +224,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
     if baseline is not None and options.baseline is not None and not interrupted:
         notes += tuple(list_baseline_notes(baseline, options.baseline, cases, options, dict(toolchain.versions)))
+    gone = known.list_gone(_list_analysed(cases))
+    if gone and not interrupted:
+        notes += (f"{count_of(len(gone), 'finding')} of `{known.where}` are gone: `--record-known` drops them",)
     scope = SeenScope()
     if not interrupted:
         scope = compute_scope(

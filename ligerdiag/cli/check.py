@@ -29,9 +29,11 @@ from ligerdiag.cli.output import (
     parse_comparison_outputs,
     parse_outputs,
     require_html_directory,
+    require_known_file,
     require_recordable,
     write_atomically,
     write_html,
+    write_known,
     write_record,
     write_report,
 )
@@ -94,6 +96,8 @@ Examples:
   ligerdiag check --scheduler tcp://head:8786   on the workers of a Dask cluster
   ligerdiag check --record schedules.json       before an upgrade
   ligerdiag check --baseline schedules.json     after it: what moved?
+  ligerdiag check --record-known known.json     on the first day: writes all findings
+  ligerdiag check --known known.json            from then on: only new ones fail
   ligerdiag check --memory-budget 60G --copy-budget 1M
                                                 fails what needs or copies more
 
@@ -137,6 +141,10 @@ class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
         Path | None,
         Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
     ] = None
+    known_file: Annotated[
+        Path | None,
+        Option("--record-known", metavar="FILE", help="Write the findings there, to allow them later; see --known."),
+    ] = None
     scheduler: Annotated[
         str | None,
         Option("--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."),
@@ -161,6 +169,8 @@ def run_check(line: CheckLine) -> None:
         require_html_directory(line.html)
     if line.record_file is not None:
         require_recordable(line.record_file)
+    if line.known_file is not None:
+        require_known_file(line.known_file)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
     options = _make_options(line, settings)
     with watch_for_end(line.time_limit):
@@ -178,6 +188,8 @@ def run_check(line: CheckLine) -> None:
             write_atomically(line.data, pack_record(report))
         if line.record_file is not None:
             write_record(report, options, line.record_file)
+        if line.known_file is not None:
+            write_known(report, line.known_file)
     raise typer.Exit(code)
 
 
@@ -193,6 +205,7 @@ def _make_options(line: CheckLine, settings: CommandSettings) -> CheckOptions:
         suppress=settings.config.suppress,
         effects=settings.config.effects,
         baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
+        known=line.known or (settings.config.known if line.known_file is None else None),
         record=line.record_file is not None,
         view=line.html is not None or line.data is not None,
     )
@@ -203,12 +216,13 @@ def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
     one report only.
     """
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
+    alone |= {"--record-known": line.known_file, "--known": line.known}
     for option, value in (alone | {"--scheduler": line.scheduler}).items():
         if value is not None:
             raise InputError(f"expected one toolchain with {option} but got {', '.join(toolchains)}")
     outputs = parse_comparison_outputs(line.output, line.format)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
-    options = replace(_make_options(line, settings), baseline=None)
+    options = replace(_make_options(line, settings), baseline=None, known=None)
     with watch_for_end(line.time_limit):
         run_toolchain_comparison(options, toolchains, outputs, verbose=line.verbose)
 
@@ -240,6 +254,6 @@ check = make_command(
     CheckLine,
     run_check,
     "selectors targets format output jobs timeout time_limit fail_on strict cache_directory refresh replay replay_seconds "
-    "replay_memory full rows orders device config source_roots record_file baseline memory_budget copy_budget toolchain "
-    "scheduler verbose html data",
+    "replay_memory full rows orders device config source_roots record_file baseline known_file known memory_budget "
+    "copy_budget toolchain scheduler verbose html data",
 )

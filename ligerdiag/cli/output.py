@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -16,6 +17,7 @@ from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, Exi
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.report.comparisons import Bisection
+from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
     from ligerdiag.report.compared.report_comparison import ReportComparison
@@ -88,6 +90,28 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
         left = len(report.cases) - recorded
         said = f"{recorded} schedules in {path}" + (f"; {left} could not be analysed" if left else "")
     sys.stderr.write(f"recorded {said}\n")
+
+
+def require_known_file(path: Path) -> None:
+    """Raises InputError, before any work is done, if no known findings can be written to `path`, or the file there has
+    others than known findings.
+    """
+    from ligerdiag import api
+
+    require_writable(path, option="--record-known")
+    if path.exists():
+        api.load_known(path)
+
+
+def write_known(report: CheckReport, path: Path) -> None:
+    """Writes the findings of a run to `path`, and says so on stderr; writes nothing if the run was interrupted."""
+    from ligerdiag import api
+
+    if report.interrupted:
+        sys.stderr.write("known findings: nothing recorded, the run was interrupted\n")
+        return
+    write_atomically(path, api.render_known_findings(report, path, date.today().isoformat()))
+    sys.stderr.write(f"known findings: {count_of(len(api.load_known(path).findings), 'finding')} in {path}\n")
 
 
 class AnswerFormat(StrEnum):

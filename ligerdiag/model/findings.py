@@ -98,6 +98,8 @@ class SuppressionKind(StrEnum):
     """A comment on the line in the user's source."""
     CONFIG = "config"
     """An entry of `[tool.ligerdiag]` in the configuration file."""
+    KNOWN = "known"
+    """An entry of the file with known findings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

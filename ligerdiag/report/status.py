@@ -377,7 +377,7 @@ def _conclude(
     notes = (*added, *open_questions, *unread, *unmeasured, *inspection.coverage.not_covered)
     coverage = replace(inspection.coverage, not_covered=notes)
     if suppressions is not None:
-        findings = suppressions.apply(identity.id, findings, source_roots)
+        findings = suppressions.apply(identity.id, identity.target, findings, source_roots)
     outputs = mark_undefined(inspection.outputs, findings, unlooked)
     allowed = compute_allowed_outputs(outputs, findings)
     failed = [failure.rule for failure in failures]

@@ -35,6 +35,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
+from ligerdiag.report.known_findings import KnownFindings
 from ligerdiag.source_text import compute_place, is_below, read_source
 
 
@@ -232,18 +233,29 @@ class Suppressions:
     entries: Sequence[ConfigEntry] = ()
     foreign: Sequence[str] = ()
     """Real paths of the folders that came with the inspected dump; comments in their files allow nothing."""
+    known: KnownFindings = field(default_factory=KnownFindings)
+    """The findings that the project knows, which are allowed if nothing else allows them."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
     """Real path of each file that was read to its allowing comments."""
     _used_entries: set[int] = field(default_factory=set[int])
     _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
     """(real path of the file, line of the comment, rule id) of each comment that allowed a finding."""
 
-    def apply(self, case_id: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()) -> tuple[Finding, ...]:
-        """Returns the findings of one case; those that a comment or an entry allows have their `suppressed` set.
+    def apply(
+        self, case_id: str, target: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()
+    ) -> tuple[Finding, ...]:
+        """Returns the findings of one case on one target; those that a comment or an entry allows, or that are known,
+        have their `suppressed` set.
 
         source_roots: real paths of the user's own folders.
         """
-        return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
+        return tuple(
+            replace(
+                finding,
+                suppressed=self._find(case_id, finding, source_roots) or self.known.allow(case_id, target, finding),
+            )
+            for finding in findings
+        )
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
         """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries.

@@ -11,7 +11,9 @@ import pytest
 from tools.documents import ROOT, iterate_runs, matches, run_command
 
 HOW_TO = ROOT / "docs" / "how-to-check-your-train-step.md"
-_ROW = re.compile(r"^(?P<case>[\w\[\]-]+)\s+(as expected|FINDINGS|UNEXPECTED|fresh|nothing to check)\s.*$", re.MULTILINE)
+_ROW = re.compile(
+    r"^(?P<case>[\w\[\]-]+)\s+(as expected|FINDINGS|UNEXPECTED|fresh|nothing to check)\s.*$", re.MULTILINE
+)
 _RULE = re.compile(r"^(?:error|warning|note)\[LD\d+\]", re.MULTILINE)
 
 

@@ -32,7 +32,7 @@ def case_of(*findings: Finding, case_id: str = "step[a-1]", **changes: object) -
 
 
 def is_allowed(finding: Finding, *entries: ConfigEntry, case_id: str = "step[a-1]") -> bool:
-    (marked,) = Suppressions(entries).apply(case_id, (finding,), ["/"])
+    (marked,) = Suppressions(entries).apply(case_id, "h100", (finding,), ["/"])
     assert replace(marked, suppressed=None) == finding
     return marked.suppressed is not None
 
@@ -91,7 +91,7 @@ def at(path: Path, line: int, rule: str = "LD003") -> Finding:
 
 def test_a_comment_allows_only_its_rule_on_its_line(module: Path) -> None:
     findings = (at(module, 2), at(module, 1), at(module, 2, "LD001"), at(module, 0), latent(source=None))
-    allowed = Suppressions().apply("step", findings, [str(module.parent)])
+    allowed = Suppressions().apply("step", "h100", findings, [str(module.parent)])
     assert [finding.suppressed is not None for finding in allowed] == [True, False, False, False, False]
     said = allowed[0].suppressed
     assert said is not None
@@ -104,14 +104,14 @@ def test_a_comment_counts_only_in_the_user_s_own_file(module: Path, tmp_path: Pa
     link.parent.mkdir()
     link.symlink_to(module)
     for finding in (at(module, 2), at(link, 2)):
-        assert Suppressions().apply("step", (finding,), roots)[0].suppressed is None
-        assert Suppressions().apply("step", (finding,))[0].suppressed is None
-        assert Suppressions().apply("step", (finding,), [str(tmp_path)])[0].suppressed is not None
+        assert Suppressions().apply("step", "h100", (finding,), roots)[0].suppressed is None
+        assert Suppressions().apply("step", "h100", (finding,))[0].suppressed is None
+        assert Suppressions().apply("step", "h100", (finding,), [str(tmp_path)])[0].suppressed is not None
 
 
 def test_a_comment_that_came_with_a_dump_allows_nothing(module: Path) -> None:
     suppressions = Suppressions(foreign=[str(module.parent)])
-    (finding,) = suppressions.apply("step", (at(module, 2),), [str(module.parent)])
+    (finding,) = suppressions.apply("step", "h100", (at(module, 2),), [str(module.parent)])
     assert finding.suppressed is None
 
 
@@ -122,7 +122,7 @@ def test_a_comment_without_a_reason_allows_nothing(module: Path) -> None:
 
 def test_a_comment_outranks_an_entry_and_both_count_as_used(module: Path) -> None:
     suppressions = Suppressions((entry(),))
-    (finding,) = suppressions.apply("step", (at(module, 2),), [str(module.parent)])
+    (finding,) = suppressions.apply("step", "h100", (at(module, 2),), [str(module.parent)])
     assert finding.suppressed is not None
     assert finding.suppressed.kind is SuppressionKind.IN_CODE
     assert unused(suppressions, case_of(finding), everything=True) == []
@@ -145,7 +145,7 @@ def test_a_comment_in_a_case_s_own_file_is_unused_if_all_its_cases_were_in_the_r
 def test_a_comment_in_another_file_is_unused_if_everything_was_in_the_run(module: Path) -> None:
     for everything, expected in ((True, NOT_USED), (False, [])):
         suppressions = Suppressions()
-        findings = suppressions.apply("step", (at(module, 1),), [str(module.parent)])
+        findings = suppressions.apply("step", "h100", (at(module, 1),), [str(module.parent)])
         assert unused(suppressions, case_of(*findings), everything=everything) == expected
 
 
@@ -192,7 +192,7 @@ def test_a_case_that_was_not_analysed_makes_no_suppression_unused(module: Path, 
 def test_a_malformed_comment_is_always_reported(module: Path, line: str, rule: str, message: str) -> None:
     module.write_text(f"{line}\n")
     suppressions = Suppressions()
-    suppressions.apply("step", (at(module, 1),), [str(module.parent)])
+    suppressions.apply("step", "h100", (at(module, 1),), [str(module.parent)])
     (one,) = suppressions.list_unused((case_of(),), SeenScope())
     assert (one.kind, one.rule, one.where, one.message) == (SuppressionKind.IN_CODE, rule, "mine.py:1", message)
 
@@ -214,7 +214,7 @@ def test_an_entry_is_unused_only_if_the_run_had_every_case_that_it_can_match() -
 
 def test_an_entry_that_matched_is_used() -> None:
     suppressions = Suppressions((entry(),))
-    (finding,) = suppressions.apply("step", (latent(),))
+    (finding,) = suppressions.apply("step", "h100", (latent(),))
     assert unused(suppressions, case_of(finding), everything=True) == []
 
 

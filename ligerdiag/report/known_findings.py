@@ -1,0 +1,167 @@
+"""Reads and writes the findings that a project knows: only new ones count.
+
+A team that starts with thirty findings records them once, and from then on a run fails on others. A finding is known if
+the file has one of the same case, target, rule, kernel, operand and function, with at least its severity and at least
+its outputs. Each entry allows one finding, so a second one of the same kind is new. Lines, and names of instructions, do
+not matter: they change with each edit and each release of XLA.
+
+The file is JSON, sorted and indented, so that version control shows what changed.
+
+| key | value |
+|---|---|
+| `format` | version of this format |
+| `recorded` | date of the last recording, as YYYY-MM-DD |
+| `findings` | `case`, `target`, `rule`, `severity`, `kernel`, `operand` (or null), `function` and `outputs` of each |
+"""
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.codec import FieldError, as_object, parse_object, read_int, read_list, read_str, read_strs, read_word
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind
+
+FORMAT = 1
+MAX_BYTES = 64 << 20
+
+_BY_WEIGHT = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFinding:
+    """One finding of the file, without anything that an edit elsewhere changes."""
+
+    case: str
+    target: str
+    rule: str
+    severity: Severity
+    kernel: str
+    operand: int | None
+    function: str
+    """Name of the user's function at the finding's line; empty if unknown."""
+    outputs: tuple[str, ...]
+    """Sorted names of the outputs that the finding reaches."""
+
+    def covers(self, other: "KnownFinding") -> bool:
+        """Returns whether the other one is the same finding, and no worse."""
+        return (
+            (self.case, self.target, self.rule) == (other.case, other.target, other.rule)
+            and (self.kernel, self.operand, self.function) == (other.kernel, other.operand, other.function)
+            and _BY_WEIGHT.index(self.severity) >= _BY_WEIGHT.index(other.severity)
+            and set(self.outputs) >= set(other.outputs)
+        )
+
+
+def identify_finding(case: str, target: str, finding: Finding) -> KnownFinding:
+    """Returns the part of a finding by which it is known."""
+    return KnownFinding(
+        case=case,
+        target=target,
+        rule=finding.rule,
+        severity=finding.severity,
+        kernel=finding.kernel,
+        operand=finding.operand,
+        function=finding.source.function if finding.source is not None else "",
+        outputs=tuple(sorted(finding.outputs)),
+    )
+
+
+@dataclass(slots=True)
+class KnownFindings:
+    """The findings of a file; remembers which of them a run has seen."""
+
+    findings: tuple[KnownFinding, ...] = ()
+    recorded: str = ""
+    where: str = ""
+    """The file's path as the user gives it."""
+    _used: set[int] = field(default_factory=set[int])
+
+    def allow(self, case: str, target: str, finding: Finding) -> Suppression | None:
+        """Returns the suppression of a finding that the file has, once for each entry; None for a new finding."""
+        own = identify_finding(case, target, finding)
+        matching = [n for n, one in enumerate(self.findings) if n not in self._used and one.covers(own)]
+        if not matching:
+            return None
+        closest = min(matching, key=lambda n: (len(self.findings[n].outputs), n))
+        self._used.add(closest)
+        return Suppression(kind=SuppressionKind.KNOWN, reason=f"known since {self.recorded}", where=self.where)
+
+    def list_gone(self, analysed: Collection[tuple[str, str]]) -> tuple[KnownFinding, ...]:
+        """Returns the entries that allowed no finding, though their case was analysed. analysed: case and target of each
+        report that could be analysed.
+        """
+        return tuple(
+            one for n, one in enumerate(self.findings) if n not in self._used and (one.case, one.target) in analysed
+        )
+
+
+def load_known(path: Path) -> KnownFindings:
+    """Returns the known findings of a file. Raises InputError if the file is missing, too large or of another kind."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"no file `{path}`: write one with `ligerdiag check --record-known {path}`") from None
+    except OSError as error:
+        raise InputError(f"expected to read the known findings `{path}` but: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"`{path}` is too large for known findings (more than {MAX_BYTES >> 20} MiB)")
+    try:
+        recorded, findings = parse_known(data.decode("utf-8"))
+    except (FieldError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` has no known findings that can be read: {error}; record them again") from None
+    return KnownFindings(findings=findings, recorded=recorded, where=str(path))
+
+
+def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
+    """Returns the date and the findings that a JSON text holds. Raises FieldError for another text."""
+    top = parse_object(text)
+    if read_int(top, "format") != FORMAT:
+        raise FieldError(f"expected format {FORMAT} but got {read_int(top, 'format')}, of another ligerdiag")
+    found: list[KnownFinding] = []
+    for item in read_list(top, "findings"):
+        fields = as_object(item, "findings")
+        found.append(
+            KnownFinding(
+                case=read_str(fields, "case"),
+                target=read_str(fields, "target"),
+                rule=read_str(fields, "rule"),
+                severity=read_word(Severity, fields, "severity"),
+                kernel=read_str(fields, "kernel"),
+                operand=None if fields.get("operand") is None else read_int(fields, "operand"),
+                function=read_str(fields, "function"),
+                outputs=tuple(sorted(read_strs(fields, "outputs"))),
+            )
+        )
+    return read_str(top, "recorded"), tuple(found)
+
+
+def render_known(
+    found: Iterable[KnownFinding], analysed: Collection[tuple[str, str]], earlier: KnownFindings | None, date: str
+) -> str:
+    """Returns the text of the file: the findings of a run, and those of `earlier` for the cases that the run has not
+    analysed.
+
+    analysed: case and target of each report that could be analysed. date: as YYYY-MM-DD.
+    """
+    rest = () if earlier is None else earlier.findings
+    kept = [one for one in rest if (one.case, one.target) not in analysed]
+    plain = [_render(one) for one in (*kept, *found)]
+    plain.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    top = {"format": FORMAT, "recorded": date, "findings": plain}
+    return json.dumps(top, indent=1, sort_keys=True) + "\n"
+
+
+def _render(one: KnownFinding) -> dict[str, object]:
+    return {
+        "case": one.case,
+        "target": one.target,
+        "rule": one.rule,
+        "severity": one.severity.value,
+        "kernel": one.kernel,
+        "operand": one.operand,
+        "function": one.function,
+        "outputs": list(one.outputs),
+    }
