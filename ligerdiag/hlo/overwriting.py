@@ -1,4 +1,4 @@
-"""Decides whether an instruction may write a result into the bytes of an operand that it reads last.
+"""Decides whether an instruction may write a result into the bytes of an operand that no later instruction reads.
 
 It may if it reads no element of the operand after it has written another element there. XLA reuses the bytes of
 operands by the same rule, one operation at a time (CanShareOperandBufferWithUser in
@@ -15,8 +15,8 @@ operand:
   reductions first, so a parameter may reach another result through a reduction; a kernel that XLA generates in Triton
   (kCustom) holds whole rows.
 
-An operation that is not listed is assumed to be allowed to, and so is one on single elements: what this module does not
-know must not become a finding.
+An operation that is not listed is assumed to be allowed to write over any operand, and every operation over an operand
+of a single element: an operation that this module does not know must not cause a finding.
 """
 
 from ligerdiag.hlo.aliasing import find_in_place
@@ -56,8 +56,8 @@ def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeI
 
 
 def _moves_elements(one: HloInstruction, number: int) -> bool:
-    """Returns whether an element of the result may need an operand's element in another place; the operation is no
-    fusion.
+    """Returns whether an element of the result may need an element of operand `number` in another place. one: any
+    instruction except a fusion.
     """
     if one.opcode == "custom-call":
         target = one.proto.custom_call_target
