@@ -2,8 +2,8 @@
 
 An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
 one of the kernel's instances, of which the launch's grid has many. Every value except UNKNOWN is proven for all
-programs of the grid, for the scalars of the launch and the size of the buffer, provided that the kernel terminates and
-no pointer leaves the buffer from which it was made.
+programs of the grid, for the scalars that the launch passes and the size of the buffer, provided that the kernel
+terminates and no pointer leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence

@@ -55,8 +55,8 @@ half a second.
 def compute_effects_isolated(
     calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
-    """Returns the effects of each call, in the order of `calls`, computed in worker processes; each distinct
-    call is computed once.
+    """Returns the effects of each call, in the order of `calls`, computed in worker processes; each distinct call is
+    computed once.
 
     A call that crashes a worker or exceeds its time gets unknown effects; no content of a call makes this function
     raise. timeout: seconds for one call. cache_directory: where results are cached, created if missing; None for no

@@ -1,4 +1,4 @@
-"""Maps a kernel's effects on its arguments to its custom call's effects on its buffers.
+"""Maps the effects of a kernel on its arguments to the effects of its custom call on the call's buffers.
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
 descriptor the next buffer of the call, operands before outputs, whatever the names of the parameters. Buffers that are

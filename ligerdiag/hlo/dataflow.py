@@ -2,7 +2,7 @@
 
 A position is an instruction and an index into its shape. One of the positions that hold a value defines it; all others
 pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on, and every walk consists of
-such steps. A walk says what it looks through (`PassThrough`) and which callers it asks:
+such steps. `PassThrough` selects the operations through which a walk continues to their sources:
 
 - bitcasts: to the operand; barriers (opt-barrier, domain, add-dependency): to the first operand;
 - tuples: to a tuple's element, and to the tuple of a get-tuple-element;

@@ -27,8 +27,8 @@ def pause_collector(*, keep: bool = False) -> Generator[None]:
     """Pauses Python's garbage collector: views hold many small long-lived objects, and searching them for cycles
     doubles the time.
 
-    keep: moves the objects made meanwhile to the oldest generation without a search, unless the caller has frozen
-    objects, which this would unfreeze.
+    keep: whether to move the objects made meanwhile to the oldest generation without a search. This is not done if the
+    caller has frozen objects, because they would be unfrozen.
     """
     was_enabled = gc.isenabled()
     gc.disable()

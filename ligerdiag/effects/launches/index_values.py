@@ -36,7 +36,7 @@ class TooManyElementsError(TooLargeError):
 
 
 class Budget:
-    """How many array elements and operations following one launch may still cost.
+    """The number of array elements and of operations that may still be spent on following one launch.
 
     It is a count rather than a time, so that the result is reproducible.
     """
