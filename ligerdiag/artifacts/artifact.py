@@ -205,7 +205,9 @@ class Artifact:
     thunks: Path
     log: Path
     passes: tuple[Path, ...]
-    """The modules after single passes of XLA, in order; empty unless the user requested them."""
+    """The modules that XLA wrote after single passes, in order; empty unless the compiler option `xla_dump_hlo_pass_re`
+    is set.
+    """
     kernel_calls: tuple[KernelCall, ...]
     readers: tuple[TieSite, ...]
     """The reads of kernels' operands after the kernels' calls, in program order, in the program without ties."""

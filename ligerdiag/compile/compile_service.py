@@ -1,6 +1,6 @@
 """Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
 
-If nothing has changed, both come from the cache's index, without a worker and without JAX.
+If nothing has changed, cases and artifacts come from the cache's index, without a worker and without JAX.
 """
 
 import os

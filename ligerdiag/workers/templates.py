@@ -1,9 +1,10 @@
 """The templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
 
-The first process of a kind becomes the template. If it reports that it cannot fork, it is the worker itself, and the
-next worker is a new process again. The pools of one run may share their templates. A worker may run another module than
-its template: it does the remaining imports itself. If LIGERDIAG_TEMPLATES names a socket, workers are forked from the
-templates that another process keeps for many runs (see `template_server`).
+The first process of a kind (an interpreter, a module and an environment) becomes the kind's template. If this process
+reports that it cannot fork, it is used as a worker itself, and the next worker is a new process again. The pools of one
+run may share their templates. A worker may run another module than its template; the worker then does the remaining
+imports itself. If LIGERDIAG_TEMPLATES names a socket, workers are forked from the templates that another process keeps
+for many runs (see `template_server`).
 """
 
 import json
@@ -35,7 +36,9 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment of a template: workers with the same three can be forked from it."""
+    """The interpreter, module and environment of a template, a preloaded process from which workers of this kind are
+    forked.
+    """
 
     python: str
     module: str

@@ -79,8 +79,8 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
 
 
 def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Returns a case's mesh as axis to size: the one that the user gives, otherwise that of the arguments' shardings.
-    Raises InputError if the user gives none and the arguments lie on different meshes.
+    """Returns a case's mesh as axis to size: the mesh that the user gives, otherwise the mesh of the arguments'
+    shardings. Raises InputError if the user gives none and the arguments lie on different meshes.
 
     found: the mesh of each array that has one.
     """

@@ -295,10 +295,10 @@ def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]
 
 
 def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
-    """Returns the compiler options that remedy a fault of XLA's; None if there are none, they are set already, or the
-    user has chosen other values.
+    """Returns the compiler options that remedy a fault of XLA's; None if no options do, if they are set already, or if
+    the user has chosen other values.
 
-    fault: XLA's error message. options: those of the failed compile. asked: options that the user gave.
+    fault: XLA's error message. options: the compiler options of the failed compile. asked: options that the user gave.
     """
     given = os.environ.get("XLA_FLAGS", "")
     for said, remedy in _REMEDIES.items():
@@ -318,8 +318,8 @@ def _choose_quick_options() -> dict[str, Flag]:
 
 
 def _find_assembler() -> Path:
-    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink. Raises CompileError if one cannot be
-    run.
+    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink. Raises CompileError if one of the
+    scripts cannot be run.
     """
     folder = Path(__file__).with_name("assembler")
     for name in ("ptxas", "nvlink"):

@@ -152,7 +152,9 @@ class IntentTrace:
     kernel_forms: set[Form] = field(default_factory=set[Form])
     """Shapes and dtypes of the operands of all kernel calls in the trace."""
     saved_forms: set[Form] = field(default_factory=set[Form])
-    """Shapes and dtypes of all values that are saved; each would get a snapshot if a kernel had such an operand."""
+    """Shapes and dtypes of all values that are saved; a value gets a snapshot if a kernel has an operand of its shape
+    and dtype.
+    """
     in_shards: bool = False
     """Whether a kernel is called inside a `shard_map`."""
     is_whole: bool = False

@@ -182,7 +182,7 @@ def compute_kernel_calls(
 
 def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
     """Returns, for each traced call, the tags of its custom calls. JAX knows no line of a call that a remat repeats, so
-    such a call gets the tags that belong to no other call.
+    a repeated call gets the tags that belong to no other call.
     """
     tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
     taken = {tag for numbers in tags for tag in numbers}

@@ -72,7 +72,7 @@ class RefNotes:
     def describe_lack(self, jaxpr: Any) -> str:
         """Returns the reason why a move of a Ref in this program may have been missed; empty if none can have been.
 
-        jaxpr: that of the whole program.
+        jaxpr: the jaxpr of the whole program.
         """
         if not self.lacking:
             return ""
@@ -265,8 +265,8 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Notes that JAX moved an access of a Ref: this one runs at once, although an earlier access is staged for later,
-    and one of the two is a write. Remembers this access if it is staged itself.
+    """Remembers the access `here` of a Ref if it is staged for later. If it runs at once although an earlier access of
+    the Ref is staged, and one of the two is a write, notes that JAX moved an access.
     """
     if is_staged and is_read:
         accesses.staged_read = here
