@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The weight of a finding, which `--fail-on` is compared with; a finding weighs at most as much as its rule."""
+    """The severity of a finding, which `--fail-on` is compared with; a finding is at most as severe as its rule."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -81,8 +81,8 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFailure:
-    """A rule that raised an exception on a module, which is a bug of ligerdiag: whether the module has findings of this
-    rule is unknown.
+    """A rule that raised an exception on a module: a bug of ligerdiag, so it is unknown whether the rule would have
+    found anything in the module.
     """
 
     rule: str
@@ -125,7 +125,7 @@ class CallPlace:
     in_backward: bool = False
     """Whether the call is in the backward pass of the lines in `callers`."""
     number: int = 0
-    """Number of the hidden write, which tells apart several calls on one line."""
+    """Number of the hidden write, which distinguishes several calls on one line."""
     target: str = ""
     """Target of the custom call, which depends on the version of jax-triton."""
     operands: int = 0
@@ -278,8 +278,8 @@ class ProgramMeeting:
     """Number of the buffer through which the other program accesses the bytes, counted as for `buffer`."""
     writer: int
     other: int
-    """Number of the other program, as `program` is that of the writer: both are linear numbers in the grid, of which x
-    changes fastest.
+    """Linear number, in the grid, of the program that makes the other access; `writer` is the number of the program
+    that writes. Linear numbers count the programs of the grid with x changing fastest.
     """
     other_writes: bool
     first_byte: int
@@ -355,12 +355,13 @@ class OutsideAccess:
     line: SourceLine | None
     """The kernel's line that accesses the elements; None if unknown."""
     hit: str | None = None
-    """Name of the instruction whose value lies, by the buffer assignment, in the bytes of the first element outside.
-
-    Empty if no value is there or the bytes are outside of the program's; None if unknown.
+    """Name of the instruction whose value lies, by the buffer assignment, at the place of the first element outside.
+    Empty if no value lies there or the place is outside of the program's memory; None if unknown.
     """
     is_later: bool = False
-    """Whether the access happens only in a second execution on the same constants, and not in the first."""
+    """Whether the access happens only when the replay executes the schedule a second time, with the constants as the
+    first execution left them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,8 +397,8 @@ class LaunchNumbers:
     line: SourceLine | None = None
     """The user's line that calls the kernel; None if the HLO has no location."""
     unwritten_later: tuple[int, ...] = ()
-    """Numbers of the outputs in `unwritten` that are written by a first execution but not by a second one on the same
-    constants.
+    """Numbers of those outputs in `unwritten` that the call writes fully in a first execution, but not in a second
+    execution that starts with the constants as the first one left them.
     """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
@@ -463,22 +464,23 @@ class Replay:
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
     """From output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the result in program order, compared with the case's own reference;
-    empty without a reference.
+    """From output name to the relative error of the program's result, computed in the order in which the program is
+    written, compared with the result of the case's own reference function; empty if the case has none.
     """
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     rounded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to a relative error due to a workaround that adds a value to the operand of a kernel and
-    subtracts it again: the results in program order with and without the workaround, compared. Empty without such a
-    workaround.
+    """From output name to the relative error that a workaround causes by adding a value to the operand of a kernel and
+    subtracting it again: the difference between the program's results with and without the workaround. Empty if the
+    program has no such workaround.
     """
     changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
     """From the name of an argument that was overwritten although it was not donated, to the share of its elements that
     changed.
     """
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the output in a second execution on the same constants, if that error
-    differs from the first one's.
+    """From output name to the relative difference between the output's values in a first and a second execution
+    of the schedule, where the second starts with the constants as the first left them; only differences that rounding
+    does not explain.
     """
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
@@ -538,9 +540,13 @@ class DeviceRun:
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
     """From output name to the static analysis's verdict on the artifact that was compiled on the device."""
     not_covered: tuple[str, ...] = ()
-    """Limits of `verdicts`, one line each."""
+    """One line for each part of the device's artifact that the static analysis does not cover, so that `verdicts` say
+    nothing of it.
+    """
     intended_from: str = ""
-    """Where the intended result comes from: PROGRAM_ORDER, or `reference` and the reason."""
+    """The source of the intended result: PROGRAM_ORDER, or `reference` (the case's own reference function) and the
+    reason why the program was not replayed.
+    """
     artifact: str = ""
     """Directory of the artifact that was compiled on the device."""
     milliseconds: float | None = None

@@ -58,9 +58,11 @@ class Coverage:
     hidden_writes: int = 0
     """Number of (kernel call, operand) pairs that are written without XLA's knowledge."""
     tags: int = 0
-    """Number of tags (see the glossary) that operations of the program have in the unoptimized module."""
+    """Number of operations in the unoptimized module that have a tag, the number by which ligerdiag finds an operation
+    again after the compile.
+    """
     tags_found: int = 0
-    """Number of the unoptimized module's tags that the optimized module has, too."""
+    """Number of tags of the unoptimized module that the optimized module has, too."""
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
     requests: int = 0
@@ -124,7 +126,7 @@ class CaseReport:
     artifact: str = ""
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
     source: str = ""
-    """Absolute path of the file that defines the case; empty if unknown. JSON does not have it."""
+    """Absolute path of the file that defines the case; empty if unknown. The JSON report leaves it out."""
     source_roots: tuple[str, ...] = ()
     """Real paths of the folders below which renderers read source lines (see `source_text`). No report shows it."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
@@ -178,8 +180,7 @@ class CheckReport:
     ended_by: Ending = Ending.INTERRUPT
     """The event that ended the run, if `interrupted`."""
     notes: tuple[str, ...] = ()
-    """One line each about a file that contains no case of the report, or about how a case was read if that is in doubt.
-    """
+    """One line each about a file that has no case in the report, or about a doubt in how ligerdiag read a case."""
     sandbox: tuple[str, ...] = ()
     """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. JSON
     does not have it.
@@ -199,7 +200,7 @@ class Progress:
     """The event: `started` or `finished`."""
     done: int
     total: int
-    """The number at which `done` ends; 0 if not known yet."""
+    """The value that `done` has at the end of the phase; 0 if not known yet."""
     case_id: str = ""
     target: str = ""
     cached: bool = False
@@ -237,7 +238,9 @@ class WrittenOperand:
 
     kernel: str
     call: int
-    """Tag of the kernel's custom call; 0 if the call has no tag."""
+    """Tag of the kernel's custom call: the number that ligerdiag gives each operation before the compile; 0 if the call
+    has no tag.
+    """
     operand: int
     """0-based number of the overwritten operand of the call."""
     unknown: bool
@@ -256,15 +259,17 @@ class Inspection:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the intended output depends, as a bit set of labels
-    (`analysis.evaluation.labels`) with the writes in program order; empty without any.
+    """From output name to the hidden writes on which the intended output depends, as a bit set that
+    `analysis.evaluation.labels` defines, with the writes in program order; empty if no output depends on one.
     """
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From output name to the reason why the output may hold bytes that nobody has written, which only computed numbers
-    can decide.
+    """From output name to the reason why the output may hold bytes that no kernel has written; whether it does, only a
+    replay can show.
     """
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """The neighbourhood of each hidden write, if requested."""
+    """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if
+    requested.
+    """
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None

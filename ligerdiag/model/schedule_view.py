@@ -35,7 +35,8 @@ class Origin(StrEnum):
     SOURCE = "source"
     """From other bytes, of which the overwritten ones are a copy."""
     RECOMPUTED = "nowhere"
-    """From neither: the compiler computes the value again, or uses the value that it was computed from."""
+    """From neither: the compiler computes the value again, or uses a value from which the overwritten one was computed.
+    """
 
 
 class Fate(StrEnum):
@@ -94,7 +95,7 @@ class Neighbourhood:
     """Opcodes of the operations, such as `all-gather`, that copy the computed value to the bytes that the kernel gets.
     """
     shares: tuple[str, ...] = ()
-    """Other values of the neighbourhood that lie in the same bytes: one phrase each, sorted."""
+    """Other values of the neighbourhood that lie in the operand's bytes: one phrase each, sorted."""
 
     @property
     def title(self) -> str:
@@ -196,8 +197,8 @@ class BufferAccess:
     read: ReadKind = ReadKind.NONE
     place: Place = Place.SAME_BYTES
     outputs: tuple[str, ...] = ()
-    """Names of the outputs that the read reaches; for a wrong read, or one that is right by luck, only the outputs that
-    it makes so.
+    """Names of the outputs that the read reaches. For a wrong read, only the outputs that it makes wrong; for a read
+    that is right by luck, only those that it makes right by luck.
     """
 
 
