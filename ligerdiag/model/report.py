@@ -58,8 +58,8 @@ class Coverage:
     hidden_writes: int = 0
     """Number of (kernel call, operand) pairs that are written without XLA's knowledge."""
     tags: int = 0
-    """Number of operations in the unoptimized module that have a tag, the number by which ligerdiag finds an operation
-    again after the compile.
+    """Number of tags in the unoptimized module; a tag is the number by which ligerdiag finds an operation of the
+    program again after the compile.
     """
     tags_found: int = 0
     """Number of tags of the unoptimized module that the optimized module has, too."""
@@ -102,7 +102,7 @@ class CaseReport:
     findings: tuple[Finding, ...] = ()
     """The findings of all rules, one for each place; renderers combine those with one cause (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
-    """Rules that raised an exception, which the coverage names, too; a case with such a rule is neither clean nor as
+    """Rules that raised an exception; `coverage` names them, too. A case with such a rule is neither clean nor as
     expected.
     """
     coverage: Coverage = field(default_factory=Coverage)
@@ -130,7 +130,9 @@ class CaseReport:
     source_roots: tuple[str, ...] = ()
     """Real paths of the folders below which renderers read source lines (see `source_text`). No report shows it."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """The neighbourhood of each hidden write, if a baseline or a comparison needs it. No report shows it."""
+    """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if a
+    baseline or a comparison needs it. No report shows it.
+    """
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
     memory: MemoryUse | None = None
@@ -182,8 +184,8 @@ class CheckReport:
     notes: tuple[str, ...] = ()
     """One line each about a file that has no case in the report, or about a doubt in how ligerdiag read a case."""
     sandbox: tuple[str, ...] = ()
-    """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. JSON
-    does not have it.
+    """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. The
+    JSON report leaves it out.
     """
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
