@@ -48,7 +48,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function of the running program, with its arguments and what is expected of its outputs."""
+    """A function of the running program, with its arguments and the expectation about its outputs."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]

@@ -62,8 +62,8 @@ class CompareLine(CompareOptions):
         Option(
             "--output",
             metavar="[FORMAT=]FILE",
-            help="Write the comparison there, too: markdown=out.md. Repeatable. Without FORMAT: that of --format, and "
-            "the table goes to standard output.",
+            help="Write the comparison to a file, too: markdown=out.md. Repeatable. A FILE alone gets the format of "
+            "--format, and standard output gets the table.",
         ),
     ] = ()
     config: Config = None

@@ -65,7 +65,7 @@ MEANINGS = {
     ExitCode.FINDINGS: "findings, or a case that is not as expected, as `check` says",
     ExitCode.INPUT: "usage or input error, in the grid or a case; the extra is not installed",
     ExitCode.NOT_ANALYSED: (
-        "could not analyse a case; a task has no result, as its worker was lost or unfit; or the --time-limit came first"
+        "could not analyse a case; a task has no result, as its worker was lost or unfit; or the --time-limit was reached"
     ),
     ExitCode.INCONCLUSIVE: "inconclusive, as `check` says",
     ExitCode.NOTHING_CHECKED: "nothing to check in any case",
@@ -91,7 +91,7 @@ class SweepLine:
     """The options of `sweep`."""
 
     grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
-    out: Annotated[Path, Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
+    out: Annotated[Path, Option("--out", metavar="DIR", help="Folder for the tables and pages.")] = Path("sweep")
     store: Annotated[
         str | None,
         Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
