@@ -82,7 +82,7 @@ class Disagreement:
     """One line that states both answers."""
     evidence: tuple[tuple[str, str], ...] = ()
     """(label, sentence) pairs: the evidence of both answers, then the causes that are possible or ruled out."""
-    help: str = "trust neither for this output"
+    help: str = "trust neither answer about this output"
     """The causes that are not ruled out, and the advice what to do."""
 
 

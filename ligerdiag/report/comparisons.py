@@ -71,7 +71,7 @@ class Bisection:
     answers: tuple[str, ...] = ()
     """One sentence for each answer that the bisection found."""
     notes: tuple[str, ...] = ()
-    """Limits of the search, and notes on how to read the result."""
+    """Limits of the search, and hints on how to read the result."""
     trials: int = 0
     """Number of trials, each of which compiles the case in one way."""
     compiled: int = 0
@@ -110,7 +110,9 @@ class Difference:
     changes: "tuple[Drift, ...]" = ()
     """The changes of verdicts, followed by the changes around each hidden write."""
     memory: tuple[MemoryFigure, ...] = ()
-    """The memory of both compiles, which does not count as a difference; empty if neither has figures."""
+    """The memory figures of both compiles; a change of memory alone does not count as a difference. Empty if neither
+    compile has figures.
+    """
 
     @property
     def differs(self) -> bool:

@@ -31,8 +31,12 @@ from ligerdiag.rules.rule import Party
 from ligerdiag.text import join_words
 
 _ASKED = (Party.JAX, Party.XLA, Party.KERNEL)
-NOTHING_LEFT = "only a bug in ligerdiag is left: trust neither for this output, and report it with this text"
-SOMETHING_LEFT = "trust neither for this output: one of the remaining causes applies, and nothing here says which"
+NOTHING_LEFT = (
+    "only a bug in ligerdiag is left: trust neither answer about this output, and report the bug with this text"
+)
+SOMETHING_LEFT = (
+    "trust neither answer about this output: one of the remaining causes applies, and nothing here says which"
+)
 
 
 class CauseStanding(StrEnum):

@@ -1,5 +1,5 @@
 """Renders relative errors, which say how far the numbers of an output are from the intended ones, and their
-explanation.
+explanation. The stale prediction is the output computed as if no read saw a hidden write.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
         cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
-        word = "the same right or stale" if cannot_tell else numbers.attribution.value
+        word = "equal whether right or stale" if cannot_tell else numbers.attribution.value
         found.setdefault(word, []).append(numbers.error)
     phrases: list[str] = []
     for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):

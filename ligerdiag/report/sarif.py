@@ -128,7 +128,7 @@ def render_notifications() -> list[JsonObject]:
             for kind in (TroubleKind.NOT_ANALYSED, TroubleKind.NOT_CHECKED, TroubleKind.NO_NUMBERS)
         ),
         {"id": INTERRUPTED, "shortDescription": {"text": "the run was ended early, before every case was done"}},
-        {"id": NOTE, "shortDescription": {"text": "a note on something that is no case of the report"}},
+        {"id": NOTE, "shortDescription": {"text": "a note about the run, and not about a case of the report"}},
     ]
 
 

@@ -101,7 +101,7 @@ def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
         (change("cases.0.writes.0.readers.0.line", -(1 << 63)), "expected no negative number for `line`"),
         (change("cases.0.writes.0.shares", [1]), "expected a string for `shares`"),
         (change("toolchains", {"default": {"jax": 1}}), "expected a string for `default`"),
-        (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is there twice"),
+        (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is in the file twice"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_a_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:

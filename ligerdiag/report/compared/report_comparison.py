@@ -47,7 +47,7 @@ class ReportedFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCase:
-    """Those results of a case on one target that a comparison uses."""
+    """The results of a case on one target, as far as a comparison uses them."""
 
     id: str
     target: str
@@ -230,7 +230,7 @@ def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] =
     first, second = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
     cases = [_compare(*pair, old, new) for pair in pairs]
     lost = [case for case in cases if _lacks_memory(case)]
-    unknown = f"the memory of {len(lost)} of {len(cases)} cases is in one report only, and was not compared"
+    unknown = f"the memory of {len(lost)} of {len(cases)} cases is in only one of the reports, so it was not compared"
     return ReportComparison(
         old=old,
         new=new,
@@ -244,7 +244,7 @@ def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] =
 def _list_side_notes(old: ReportedSide, new: ReportedSide) -> Iterable[str]:
     for side in (old, new):
         if side.interrupted:
-            yield f"the run of `{side.label}` was ended early: it has not all cases"
+            yield f"the run of `{side.label}` was ended early: it does not have all cases"
     names = [name for name in sorted(old.versions) if new.versions.get(name, "") not in ("", old.versions[name])]
     if names:
         was, now = (", ".join(f"{name} {side.versions[name]}" for name in names) for side in (old, new))
@@ -364,7 +364,8 @@ type _Findings = tuple[ReportedFinding, ...]
 def _compare_findings(old: Sequence[ReportedFinding], new: Sequence[ReportedFinding]) -> tuple[_Findings, _Findings]:
     """Returns the findings that only the new report has, and those that only the old one has.
 
-    Two findings are the same if rule and line are, or else rule and file, because an edit moves the lines below it.
+    Two findings count as the same if rule and line are equal, or else rule and file, because an edit moves the lines
+    below it.
     """
     left, rest = list(old), list(new)
     keys: tuple[Callable[[ReportedFinding], object], ...] = (

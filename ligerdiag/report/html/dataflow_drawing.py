@@ -307,7 +307,7 @@ def _x(layer: int) -> float:
 
 def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKey, int]:
     """Returns the layer of each node: the length of the longest way to it. All outputs are in the last layer. edges:
-    without those that lead back.
+    all edges except those that lead back to an earlier layer.
     """
     layer = {node.key: 0 for node in nodes}
     for node in nodes:

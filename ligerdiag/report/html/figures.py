@@ -244,7 +244,7 @@ def _make_row(case: CaseReport, name: str, axis: _Axis) -> PlotRow:
     if case.replay is not None and name in case.replay.outputs:
         numbers = case.replay.outputs[name]
         tolerance = axis.place(numbers.tolerance)
-        add("prediction", numbers.distance, "where the stale prediction is")
+        add("prediction", numbers.distance, "a stale output would be here")
         add("replay", numbers.error, "replay on the CPU")
         words.append(numbers.attribution.value)
         sentences.append(("replay", f"{numbers.attribution.value}: {render_error(numbers)}"))

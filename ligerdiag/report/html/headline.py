@@ -24,7 +24,7 @@ from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, join_words
 
 MAX_NAMES = 3
-"""A headline names at most this many outputs; more are only counted."""
+"""A headline names at most this many outputs; if there are more, it only gives their number."""
 NO_KERNEL = "no kernel of this program overwrites an operand behind XLA's back"
 PLAIN = {
     Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from the intended values, "
@@ -83,8 +83,8 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence about an output that the subject makes wrong, and the names of other outputs that it also
-    holds for.
+    """Returns the sentence about an output that the subject (the kernel call that the page is about) makes wrong,
+    followed by the names of other outputs for which the same sentence holds.
 
     Returns the message of a finding if there is no such sentence.
     """
@@ -171,8 +171,8 @@ _BESIDE = "every output is computed from the intended values; the findings count
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:
-    """Returns the headline of the page of a case; it is never green if something is wrong or unknown. subject: by
-    default the one that the case has.
+    """Returns the headline of the page of a case; it is never green if something is wrong or unknown. subject: the
+    kernel call that the page is about, by default the result of `find_subject`.
     """
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)
@@ -282,7 +282,9 @@ def _compute_more_wrong(case: CaseReport, worst: Verdict) -> list[str]:
 
 
 def _count_outputs(names: Sequence[str], total: int) -> str:
-    """Returns how many outputs are meant, such as `all 4 outputs` or `1 of 4 outputs`. total: number of all outputs."""
+    """Returns the number of named outputs as text, such as `all 4 outputs` or `1 of 4 outputs`. total: number of all
+    outputs.
+    """
     if len(names) == total:
         return {1: "the output", 2: "both outputs"}.get(total, f"all {total} outputs")
     return f"{len(names)} of {count_of(total, 'output')}"

@@ -103,8 +103,8 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the relative error of a lossy output: compared with program order, or with the reference if that error is
-    larger, as program order may be lossy itself.
+    """Returns the relative error of a lossy output, compared with the result of running the program in the order in
+    which it is written, or with the case's reference if that error is larger, as the former may be lossy itself.
     """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error
@@ -190,7 +190,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     ),
     TroubleKind.UNEXPLAINED: TroublePage(
         severity=Severity.ERROR,
-        summary="an output is stale, clobbered or latent and no finding names the place",
+        summary="an output is stale, clobbered or latent, but no finding says where",
         help="read the schedule around the kernels that overwrite an operand: `ligerdiag inspect` on the artifact",
     ),
     TroubleKind.INCONCLUSIVE: TroublePage(
@@ -201,7 +201,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,
         summary="the schedule and the numbers contradict each other",
-        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither for this output",
+        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither answer about this output",
     ),
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,

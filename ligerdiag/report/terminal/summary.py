@@ -219,7 +219,7 @@ def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool
     ]
     lines += _render_reasons("changed by another order", reasons, width, verbose)
     not_covered = [(case, orders.not_covered) for case, orders in tried if orders.not_covered]
-    return (*lines, *_render_reasons("in no other order", not_covered, width, verbose))
+    return (*lines, *_render_reasons("not run in another order", not_covered, width, verbose))
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
