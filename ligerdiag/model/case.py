@@ -13,13 +13,13 @@ from operator import index
 from typing import Any, cast
 
 AXES = "xyzwvu"
-"""Names of the axes of a mesh that is given by its sizes alone."""
+"""Names of the mesh axes, in order, if a mesh is given by its sizes alone."""
 SIZES = "LIGERDIAG_SIZES"
 """Name of the environment variable through which `ligerdiag sweep` sets sizes in a case file: its value is a JSON
 object from the name of a size to a whole number.
 """
 ASKED_SIZES: set[str] = set()
-"""Names of the sizes that this process has asked `size` for."""
+"""Names of the sizes that calls of `size` in this process have requested."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
@@ -158,7 +158,8 @@ class Case:
 
 
 def size(name: str, default: int) -> int:
-    """Returns the size of that name in a sweep; `default` outside of a sweep, or if the sweep does not set the size.
+    """Returns the value that `ligerdiag sweep` sets for the size `name`; returns `default` outside of a sweep, or if
+    the sweep does not set this size.
 
     Call it while the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep learns the names from
     these calls. Raises InputError unless the default is a whole number above 0.

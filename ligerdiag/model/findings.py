@@ -234,8 +234,8 @@ class ReplayState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """Compares the numbers of one output with the intended ones, and with the stale ones that a run without hidden
-    writes computes.
+    """How the numbers of one output compare with the intended ones, and with the stale ones, which a run computes in
+    which no instruction sees a hidden write.
     """
 
     attribution: Attribution

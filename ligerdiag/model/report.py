@@ -52,7 +52,7 @@ class Coverage:
     """How much of a program the verdicts are based on, so that "no hazards" never means "did not look"."""
 
     instructions: int = 0
-    """Number of instructions of the optimized module that were followed."""
+    """Number of instructions of the optimized module whose values the analysis followed."""
     kernels: int = 0
     """Number of custom calls (kernels, libraries, FFI targets) whose effects were computed."""
     hidden_writes: int = 0
@@ -66,7 +66,9 @@ class Coverage:
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
     requests: int = 0
-    """Number of requests to work in place, donated arguments and copies that were explained (see `model.memory`)."""
+    """Number of requests to work in place (such as donated arguments) and of copies that the analysis judged; see
+    `model.memory`.
+    """
     not_covered: tuple[str, ...] = ()
     """One line for each construct that the analysis met but does not model."""
 

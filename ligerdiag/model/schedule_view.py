@@ -308,7 +308,7 @@ class ScheduleView:
     accesses: tuple[BufferAccess, ...] = ()
     """The accesses to all mutated buffers, in the order of their steps."""
     steps: tuple[ScheduleStep, ...] = ()
-    """The instructions of the neighbourhoods, by the LogicalTime of their start; a loop precedes its body."""
+    """The instructions of the neighbourhoods, sorted by the LogicalTime of their start; a loop precedes its body."""
     outputs: tuple[OutputView, ...] = ()
     """The view of each output, in the program's order."""
     omitted: int = 0

@@ -96,7 +96,7 @@ def _judge(party: Party, output: str, findings: Sequence[Finding], failed: froze
         return PossibleCause(party=party, standing=CauseStanding.POSSIBLE, evidence=evidence)
     broken = [rule for rule in rules if rule in failed]
     if broken or not rules:
-        evidence = f"{join_words(_name(broken, rules))} failed" if broken else "no rule looks for it"
+        evidence = f"{join_words(_name(broken, rules))} failed" if broken else "no rule looks for its mistakes"
         return PossibleCause(party=party, standing=CauseStanding.POSSIBLE, evidence=evidence)
     evidence = f"{join_words(list(rules))} {'finds' if len(rules) == 1 else 'find'} nothing about `{output}`"
     return PossibleCause(party=party, standing=CauseStanding.RULED_OUT, evidence=evidence)

@@ -157,8 +157,8 @@ def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
 
 
 def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
-    """Returns (title, code) of the example's file, after the file from which its baseline was recorded, if there is
-    one.
+    """Returns (title, code) of each file of the example: the file from which the baseline is recorded, if the example
+    has one, then the file that is checked.
     """
     if not example.recorded:
         return ((_describe_budgets(example), example.code),)

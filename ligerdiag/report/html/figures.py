@@ -26,7 +26,9 @@ LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineCell:
-    """The part of one row that belongs to one slot of a lane."""
+    """A cell of the figure of the schedule: the part of a step's row in one slot of a lane. Operations of a lane that
+    run at the same time are in slots side by side.
+    """
 
     lane: Lane
     state: str
@@ -35,7 +37,7 @@ class TimelineCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRow:
-    """The row of one step of the schedule."""
+    """The row of one step (a scheduled instruction) in the figure of the schedule."""
 
     step: ScheduleStep
     cells: tuple[TimelineCell, ...]
@@ -54,9 +56,11 @@ class Timeline:
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
-    """The lanes that the schedule uses, each with its number of slots."""
+    """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations).
+    """
     strips: tuple[int, ...]
-    """Index, into the view's buffers, of each buffer that has a strip."""
+    """Index, into the view's buffers, of each buffer that has a strip, a column that shows the contents of its bytes.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,9 @@ class _Span:
 
 
 def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
-    """Returns the figure of the schedule. strips: indices of the mutated buffers, the most important first."""
+    """Returns the figure of the schedule. strips: indices of the mutated buffers (those that a kernel overwrites behind
+    XLA's back), the most important first; only the first `MAX_STRIPS` get a strip.
+    """
     steps = sorted(view.steps, key=lambda step: step.start)
     spans = _compute_spans(steps)
     slots = _compute_slots(steps, spans)

@@ -68,8 +68,8 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
-    """Returns the stale read of the subject's buffer that the subject's finding names, else the first that makes an
-    output stale; None without one.
+    """Returns the stale read that the headline is about: the one that the finding of the subject (the page's kernel
+    call) names, else the first one of the subject's buffer that makes an output stale; None without one.
     """
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
     instructions = () if subject.finding is None else subject.finding.instructions[1:]
@@ -116,8 +116,8 @@ def _name_reader(view: ScheduleView, subject: Subject) -> str:
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
-    """Returns whether the sentence of the output is about the subject's buffer, and the subject's finding reaches the
-    output.
+    """Returns whether the sentence about the output concerns the buffer of the subject (the page's kernel call), and
+    the subject's finding reaches the output.
     """
     if subject.finding is not None and output.name not in subject.finding.outputs:
         return False

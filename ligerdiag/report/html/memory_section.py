@@ -44,7 +44,7 @@ _TICKS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The column of the picture that belongs to one point of the curve."""
+    """The column of the picture that belongs to one point of the curve of memory in use."""
 
     x: float
     width: float

@@ -101,8 +101,8 @@ class Chip:
 
 
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
-    """Returns a chip for each output of the case, the worst sign first, outputs with equal signs in the program's
-    order.
+    """Returns a chip (a small label on the page) for each output of the case: the worst sign first, outputs with equal
+    signs in the program's order.
     """
     words = compute_numbers_faults(case)
     judged = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
@@ -144,7 +144,7 @@ def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An output with the steps on the way to it."""
+    """An output, with the steps of the dataflow from a kernel to it."""
 
     chip: Chip
     path: tuple[int, ...]
@@ -153,7 +153,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayGroup:
-    """Outputs that share verdict, missing edges and the sentence about them, except for their names."""
+    """Outputs that have the same verdict, the same missing edges and, except for their names, the same sentence."""
 
     ways: tuple[Way, ...]
     sentence: tuple[Part, ...]
@@ -162,8 +162,8 @@ class WayGroup:
 
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
-    """Returns the groups of outputs in the order of the chips; empty if nothing is known about any way. steps:
-    instruction name to step id, from `compute_step_ids`.
+    """Returns the groups of outputs that share a sentence, in the order of the chips (the outputs' labels on the page);
+    empty if no way from a kernel to an output is known. steps: instruction name to step id, from `compute_step_ids`.
     """
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):
