@@ -178,8 +178,8 @@ class Finding:
     reader: ReadPlace | None = None
     """The place that reads the value; None if the finding is about no read."""
     decided: tuple[str, ...] = ()
-    """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: these
-    outputs are right for some input numbers.
+    """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: on some
+    inputs the decision, and so the output, is right all the same.
     """
     parts: tuple["Finding", ...] = ()
     """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
@@ -428,20 +428,22 @@ class CutLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderChange:
-    """How much one output changes if the schedule runs in another legal order."""
+    """How much one output changes if the schedule runs in another legal order (one that its dependences allow)."""
 
     order: str
     """Name of the order that changes the output most, such as `kernels last (1)`."""
     error: float
-    """Relative difference from the result in the schedule's own order; NaN if one of the two is not finite."""
+    """Relative difference from the result in the schedule's own order; NaN if either result is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """The results of running the schedule in other legal orders, compared with those in its own order."""
+    """How the results change if the schedule runs in other legal orders (orders that its dependences allow) instead of
+    its own.
+    """
 
     tried: int = 0
-    """Number of orders that were tried besides the schedule's own; 0 if the schedule has no kernel."""
+    """Number of other orders that were tried; 0 if the schedule has no kernel."""
     changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
     """From output name to a change that rounding does not explain."""
     left_out: int = 0
@@ -493,7 +495,7 @@ class Replay:
     iterations are right.
     """
     orders: OrderNumbers | None = None
-    """The results in other legal orders of the schedule; None if these were not requested."""
+    """The results of running the schedule in other legal orders; None if these were not requested."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
@@ -516,7 +518,7 @@ class DeviceOutput:
     """
     replay_error: float | None = None
     """||replay - device|| / ||device||, where `replay` is the replay of the device's artifact on the same inputs; None
-    without a replay.
+    if that was not replayed.
     """
     unsteady: float = 0.0
     """Largest relative difference between two runs on the same inputs; 0 if all were equal bit for bit."""

@@ -35,8 +35,8 @@ class Status(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """An output is undecided, or a part of the program is not covered; this never counts as clean."""
     DISAGREEMENT = "disagreement"
-    """The analysis of the schedule and the computed numbers contradict each other, and no finding explains it; whatever
-    was expected.
+    """The analysis of the schedule and the computed numbers contradict each other, and no finding explains it; the
+    case's expectation does not matter.
     """
     NOTHING = "nothing to check"
     """Every kernel of the program is known, none writes an operand without XLA's knowledge, and the program asks for
@@ -277,7 +277,7 @@ class Inspection:
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None
-    """The memory, copies and donations; None without a schedule or XLA's buffer assignment."""
+    """The memory, copies and donations; None if there is no schedule, or if XLA's buffer assignment is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

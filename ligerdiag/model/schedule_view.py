@@ -219,7 +219,7 @@ class MutatedBuffer:
     size: int
     """Size of the buffer in bytes; 0 if unknown."""
     allocation: int | None
-    """Index of the BufferAllocation that holds the buffer; None without a buffer assignment."""
+    """Index of the BufferAllocation that holds the buffer; None if the buffer assignment is unknown."""
     offset: int
     """Bytes from the start of the allocation to the buffer."""
     is_performed: bool

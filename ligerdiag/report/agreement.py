@@ -113,8 +113,8 @@ def compute_agreement(
 def compute_replay_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns, for each output name, how the replayed numbers compare with the verdict; empty without a finished
-    replay.
+    """Returns, for each output name, how the replayed numbers compare with the verdict; empty if no replay has
+    finished.
 
     An output whose numbers contradict its verdict is SILENT if a finding explains the contradiction.
     """
@@ -236,7 +236,7 @@ def compute_device_agreements(
     device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
     """Returns, for each output name, how the device's numbers compare with the verdict on the artifact that the device
-    ran; empty without a device run.
+    ran; empty if nothing ran on a device.
 
     unsteady: outputs that `find_unsteady` returns. unreached: outputs that `find_unreached` returns.
     """
@@ -296,7 +296,8 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns each contradiction between two of verdict, replay and device run that no finding explains.
+    """Returns each contradiction between the verdict, the replay and the device run about an output, leaving out
+    contradictions that a finding explains.
 
     failed: ids of the rules that raised an exception.
     """
@@ -312,8 +313,8 @@ def compute_disagreements(
 def list_explained(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
-    """Returns each contradiction between two of verdict, replay and device run that findings explain, with the ids of
-    the rules of these findings.
+    """Returns each contradiction between the verdict, the replay and the device run about an output that findings
+    explain, with the ids of the rules of these findings.
     """
     every = _list_differences(outputs, findings, replay, device, ())
     return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
@@ -352,8 +353,8 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns the names of the fresh outputs whose values change if the schedule runs in another legal order, with the
-    change.
+    """Returns output name to change, for each fresh output whose value changes if the schedule runs in another legal
+    order (one that its dependences allow).
     """
     orders = replay.orders if replay is not None else None
     if orders is None:
@@ -428,6 +429,6 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
     """Returns the message and the evidence of the first finding that reaches the output, as (label, sentence) pairs;
-    empty without one.
+    empty if no finding reaches it.
     """
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -73,7 +73,7 @@ class Baseline:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Returns the baseline of a file. Raises InputError if the file is missing, too large or no baseline."""
+    """Returns the baseline in a file. Raises InputError if the file is missing, too large, or does not hold a baseline."""
     if path.exists() and not path.is_file():
         raise InputError(f"expected a file with a baseline but `{path}` is no file: record one with --record")
     try:
@@ -92,7 +92,7 @@ def load_baseline(path: Path) -> Baseline:
 
 
 def parse_baseline(text: str) -> Baseline:
-    """Returns the baseline that a JSON text holds. Raises FieldError if the text is no baseline."""
+    """Returns the baseline that a JSON text holds. Raises FieldError if the text does not hold a baseline."""
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
         raise FieldError(

@@ -197,8 +197,8 @@ def _collect_evidence(
 
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
-    """Returns the number of calls and the lines that they come from, such as `17, in 8 layers, from train.py:41 (8),
-    …`.
+    """Returns a text with the number of calls, and the lines from which they are called, such as `17, in 8 layers, from
+    train.py:41 (8), …`.
     """
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:

@@ -157,7 +157,7 @@ class DifferenceReport:
     seconds: float = 0.0
     """Wall time, in seconds."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the run; `differences` then holds those of which both compiles were done."""
+    """Whether Ctrl-C ended the run; `differences` then holds only the programs of which both compiles were done."""
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:

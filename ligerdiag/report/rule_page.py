@@ -167,7 +167,7 @@ def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
 
 def _describe_budgets(example: Example) -> str:
     """Returns the command-line options that set the budgets of an example, such as ``With `--copy-budget 64K` ``; empty
-    without a budget.
+    if it has no budget.
     """
     budgets = {"--memory-budget": example.budgets.memory, "--copy-budget": example.budgets.copies}
     given = [f"{option} {_render_option(size)}" for option, size in budgets.items() if size is not None]

@@ -45,8 +45,8 @@ def render_bases(repository: Repository) -> JsonObject:
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """Returns the line that a result points at: `source`, else the line of the case, else the analysed file; None
-    without any of these.
+    """Returns the line that a result points at: `source`, else the line of the case, else the analysed file; None if
+    all of these are unknown.
     """
     if source is not None and repository.compute_absolute(source.file):
         return source
@@ -343,7 +343,7 @@ def render_sarif(
     """Returns the report as SARIF with one run: ASCII only, with a final newline.
 
     exit_code: exit code of the process. meaning: the exit code in words. successful: whether everything could be
-    analysed, whatever was found.
+    analysed, whether or not there are findings.
     """
     driver = {
         "name": "ligerdiag",

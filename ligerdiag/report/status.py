@@ -100,8 +100,8 @@ class ExpectedRules:
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """Returns the rules that a case expects, or None for None. An id that ends with `?` is a rule that may have a
-    finding.
+    """Returns the rules that a case expects; None if `expected_rules` is None. An id that ends with `?` is a rule that
+    may have a finding.
 
     beside: what the case expects of its verdicts. Raises InputError for an id that no rule has, and if `beside` is
     None.

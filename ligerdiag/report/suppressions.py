@@ -161,7 +161,7 @@ class AllowComment:
     unknown: tuple[str, ...]
     """Words that name no rule, though the comment should name a rule there."""
     reason: str
-    """The reason that the comment gives; a comment without one allows nothing."""
+    """The reason that the comment gives; a comment that gives no reason allows nothing."""
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:

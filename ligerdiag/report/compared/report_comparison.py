@@ -39,8 +39,8 @@ class ReportedFinding:
 
     @property
     def place(self) -> str:
-        """Returns the source line of the finding, such as `train.py:41`; the file alone if the line is unknown, empty
-        without a file.
+        """Returns the source line of the finding, such as `train.py:41`; only the file if the line is unknown, and an
+        empty text if the file is unknown, too.
         """
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
@@ -63,7 +63,7 @@ class ReportedCase:
 
     @property
     def worst(self) -> Verdict | None:
-        """Returns the worst verdict among the outputs of the case; None without outputs."""
+        """Returns the worst verdict among the outputs of the case; None if there are no outputs."""
         return max(self.outputs.values(), key=VERDICT_ORDER.index, default=None)
 
 
@@ -153,7 +153,7 @@ class ComparedCase:
         return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
 
     def find(self, name: str) -> ComparedFigure | None:
-        """Returns the figure with this name; None without one."""
+        """Returns the figure with this name; None if the case has no such figure."""
         return next((one for one in self.figures if one.name == name), None)
 
     @property

@@ -77,7 +77,8 @@ class BandLane:
     end: float
     y: float
     joint: float | None
-    """x of the vertical line that joins this line with the band, where both hold the same contents; None without one.
+    """x of the vertical line that joins this line with the band, at a point where both hold the same contents; None if
+    there is no such point.
     """
     text: str
     """Description of the line; empty if there is no space for it."""
@@ -277,7 +278,8 @@ class NarrowLane:
     start: float
     end: float
     joint: float | None
-    """y of the horizontal line that joins this line with the band, where both hold the same contents; None without one.
+    """y of the horizontal line that joins this line with the band, at a point where both hold the same contents; None
+    if there is no such point.
     """
 
 

@@ -69,7 +69,7 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
     """Returns the stale read that the headline is about: the one that the finding of the subject (the page's kernel
-    call) names, else the first one of the subject's buffer that makes an output stale; None without one.
+    call) names, else the first read of the subject's buffer that makes an output stale; None if there is no such read.
     """
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
     instructions = () if subject.finding is None else subject.finding.instructions[1:]

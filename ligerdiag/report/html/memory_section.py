@@ -138,7 +138,7 @@ class MemorySection:
     verdict: str
     """A line that says whether all requests are met, with the evidence."""
     is_in_place: bool
-    """Whether there are requests and all of them are met."""
+    """Whether the case asks for anything in place, and all of these requests are met."""
     warning: str
 
 

@@ -186,7 +186,7 @@ def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
 
 
 def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
-    """Returns what the case expects of its outputs, as text; empty without an expectation."""
+    """Returns what the case expects of its outputs, as text; empty if it expects nothing."""
     if expected is None:
         return ""
     if isinstance(expected, str):

@@ -41,7 +41,8 @@ class Article:
     """(label, sentence) pairs: the evidence."""
     help: tuple[Part, ...]
     allowed: str
-    """The reason of the suppression that allows the finding, and where it stands; empty if the finding is not allowed.
+    """The reason of the suppression that allows the finding, and the place of the suppression; empty if the finding is
+    not allowed.
     """
 
 

@@ -46,7 +46,7 @@ _GAP = Span("  ")
 
 def render_replay_word(case: CaseReport) -> Line:
     """Returns how the replay of the case compares with the verdicts: `agrees`, `agrees 3 of 4`, `lossy 0.25`,
-    `DISAGREES`, `undecided`, `too large` and the like; empty without a replay.
+    `DISAGREES`, `undecided`, `too large` and the like; empty if there was no replay.
 
     If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
     ran.
@@ -69,7 +69,7 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
 
 def render_device_word(case: CaseReport) -> Line:
     """Returns how the numbers of a device compare with the verdicts of the case: `agrees`, `DISAGREES` and the like;
-    empty without a device run.
+    empty if nothing ran on a device.
     """
     device = case.device
     if device is None:
@@ -111,8 +111,8 @@ def compute_lost(replay: Replay, name: str) -> float:
 
 
 def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
-    """Returns a line with verdict, attribution and error for each output, such as `input STALE  replay stale 1.2e+04
-    device stale 1.2e+04`; empty without numbers.
+    """Returns a line with verdict, attribution and error for each output, such as `input STALE replay stale 1.2e+04
+    device stale 1.2e+04`; empty if no output has numbers.
     """
     replay, device = case.replay, case.device
     if (replay is None or not replay.outputs) and (device is None or not device.outputs):
@@ -276,8 +276,8 @@ def _find_mismatch(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:
-    """Yields a trouble for each verdict that no finding explains: such a verdict counts against a case without
-    expectation all the same.
+    """Yields a trouble for each verdict that no finding explains: such a verdict counts against a case without an
+    expectation although no finding says where it comes from.
     """
     if case.expected is not None:
         return
