@@ -85,7 +85,7 @@ class BisectLine(ReplayBounds, BisectOptions):
 
 
 def run_bisect(line: BisectLine) -> None:
-    """Runs the bisection and exits with its code."""
+    """Runs the bisection and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

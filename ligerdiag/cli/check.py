@@ -160,7 +160,7 @@ class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
 
 
 def run_check(line: CheckLine) -> None:
-    """Runs the check and exits with its code."""
+    """Runs the check and ends the process with the exit code."""
     toolchains = parse_targets((line.toolchain,))
     if len(toolchains) != 1:
         _run_comparison(line, toolchains)

@@ -71,7 +71,7 @@ class CompareLine(CompareOptions):
 
 
 def run_compare(line: CompareLine) -> None:
-    """Runs the comparison and exits with its code."""
+    """Runs the comparison and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 
@@ -87,7 +87,7 @@ def run_compare(line: CompareLine) -> None:
 def run_toolchain_comparison(
     options: "CheckOptions", toolchains: tuple[str, ...], outputs: "Outputs", *, verbose: bool
 ) -> None:
-    """Checks the cases under two toolchains, writes the comparison, and exits with its code."""
+    """Checks the cases under two toolchains, writes the comparison, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

@@ -69,7 +69,7 @@ class DiffLine(DiffOptions):
 
 
 def run_diff(line: DiffLine) -> None:
-    """Runs the comparison and exits with its code."""
+    """Runs the comparison and ends the process with the exit code."""
     if is_sweep_diff(line.subjects):
         plain = line.output is None and line.format is AnswerFormat.TERMINAL
         if line.targets or line.toolchains or line.module or not plain:

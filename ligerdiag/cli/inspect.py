@@ -100,7 +100,7 @@ class InspectLine(ModuleLine):
 
 
 def run_inspect(line: InspectLine) -> None:
-    """Runs the inspection and exits with its code."""
+    """Runs the inspection and ends the process with the exit code."""
     _inspect(line, parse_outputs(line.output, line.format), html=line.html, time_limit=line.time_limit)
 
 
@@ -180,7 +180,7 @@ class ReportLine(ModuleLine):
 
 
 def run_report(line: ReportLine) -> None:
-    """Inspects, writes the pages and exits with the inspection's code."""
+    """Inspects the modules, writes the pages, and ends the process with the exit code of the inspection."""
     _inspect(line, parse_outputs((), Format.TERMINAL), html=line.html, time_limit=None)
 
 

@@ -109,7 +109,7 @@ class SweepLine:
 
 
 def run_sweep_command(line: SweepLine) -> None:
-    """Runs the sweep, writes its files and exits with its code."""
+    """Runs the sweep, writes its files, and ends the process with the exit code."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()

@@ -1,6 +1,6 @@
 """The pytest plugin: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
 
-Every run of pytest in an environment with ligerdiag loads this file, so it imports everything slow only when that is
+Every run of pytest in an environment with ligerdiag loads this file, so it imports slow modules only when they are
 needed.
 
 It also hides a harmless log of JAX. ligerdiag brings the CUDA plugin of JAX without CUDA libraries, because it compiles

@@ -75,7 +75,7 @@ class Baseline:
 def load_baseline(path: Path) -> Baseline:
     """Returns the baseline in a file. Raises InputError if the file is missing, too large, or does not hold a baseline."""
     if path.exists() and not path.is_file():
-        raise InputError(f"expected a file with a baseline but `{path}` is no file: record one with --record")
+        raise InputError(f"expected a file with a baseline but `{path}` is no regular file: record one with --record")
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)

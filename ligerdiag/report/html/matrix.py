@@ -54,7 +54,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One case of the sweep, with a cell for each column."""
+    """A row of the matrix: one case of the sweep, with a cell for each column."""
 
     case: str
     source: str
