@@ -68,7 +68,7 @@ class ToolchainStatus:
     about: str
     python: str
     versions: dict[str, str]
-    """Package name to the pinned version; for the default toolchain, to the installed version."""
+    """From package name to the pinned version; for the default toolchain, to the installed version."""
     directory: str
     """Folder of the toolchain's environment, which need not exist; "" for the default toolchain."""
     steps: tuple[ToolchainStep, ...]

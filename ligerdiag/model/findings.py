@@ -402,7 +402,7 @@ class LaunchNumbers:
     """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
-    """The order of the grid's programs whose results differ most."""
+    """The way of running the launch again, of those tried, whose results differ most from those of the first run."""
     reached_by_order: tuple[str, ...] | None = None
     """Names of the program's outputs that differ if the programs of this call's grid run in the order `order_tried`;
     None if that was not tried.

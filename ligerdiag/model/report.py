@@ -138,14 +138,14 @@ class CaseReport:
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
     memory: MemoryUse | None = None
-    """The memory, copies and donations of the program; None if nothing could be analysed, or without XLA's buffer
-    assignment.
+    """The memory, copies and donations of the program; None if nothing could be analysed, or if XLA's buffer assignment
+    is missing.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedSuppression:
-    """A suppression that allowed nothing, or has no reason."""
+    """A suppression that allowed no finding, or that gives no reason."""
 
     kind: SuppressionKind
     rule: str

@@ -28,14 +28,15 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a reader gets the overwritten value from."""
+    """The place from which a reader gets the overwritten value."""
 
     VALUE = "value"
-    """From the overwritten bytes themselves."""
+    """The reader gets the value from the overwritten bytes themselves."""
     SOURCE = "source"
-    """From other bytes, of which the overwritten ones are a copy."""
+    """The reader gets the value from other bytes, from which the overwritten bytes were copied."""
     RECOMPUTED = "nowhere"
-    """From neither: the compiler computes the value again, or uses a value from which the overwritten one was computed.
+    """The reader does not get the value from any bytes: the compiler computes it again, or uses a value from which it
+    was computed.
     """
 
 
@@ -174,15 +175,16 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read finds the value that a kernel overwrites."""
+    """The place in which a read finds the value that a kernel overwrites."""
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
-    """In other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of the overwritten
-    ones.
+    """The read finds the value in other bytes: in those from which the overwritten ones were copied, gathered or cast,
+    or in a copy of the overwritten ones.
     """
     RECOMPUTED = "computed again"
-    """In no bytes: the instruction computes the value again, or the origin of the value is unknown."""
+    """The read finds the value in no bytes: the instruction computes it again, or the origin of the value is unknown.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -353,8 +353,8 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns output name to change, for each fresh output whose value changes if the schedule runs in another legal
-    order (one that its dependences allow).
+    """Returns a mapping from output name to change, for each fresh output whose value changes if the schedule runs in
+    another legal order (one that its dependences allow).
     """
     orders = replay.orders if replay is not None else None
     if orders is None:

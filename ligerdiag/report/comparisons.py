@@ -38,9 +38,9 @@ class BisectionRow:
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order."""
+    """From output name to verdict, in the program's order."""
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Column title to text, for the columns between the label and the outputs."""
+    """From column title to text, for the columns between the label and the outputs."""
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""

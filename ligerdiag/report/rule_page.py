@@ -118,7 +118,7 @@ def render_index(rules: Sequence[Rule]) -> str:
 
 
 def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
-    """Returns file name to text, for the index and for the page of each rule."""
+    """Returns a mapping from file name to text, for the index and for the page of each rule."""
     return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
 
 

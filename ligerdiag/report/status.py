@@ -59,8 +59,8 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns output name to verdict, for each output whose verdict is allowed: suppressions allow all findings that
-    explain the verdict.
+    """Returns a mapping from output name to verdict for the outputs whose verdict is allowed: suppressions allow all
+    findings that explain it.
     """
     if not list_allowed(findings):
         return {}

@@ -77,7 +77,7 @@ class ReportedSide:
     toolchain: str = ""
     """The toolchain that compiled the cases; empty for modules that were compiled elsewhere."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Package name to version, for each package of the toolchain."""
+    """From package name to version, for each package of the toolchain."""
     name: str = ""
     """The toolchain as `--toolchain` takes it; empty if unknown."""
     interrupted: bool = False
@@ -187,7 +187,7 @@ FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
     "copied": lambda memory: memory.copied,
     "collectives": lambda memory: sum(size for _, size in memory.collectives),
 }
-"""Name of each figure to the function that takes its bytes from the memory of a case."""
+"""From the name of each figure to the function that takes its bytes from the memory of a case."""
 
 
 def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:
@@ -285,7 +285,9 @@ def _match(old: ReportedSide, new: ReportedSide) -> list[_Pair]:
 def _group(
     cases: Sequence[ReportedCase], found: Sequence[_Pair], side: int, make_key: Callable[[ReportedCase], object]
 ) -> dict[object, list[ReportedCase]]:
-    """Returns key to cases, for the cases of one side (0 old, 1 new) that have no partner in `found` yet."""
+    """Returns a mapping from key to cases, for the cases of one side (0 is the old report, 1 the new one) that have no
+    partner in `found` yet.
+    """
     taken = {id(pair[side]) for pair in found}
     groups: dict[object, list[ReportedCase]] = {}
     for case in cases:

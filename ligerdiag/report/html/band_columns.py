@@ -80,7 +80,7 @@ _PLACES = {Place.COPY: "a copy", Place.RECOMPUTED: "a value that it computes aga
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """Returns the columns for one buffer in schedule order. buffer: index into the view's buffers.
+    """Returns the columns for one buffer in schedule order. buffer: index into `view.buffers`.
 
     Leaves out other values that XLA puts into the same bytes before the overwritten value is computed. If one
     instruction reads and writes the bytes, the read comes first.

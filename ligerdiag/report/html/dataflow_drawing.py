@@ -190,8 +190,8 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edg
 
 
 def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
-    """Returns step id to style, for steps that access a mutated buffer: the worst kind of read, else `kernel` for a
-    hidden write, else `define`.
+    """Returns a mapping from step id to style for the steps that access a mutated buffer: the worst kind of read, else
+    `kernel` for a hidden write, else `define`.
     """
     styles: dict[int, str] = {}
     for access in view.accesses:
@@ -252,7 +252,7 @@ class PlacedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEdge:
-    """An edge as a curve with a position."""
+    """An edge of the graph, as a curve at a position in the picture."""
 
     kind: EdgeKind
     path: str

@@ -59,7 +59,8 @@ class Timeline:
     """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations).
     """
     strips: tuple[int, ...]
-    """Index, into the view's buffers, of each buffer that has a strip, a column that shows the contents of its bytes.
+    """Index, into `ScheduleView.buffers`, of each buffer that has a strip, a column that shows the contents of its
+    bytes.
     """
 
 

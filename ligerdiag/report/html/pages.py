@@ -71,7 +71,7 @@ class BufferPicture:
     """
 
     number: int
-    """Index of the buffer in the view's buffers."""
+    """Index of the buffer in `ScheduleView.buffers`."""
     buffer: MutatedBuffer
     columns: tuple[Column, ...]
     table: tuple[tuple[BufferAccess, ScheduleStep, Sign], ...]

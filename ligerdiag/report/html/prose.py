@@ -36,7 +36,7 @@ class Part:
 
 
 def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
-    """Returns instruction name, with its `%`, to the id of its step."""
+    """Returns a mapping from the name of an instruction, with its `%`, to the id of its step."""
     return {} if view is None else {step.name: step.id for step in view.steps}
 
 
@@ -78,7 +78,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersFault(StrEnum):
-    """A fault of an output that its numbers show."""
+    """The fault of an output that its numbers, from a replay or a device, show."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
@@ -114,7 +114,7 @@ def list_chips(case: CaseReport) -> tuple[Chip, ...]:
 
 
 def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
-    """Returns output name to the fault that the numbers of the output show."""
+    """Returns a mapping from output name to the fault that the numbers of the output show."""
     return {name: _find_fault(name, case) for name in case.outputs}
 
 

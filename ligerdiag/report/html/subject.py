@@ -108,7 +108,7 @@ class Subject:
     kernel: str = ""
     finding: Finding | None = None
     buffer: int | None = None
-    """Index, in the view's buffers, of the buffer that the call overwrites."""
+    """Index, in `ScheduleView.buffers`, of the buffer that the call overwrites."""
     place: str = ""
     """The line of the call as `file:line`."""
     function: str = ""
