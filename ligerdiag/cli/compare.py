@@ -67,7 +67,7 @@ class CompareLine(CompareOptions):
         ),
     ] = ()
     config: Config = None
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Show also the cases that are the same.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Show also the cases without a change.")] = False
 
 
 def run_compare(line: CompareLine) -> None:

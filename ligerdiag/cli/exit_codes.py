@@ -34,13 +34,13 @@ MEANINGS: dict[ExitCode, str] = {
         "--baseline or an exceeded budget, whatever is expected; under --strict also a suppression that is unused or "
         "gives no reason"
     ),
-    ExitCode.INPUT: "usage or input error; the function of a case raises",
+    ExitCode.INPUT: "usage or input error; the function of a case raises an exception",
     ExitCode.NOT_ANALYSED: (
         "could not analyse: compile error, abort, timeout; the --time-limit was reached, and some cases "
         "are unknown; or a rule raises an exception; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "inconclusive: a case under --strict; otherwise a case with an expectation of which every output is unknown"
+        "inconclusive: under --strict any such case, else a case with an expectation whose outputs are all unknown"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call, or asks for anything in place",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
@@ -53,7 +53,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
         "findings at or above --fail-on; under --strict also a suppression that is unused or gives no reason"
     ),
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: a file that is damaged or of an unknown form; or the --time-limit was "
+        "could not analyse: a file that is damaged or of an unknown format; or the --time-limit was "
         "reached; or a replay fails; or a rule raises an exception; or schedule and numbers disagree, and no "
         "finding explains it"
     ),
@@ -66,7 +66,7 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
     ExitCode.FINDINGS: "different verdicts, readers, copies or shared bytes, for better or for worse",
     ExitCode.INPUT: "usage or input error",
-    ExitCode.NOT_ANALYSED: "could not analyse one of the two, or where a kernel writes",
+    ExitCode.NOT_ANALYSED: "could not analyse one of the two compiles, or find out when a kernel writes",
     ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
@@ -84,7 +84,7 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
 }
 """The meaning of each exit code of `compare`, and of `check` with two toolchains."""
 
-PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
+PRECEDENCE = "If several apply, the first of these counts: 130 or 143, 2, 3, 1, 4, 5, 0."
 
 _OF_ENDINGS: Mapping[Ending, ExitCode] = {
     Ending.INTERRUPT: ExitCode.INTERRUPTED,

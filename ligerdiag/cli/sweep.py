@@ -104,7 +104,7 @@ class SweepLine:
         int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Do every task again.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Do every task again, even if it has a result.")] = False
     retry: Annotated[bool, Option("--retry", help="Do again the tasks that could not be analysed.")] = False
 
 
@@ -193,7 +193,7 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     reasons = Counter(str(error) for error in report.failed.values())
     lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
     if report.ended_by is not None:
-        lines.append(f"ended by {report.ended_by.value}: the same command continues")
+        lines.append(f"ended by {report.ended_by.value}: the same command continues the sweep")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
     lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
@@ -234,7 +234,9 @@ def render_sweep_difference(difference: "SweepDifference") -> str:
         lines.append(f"{change.case}  {column.name}  {said}")
     lines.append(f"{count_of(len(difference.changes), 'change')} in {count_of(difference.compared, 'cell')}")
     if difference.unknown:
-        lines.append(f"{count_of(difference.unknown, 'cell')} not known on one side")
+        lines.append(f"{count_of(difference.unknown, 'cell')} unknown in one of the two sweeps")
     if difference.first_only or difference.second_only:
-        lines.append(f"only in the first: {difference.first_only}, only in the second: {difference.second_only}")
+        lines.append(
+            f"cells only in the first sweep: {difference.first_only}, only in the second: {difference.second_only}"
+        )
     return "".join(f"{compute_printable(line)}\n" for line in lines)

@@ -140,7 +140,7 @@ class Case:
     def __post_init__(self) -> None:
         """Converts the fields to their types. Raises InputError for a value that does not fit."""
         if not isinstance(cast("object", self.name), str) or not self.name:
-            raise _refuse(f"expected name to be a text but got {_describe(self.name)}")
+            raise _refuse(f"expected name to be a string but got {_describe(self.name)}")
         if not callable(self.function):
             raise _refuse(f"expected function to be a function but got {_describe(self.function)}")
         object.__setattr__(self, "args", _read_sequence("args", self.args, "arguments"))

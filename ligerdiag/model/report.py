@@ -316,7 +316,7 @@ def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, c
 def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
     """Returns the record of a case that cannot be analysed because of a bug in ligerdiag."""
     refusal = Refusal(
-        error=f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}",
+        error=f"a bug in ligerdiag stopped the analysis: {describe_bug(fault)}",
         exit_code=LigerdiagError.exit_code,
         log_tail="".join(traceback.format_exception(fault)[-MOST_FRAMES:]),
     )

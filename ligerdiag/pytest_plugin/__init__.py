@@ -63,14 +63,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ligerdiag_target", target, type="string", default="")
     parser.addini(
         "ligerdiag_fail_on",
-        "least severity of a finding that fails a test (error, warning, note, never); by default that of"
+        "lowest severity of a finding that fails a test (error, warning, note, never); by default that of"
         " [tool.ligerdiag], else warning",
         type="string",
         default="",
     )
     parser.addini(
         "ligerdiag_strict",
-        "whether what could not be decided fails a test; by default that of [tool.ligerdiag], else true",
+        "whether a test fails if something could not be decided; by default that of [tool.ligerdiag], else true",
         type="bool",
         default=None,
     )

@@ -370,7 +370,10 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
             message=f"`{name}` is fresh by its schedule, but has another value in another legal order of the schedule",
-            evidence=(("static", "fresh"), ("orders", f"{render_figure(one.error)} from itself with {one.order}")),
+            evidence=(
+                ("static", "fresh"),
+                ("orders", f"relative difference {render_figure(one.error)} with the order {one.order}"),
+            ),
         )
         for name, one in changes.items()
         if replay is not None and name in replay.outputs
@@ -417,7 +420,9 @@ def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
 def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
     output = device.outputs[name]
     assert output.replay_error is not None
-    difference = f"{render_figure(output.replay_error)} from it, tolerance {render_figure(output.tolerance)}"
+    difference = (
+        f"relative difference {render_figure(output.replay_error)}, tolerance {render_figure(output.tolerance)}"
+    )
     return Disagreement(
         output=name,
         static=Verdict(device.verdicts[name]) if name in device.verdicts else Verdict.UNKNOWN,

@@ -51,7 +51,7 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
         cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
-        word = "equal whether right or stale" if cannot_tell else numbers.attribution.value
+        word = "with equal intended and stale numbers" if cannot_tell else numbers.attribution.value
         found.setdefault(word, []).append(numbers.error)
     phrases: list[str] = []
     for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):

@@ -257,8 +257,10 @@ def _make_row(case: CaseReport, name: str, axis: _Axis) -> PlotRow:
         sentences.append(("replay", f"{numbers.attribution.value}: {render_error(numbers)}"))
     if case.replay is not None and name in case.replay.reference:
         error = case.replay.reference[name]
-        add("reference", error, "program order against the case's reference")
-        sentences.append(("reference", f"program order differs from it by {render_figure(error)}"))
+        add("reference", error, "the result in program order, compared with the case's reference")
+        sentences.append(
+            ("reference", f"the result in program order differs from the reference by {render_figure(error)}")
+        )
     if case.device is not None and name in case.device.outputs:
         output = case.device.outputs[name]
         tolerance = axis.place(output.tolerance) if tolerance is None else tolerance

@@ -199,7 +199,9 @@ def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headli
 
 def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline:
     if worst is None or case.status is Status.NOTHING:
-        return Headline(sign="nothing", count="nothing to check", plain=f"{NO_KERNEL}, as far as it was followed")
+        return Headline(
+            sign="nothing", count="nothing to check", plain=f"{NO_KERNEL}, as far as the program could be followed"
+        )
     count, plain = _compute_count(case, worst), compute_plain(case, worst, subject)
     return Headline(sign=worst.value, count=count, plain=plain, detail=compute_detail(case, worst, subject))
 

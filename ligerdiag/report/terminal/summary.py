@@ -213,7 +213,11 @@ def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool
     text += f"; {left} more not tried for lack of time" if left else ""
     lines = list(compute_wrapped((Span("other orders: ", Style.STRONG), Span(text)), width, 4))
     reasons = [
-        (case, f"`{name}`, {case.outputs[name].value}: {render_figure(change.error)} from itself with {change.order}")
+        (
+            case,
+            f"`{name}`, {case.outputs[name].value}: relative difference {render_figure(change.error)} "
+            f"with the order {change.order}",
+        )
         for case, name, change in changes
         if name in case.outputs
     ]
