@@ -445,7 +445,7 @@ class OrderNumbers:
     tried: int = 0
     """Number of other orders that were tried; 0 if the schedule has no kernel."""
     changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
-    """From output name to a change that rounding does not explain."""
+    """From output name to the largest change of the output; only outputs whose change rounding does not explain."""
     left_out: int = 0
     """Number of orders that were not tried for lack of time."""
     not_covered: str = ""
@@ -466,8 +466,8 @@ class Replay:
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
     """From output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the program's result, computed in the order in which the program is
-    written, compared with the result of the case's own reference function; empty if the case has none.
+    """From output name to the relative error of the output in program order (the program's operations run in the order
+    in which they are written), measured against the case's own reference function; empty if the case has none.
     """
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     rounded: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -130,7 +130,7 @@ class Lane(StrEnum):
 
 
 class AccessKind(StrEnum):
-    """How an instruction accesses the bytes of a mutated buffer, which a kernel overwrites."""
+    """The way in which an instruction accesses the bytes of a mutated buffer, which a kernel overwrites."""
 
     DEFINE = "define"
     """The instruction computes the value that the kernel overwrites later."""
@@ -280,7 +280,7 @@ class MissingEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """How one output of the program is computed, as far as a kernel or a wrong read is involved."""
+    """One output of the program, with its verdict and the steps that lead to it from a kernel or a wrong read."""
 
     name: str
     verdict: Verdict

@@ -134,7 +134,7 @@ class Difference:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Returns one line for each hidden write whose place is unknown in one of the compiles."""
+        """Returns one line for each hidden write whose time in the schedule is unknown in one of the compiles."""
         return tuple(
             f"{side.label}: the time at which {one.title} is written is unknown"
             for side in self.sides

@@ -54,7 +54,7 @@ class PossibleCause:
     party: Party
     standing: CauseStanding
     evidence: str
-    """A phrase for or against this party as the cause."""
+    """A phrase that gives the reason why this party may be, or cannot be, the cause."""
     rules: tuple[str, ...] = ()
     """Ids of the rules whose findings show this party as the cause."""
 

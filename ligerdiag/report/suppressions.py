@@ -248,8 +248,8 @@ class Suppressions:
         return tuple(replace(finding, suppressed=self._find(case_id, finding, source_roots)) for finding in findings)
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries.
-        scope: what the run has seen in full.
+        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and
+        line, then the entries of the configuration. scope: the cases and files that the run has seen in full.
         """
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))

@@ -28,7 +28,7 @@ TEXT_WIDTH = 6.6
 _NAME_LINES = 2
 _LOOP_HEIGHT = 20
 _GAP = 14
-"""Distance between the band and the labels."""
+"""Vertical distance, in user units, between the band and the labels of its marks."""
 _LANE_GAP = 30
 """Distance between the band, the line for copies, and the line for values that are computed again."""
 

@@ -124,7 +124,9 @@ def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, 
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """Returns what the bytes of the buffer hold after an access of this kind. before: what they held before it."""
+    """Returns the contents of the buffer's bytes after an access of this kind. before: their contents before the
+    access.
+    """
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD

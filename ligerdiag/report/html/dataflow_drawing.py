@@ -242,7 +242,7 @@ _TURN = 44
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
-    """A node as a box at a position, with its title on at most two lines."""
+    """A node of the graph, drawn as a box at a position, with its title on at most two lines."""
 
     node: Node
     x: float

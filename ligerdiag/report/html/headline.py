@@ -155,7 +155,7 @@ _ONE = {
 }
 _MANY = {verdict: saying.replace("is ", "are ") for verdict, saying in _ONE.items()}
 _NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
-"""Verdicts that a headline about a still worse verdict mentions as well."""
+"""Verdicts that a headline mentions as well if its main verdict is still worse."""
 _KEEPS = {
     Verdict.FRESH: "the schedule keeps to the program's own order",
     Verdict.LATENT: "this schedule happens to keep to the program's own order",
@@ -293,5 +293,7 @@ def _count_outputs(names: Sequence[str], total: int) -> str:
 
 
 def _name(names: Sequence[str], total: int) -> str:
-    """Returns the names of the outputs, joined to a text; empty if they are many, or all of the `total` outputs."""
+    """Returns the names of the outputs, joined to a text; empty if they are more than `MAX_NAMES`, or all of the
+    `total` outputs.
+    """
     return f": {join_words(names)}" if len(names) <= MAX_NAMES and len(names) < total else ""
