@@ -222,8 +222,8 @@ class MemoryUse:
 
     @property
     def is_in_place(self) -> bool:
-        """Returns whether every request to work in place is met: no copy that the program does not need, and no void
-        donation.
+        """Returns whether every request to work in place is met: the program needs all copies that are made, and no
+        donation is void.
         """
         return not any(not one.is_needed for one in self.copies) and not any(one.fault for one in self.donations)
 

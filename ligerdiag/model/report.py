@@ -85,7 +85,7 @@ class Disagreement:
     evidence: tuple[tuple[str, str], ...] = ()
     """(label, sentence) pairs: the evidence of both answers, then the causes that are possible or ruled out."""
     help: str = "trust neither answer about this output"
-    """The causes that are not ruled out, and the advice what to do."""
+    """A line about the causes that are not ruled out, with advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,8 +245,8 @@ class FindingGroup:
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes of all cases, joining causes of different cases that share rule, message and source line;
-    sorted by severity, then rule.
+    """Returns the causes (findings of one mistake, joined) of all cases; causes of different cases with the same rule,
+    message and source line become one group. Sorted by severity, then rule.
     """
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
@@ -273,7 +273,7 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the causes behind those findings of the case that are not allowed."""
+    """Returns the causes (findings of one mistake, joined) behind those findings of the case that are not allowed."""
     return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 

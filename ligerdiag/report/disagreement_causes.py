@@ -56,7 +56,7 @@ class PossibleCause:
     evidence: str
     """A phrase that gives the reason why this party may be, or cannot be, the cause."""
     rules: tuple[str, ...] = ()
-    """Ids of the rules whose findings show this party as the cause."""
+    """Ids of the rules whose findings show that this party is the cause."""
 
     @property
     def line(self) -> tuple[str, str]:

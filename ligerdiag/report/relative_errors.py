@@ -24,8 +24,8 @@ def render_numbers(numbers: OutputNumbers) -> str:
 
 
 def render_error(numbers: OutputNumbers) -> str:
-    """Returns the error of an output and how it compares with a stale one, such as `relative error 1.2e+04, equal to
-    the stale prediction`.
+    """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
+    hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
     """
     error = f"relative error {render_figure(numbers.error)}"
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
