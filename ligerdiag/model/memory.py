@@ -46,7 +46,7 @@ class CopyCause(StrEnum):
     RESHARDED = "resharded"
     """XLA's partitioner first moves the operand of an aliased call between devices, and so to other bytes."""
     UNKNOWN = "unknown"
-    """The cause is none of those above."""
+    """The cause is not known: no cause above fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
