@@ -124,8 +124,8 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module may compute an operation with this opcode: it has the
-    opcode itself, or is the custom call of a library for it.
+    """Returns whether an instruction of the optimized module may compute an operation with this opcode: it has the same
+    opcode, or is a custom call that may be a library's implementation of the operation.
     """
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
