@@ -287,8 +287,8 @@ def _combine(
     instruction: HloInstruction, pieces: Pieces, operands: Sequence[PiecewiseLabels]
 ) -> PiecewiseLabels | None:
     """Returns the dependence sets of the pieces of an elementwise operation's result. Operands with pieces along the
-    same dimension are united piece by piece, and any other operand's set is added to every piece. None if the operands'
-    shapes differ.
+    same dimension are united piece by piece, and any other operand's set is added to every piece. None if an operand
+    that is not a scalar has another shape.
     """
     found = pieces
     for value, operand in zip(operands, instruction.operands, strict=True):

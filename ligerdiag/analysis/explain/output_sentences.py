@@ -1,8 +1,8 @@
-"""Describes outputs for a reader who has never seen HLO: from where they get their values, what is wrong with them, or
-why they are unknown.
+"""Describes outputs for a reader who has never seen HLO: where their values come from, what is wrong with them, or why
+it is unknown whether they are right.
 
-A sentence says what the analysis knows: where a value is read from, before or after the kernel, and what forces that
-order. The analysis does not know what the kernel computes, or the resulting numbers.
+A sentence says what the analysis knows: where a value is read, whether before or after the kernel runs, and whether
+something forces that order. The analysis does not know what the kernel computes, or the resulting numbers.
 """
 
 from collections import defaultdict
@@ -25,7 +25,9 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each write that makes outputs unknown and whose operand was never seen with its original."""
+    """Returns one line for each hidden write that makes outputs unknown and for which the operand's old value was found
+    nowhere in the schedule.
+    """
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
         f"the old value of operand {write.operand} of `{write.kernel}` was not found in the schedule: it is unknown whether"
@@ -37,8 +39,8 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: the open question about the author's intention, and the outputs that it
-    makes unknown.
+    """Returns one line for each ambiguity: the open question about what the author means or what an instruction
+    computes, and the outputs that are unknown because of it.
     """
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
@@ -142,7 +144,9 @@ class OutputSentences:
         return "does not depend on what a kernel overwrites"
 
     def _find_returned(self, number: int) -> str:
-        """Returns the names of the kernels whose results reach the output, as text; empty if there are none."""
+        """Returns the names of the kernels whose results this output is computed from, as text; empty if there are
+        none.
+        """
         reach, found = self.flow.compute_reach(), dict[str, None]()
         for one in self.context.followed.performed:
             nodes = set(self.flow.list_nodes(one.kernel)) - {name_written(one.write.index, one.kernel)}
@@ -185,8 +189,8 @@ class OutputSentences:
         return f"could not be decided: it is unknown which version of an operand that{by} overwrites it needs, or gets{more}"
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the end of the sentence about an output that JAX or XLA makes wrong, and no hidden write; empty for
-        any other output.
+        """Returns the end of the sentence about an output that JAX or XLA makes wrong without any hidden write; empty
+        for any other output.
         """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):
@@ -248,8 +252,8 @@ class OutputSentences:
                 )
 
     def _describe_copy(self, finding: ReadFinding) -> str:
-        """Returns a phrase for the value that a reader finds in other bytes than the overwritten ones, and how the two
-        values depend on each other.
+        """Returns a phrase that names the value which a reader reads in other bytes than the overwritten ones, and says
+        which of the two values was made from the other.
         """
         kernel, value = f"`{finding.write.kernel}`", self._name_value(finding.write)
         definition = self._find_read(finding)
@@ -269,8 +273,8 @@ class OutputSentences:
         return f"`%{self.flow.instructions[self.flow.find_step(number)].name}`"
 
     def _name_value(self, write: HiddenWrite) -> str:
-        """Returns the name of the step that computed the overwritten value, or the kernel's operand if the schedule
-        does not overwrite it.
+        """Returns the name of the scheduled instruction that computed the overwritten value; if the schedule does not
+        perform the write, a phrase for the kernel's operand.
         """
         for one in self.context.followed.performed:
             if one.write.index == write.index:
@@ -278,7 +282,7 @@ class OutputSentences:
         return f"operand {write.operand} of `{write.kernel}`"
 
     def _find_read(self, finding: ReadFinding) -> Definition | None:
-        """Returns the definition of the value that a finding's reader reads in other bytes than the overwritten ones;
+        """Returns the definition of the value that the finding's reader reads in other bytes than the overwritten ones;
         None if it is unknown.
         """
         wrong = finding.wrong
@@ -294,21 +298,24 @@ class OutputSentences:
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
-        """Returns the finding, about whatever output, that names the reader of this access; None if there is none."""
+        """Returns the finding about the reader that makes this access, whichever outputs the finding is about; None if
+        there is none.
+        """
         if access is None:
             return None
         same = [one for one in self.context.verdicts.stale if one.write.index == access.buffer]
         return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """Returns the first read of this kind that makes the output wrong, also if it is by an instruction of the
-        compiler that no finding names.
+        """Returns the first read of this kind that makes the output wrong, even if the compiler made the reading
+        instruction, so that no finding names it; None if there is none.
         """
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 
     def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:
-        """Returns text such as ` 3 steps`, the distance between the kernel and a reader that comes after it, or before
-        it; empty if the two are not in one sequence in this order.
+        """Returns text such as ` 3 steps`, the distance in the schedule between the kernel and the reader. is_after:
+        whether the reader should come after the kernel. Empty if it does not, or if the two are in different
+        computations.
         """
         times, step = self.flow.readers.times, self.flow.find_step(reader)
         for one in self.context.followed.performed:
