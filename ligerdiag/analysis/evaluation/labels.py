@@ -226,8 +226,8 @@ class LabelSpace:
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """Returns the keys of the marks in the set, each once. A mark that `advance` put in the place of another one
-        for a later iteration has the key of the mark that it replaced.
+        """Returns the keys of the marks in the set, each once. A mark with which `advance` replaced another one has the
+        key of the replaced mark.
         """
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []

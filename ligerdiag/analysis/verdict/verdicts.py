@@ -310,7 +310,8 @@ class ReadVerdict:
     kind: ReadKind
     cause: ReadCause
     place: Place
-    """Where the value that the instruction reads is: in the overwritten bytes, in other bytes, or in none because it is recomputed.
+    """Place of the value that the instruction reads: the overwritten bytes, other bytes, or none because it is
+    recomputed.
     """
     outputs: tuple[str, ...]
     """Names of the outputs that are computed from the read; for a wrong or lucky read, only of those that are wrong or
