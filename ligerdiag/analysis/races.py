@@ -77,12 +77,17 @@ def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> Fou
         if computation.name.startswith(_OLD_NAME) and computation.sequence
     )
     if thunks is None:
-        return FoundCommands(old, () if old else ("there is no thunk sequence, so command buffers are unknown",))
+        return FoundCommands(
+            old, () if old else ("there is no thunk sequence, so races in command buffers are not found",)
+        )
     if not thunks.shows_nested:
         return FoundCommands(old)
     matcher = _Matcher(module)
     matcher.match(module.entry, thunks)
-    notes = tuple(f"the thunks of `{name}` could not be matched with instructions" for name in matcher.unmatched)
+    notes = tuple(
+        f"the thunks of `{name}` could not be matched with instructions, so races in its command buffers are not found"
+        for name in matcher.unmatched
+    )
     return FoundCommands((*old, *matcher.found), notes)
 
 
@@ -412,8 +417,8 @@ def find_concurrency(
         command_buffers, notes = found.buffers, found.notes
     if command_order is CommandOrder.UNKNOWN:
         notes = (
-            "the order of commands in command buffers is unknown: two are taken to be ordered only by the buffers that they"
-            " share",
+            "the order of commands within a command buffer is unknown: two commands count as ordered only if they share a"
+            " buffer that one of them writes, or have a control edge",
             *notes,
         )
     return Concurrency(find_races(writes, buffers, positions, command_buffers), notes)

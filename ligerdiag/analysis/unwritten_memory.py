@@ -69,5 +69,5 @@ def find_unresolved_reads(context: Context) -> Mapping[str, str]:
                 continue
             for name in name_reached(context, find_dependents(context, context.program, call, [leaf])):
                 read = f"whether `{effects.kernel}` reads its output {output} before anything is written there"
-                found.setdefault(name, f"{read} depends on numbers, and no replay has run")
+                found.setdefault(name, f"{read} depends on computed values, and no replay has run to find out")
     return found

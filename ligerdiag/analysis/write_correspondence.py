@@ -129,7 +129,9 @@ def match_writes(
             own = by_path.get(path, []) if path else alike if len({w.call.id for w in alike}) == 1 else []
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
-            notes.append(f"`{call.name}` writes an operand and is not in the program as written")
+            notes.append(
+                f"`{call.name}` writes an operand and is not in the program as written, so its intended readers are unknown"
+            )
             unmatched.append(frames)
             continue
         by_call[call.id] = found

@@ -211,7 +211,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
     for frames in _walk(module, _compute_holders(module), module.entry, ()):
         steps += len(frames)
         if steps > _MOST_STEPS:
-            raise ArtifactError(f"`{module.name}` calls kernels along too many paths to follow")
+            raise ArtifactError(f"`{module.name}` calls its kernels along too many paths of nested calls to analyse")
         yield frames, frames[-1].instruction
 
 

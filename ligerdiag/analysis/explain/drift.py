@@ -143,7 +143,7 @@ def describe_origin(origin: Origin) -> str:
     return {
         Origin.VALUE: "the overwritten bytes",
         Origin.SOURCE: "the value that the kernel's operand was copied from",
-        Origin.RECOMPUTED: "a value that it recomputes",
+        Origin.RECOMPUTED: "a recomputed value",
     }[origin]
 
 

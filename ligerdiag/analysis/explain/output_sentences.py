@@ -30,8 +30,8 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
     """
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
-        f"the old value of operand {write.operand} of `{write.kernel}` was not found in the schedule: it is unknown whether"
-        " readers see it"
+        f"the value of operand {write.operand} of `{write.kernel}` from before the write was not found in the schedule: it"
+        " is unknown whether readers get it"
         for write in pair.writes
         if write.index in unknown and not write.unknown and write.index not in pair.actual.traced
     ]
@@ -65,33 +65,33 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
     listed = ", ".join(f"`{name}`" for name in names)
     match ambiguity.reason:
         case Reason.DERIVATIVE:
-            when = f"from before or after `{write.kernel}` overwrote it"
-            why = f"whether {reader} should read `%{value}`, or a derivative of it, {when}"
+            when = f"from before or from after `{write.kernel}` overwrites it"
+            why = f"whether {reader} should read `%{value}` {when}"
         case Reason.OTHER_FORM:
-            form = f"`%{value}` in another form, from before `{write.kernel}`"
-            why = f"whether {reader} should read {form}, or the value from after it"
+            form = f"a reshape or cast of `%{value}` from before `{write.kernel}` overwrites it"
+            why = f"whether {reader} should read {form}, or from after that"
         case Reason.CONSTANT:
-            why = f"which constants are the same as `%{value}`, a constant that `{write.kernel}` overwrites"
+            why = f"which uses of equal constants, which MLIR merged, should see that `{write.kernel}` overwrites `%{value}`"
         case Reason.AMBIGUOUS:
-            why = f"which operation {reader} is, and so whether it should see what `{write.kernel}` wrote"
+            why = f"which of the operations {reader} computes, and so whether it should see what `{write.kernel}` wrote"
         case Reason.UNSURE:
             wanted = f"whether it should see what `{write.kernel}` wrote"
-            why = f"whether {reader} is an operation of the program, and so {wanted}"
+            why = f"whether {reader} is the author's operation or made by XLA, and so {wanted}"
         case Reason.NO_METADATA:
-            why = f"which operation each instruction is, and so who reads what `{write.kernel}` wrote"
+            why = f"which operation each instruction computes, and so which should see what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
-            why = f"which of the many operations that `{write.kernel}` makes wrong reach these outputs"
+            why = f"whether operations that `{write.kernel}` makes wrong, too many to search, reach these outputs"
         case Reason.UNIDENTIFIED:
-            why = f"whether {reader}, whose name is unreliable, computes what `{write.kernel}` overwrites"
+            why = f"whether {reader}, whose metadata cannot be trusted, computes what `{write.kernel}` overwrites"
         case Reason.RECOMPUTED:
-            new = f"the result of the call of `{write.kernel}` that JAX drops there"
+            new = f"what a call of `{write.kernel}` that JAX drops there would make of it"
             recomputed = f"{reader}, which is `%{value}` recomputed by `jax.checkpoint`,"
-            why = f"whether {recomputed} should be the original value or {new}"
+            why = f"whether {recomputed} should be the value from before the write, or {new}"
         case Reason.TWIN_OPERANDS:
-            why = f"how {reader}, which gets `%{value}` and another value that XLA merged with it, is affected by"
-            why = f"{why} `{write.kernel}`"
+            why = f"what {reader} reads in the operand that XLA merged with `%{value}`, which `{write.kernel}`"
+            why = f"{why} overwrites"
         case Reason.MIXED:
-            why = f"which of two merged values a loop or branch returns, `%{value}` after `{write.kernel}` or the other one"
+            why = f"whether a loop or branch returns `%{value}` after `{write.kernel}`, or a value that XLA merged with it"
     return f"it is unknown {why}: {listed}"
 
 
@@ -186,7 +186,10 @@ class OutputSentences:
         more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
         kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
         by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
-        return f"could not be decided: it is unknown which version of an operand that{by} overwrites it needs, or gets{more}"
+        return (
+            f"could not be decided:{by} overwrites an operand, and it is unknown which version of the operand this output"
+            f" needs or gets{more}"
+        )
 
     def describe_other_cause(self, name: str, number: int) -> str:
         """Returns the end of the sentence about an output that JAX or XLA makes wrong without any hidden write; empty
@@ -235,14 +238,12 @@ class OutputSentences:
             if access is not None:
                 value = self._name_value(self.context.writes[access.buffer])
                 return f"is wrong: {self._name_step(access.step)} does not read what {kernel} wrote to {value}"
-            return f"is wrong: it misses what {kernel} wrote; it is unknown which reader reads something else"
+            return f"is wrong: it misses what {kernel} wrote, and it is unknown which reader misses it"
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
         match finding.wrong.place:
             case Place.SAME_BYTES:
                 steps = self._count_steps(finding.reader.id, finding.write.index, is_after=False)
-                return (
-                    f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and misses what it writes"
-                )
+                return f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and so misses the write"
             case Place.COPY:
                 return f"is wrong: {reader} reads {self._describe_copy(finding)}: it misses what the kernel wrote"
             case Place.RECOMPUTED:
@@ -264,7 +265,7 @@ class OutputSentences:
             if one.write.index == finding.write.index:
                 overwritten = one.overwritten.definition
                 if self.flow.find_path((overwritten,), lambda node: node == definition):
-                    return f"{read}, but {kernel} overwrites {value}, which was made from it"
+                    return f"{read}, but {kernel} overwrites {value}, which was made from {read}"
                 if self.flow.find_path((definition,), lambda node, overwritten=overwritten: node == overwritten):
                     return f"{read}, which was made from {value}, but {kernel} overwrites {value} alone"
         return f"{read}, but {kernel} overwrites other bytes, {value}"

@@ -37,9 +37,9 @@ def describe_pair(pair: SharedBytes) -> str:
     if pair.reader is None:
         need = name_reader(pair)
     elif pair.reader is pair.other[0] and pair.lost_place == pair.other_place:
-        need = "it still reads for other elements"
+        need = f"`{other}` still reads for other elements"
     elif pair.reader is pair.other[0]:
-        need = "it reads at other offsets"
+        need = f"`{other}` reads at other offsets"
     else:
         need = f"`%{pair.reader.name}` reads afterwards"
     return f"XLA writes `{other}` over `{lost}`, which {need}"

@@ -373,9 +373,9 @@ class OutputViews:
     def list_notes(self) -> Iterator[str]:
         """Yields one sentence for each kind of fact that the views of the outputs cannot show."""
         if self.elsewhere:
-            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: the real cause has no arrow here"
+            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: JAX or XLA does, and no arrow shows it"
         if self.lost:
-            yield f"the paths to {name_outputs(self.lost)} could not be followed"
+            yield f"no path through the schedule to {name_outputs(self.lost)} was found, so none is shown"
         if self.long:
             yield f"only the last {MOST_ON_PATH} steps of the paths to {name_outputs(self.long)} are shown"
         if self.unexplained:
@@ -549,7 +549,7 @@ def _list_cuts(
     ends = {one.name: {n for edge in one.missing for n in (edge.kernel, edge.reader)} for one in outputs}
     cut = [name for name, numbers in ends.items() if not chosen.issuperset(numbers)]
     if cut:
-        yield f"the value that {name_outputs(cut)} should read is not shown: {why}"
+        yield f"the kernel's write that {name_outputs(cut)} should see is not shown: {why}"
 
 
 def _list_notes(context: Context) -> Iterator[str]:
@@ -560,10 +560,10 @@ def _list_notes(context: Context) -> Iterator[str]:
         yield "the module has no schedule, so the order of its instructions is unknown"
         return
     if not context.intended.outputs:
-        yield "without the program as written it is unknown which version a reader means"
+        yield "without the program as written it is unknown which version each reader should get"
     for write in context.matching.unplaced:
         yield f"it is unknown where in the schedule `{write.kernel}` writes operand {write.operand}"
     for write in context.matching.missing:
         kept = context.matching.merged_into.get(write.index)
-        what = f"XLA merged it with another call of `{write.kernel}`" if kept is not None else "it is not run"
+        what = f"XLA merged it with another call of `{write.kernel}`" if kept is not None else "it does not run"
         yield f"the call of `{write.kernel}` that overwrites operand {write.operand} is not in the schedule: {what}"
