@@ -80,18 +80,20 @@ class Context(EvaluatedPair):
     """Each declared effect that is untrue, with a custom call that shows it."""
     roundings: tuple[Rounding, ...] = ()
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
-    """Index of a hidden write to the instructions that read the overwritten memory before and after the kernel runs.
-    Filled only if there is no program as written, which would say which version each of them should read.
+    """Maps the index of a hidden write to the instructions that read the overwritten memory before and after the kernel
+    runs. Filled only if there is no program as written, which would say which version each of them should read.
     """
     refuted: frozenset[int] = frozenset()
     """Ids of instructions in the optimized module that cannot compute the operation whose tag they carry, because they
     are computed from other values (see `tag_trust`).
     """
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
-    """Tag of a kernel's custom call to the line of the user's code that makes the call, according to the trace."""
+    """Maps the tag of a kernel's custom call to the line of the user's code that makes the call, according to the
+    trace.
+    """
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
-    """Tag of a kernel's custom call to groups of operand numbers: according to the trace, the user passes the same
-    `Ref` for all operands of a group.
+    """Maps the tag of a kernel's custom call to groups of operand numbers: according to the trace, the user passes the
+    same `Ref` for all operands of a group.
     """
     mixed_up: MixedUpDonations | None = None
     lost_refs: tuple[LostRef, ...] = ()

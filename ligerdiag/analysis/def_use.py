@@ -119,8 +119,8 @@ class Overwritten:
     definition: Definition
     leaf: ShapeProto
     moves: Mapping[int, Definition]
-    """Id of each instruction that only moves the value on its way to the kernel, to the definition of the value that it
-    moves. The instruction nearest to the kernel comes first.
+    """Maps the id of each instruction that only moves the value on its way to the kernel, to the definition of the
+    value that it moves. The instruction nearest to the kernel comes first.
     """
 
 
@@ -151,7 +151,7 @@ class ValueReaders:
     times: Mapping[int, int] = field(init=False)
     positions: Positions = field(init=False)
     scheduled: Mapping[int, Scheduled] = field(init=False)
-    """Instruction id to each instruction that may read a value, in the order of the schedule."""
+    """Every scheduled instruction that may read a value, by its id, in the order of the schedule."""
     _uses: Mapping[Definition, list[_Use]] | None = None
     _program_uses: Mapping[TagPath, list[tuple[int, TagPath]]] | None = None
 

@@ -114,12 +114,12 @@ class Evaluator:
     """Whether MLIR's canonicalizer has changed the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an optimized instruction that holds an operand's contents from before a write to the labels that start
-    there; these labels (ORIG) say that a value depends on such contents.
+    """Maps the id of an optimized instruction that holds an operand's contents from before a write to the labels that
+    start there; these labels (ORIG) say that a value depends on such contents.
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Id of an optimized call to the ORIG labels (dependences on contents from before a write) that each operand cannot
-    have, operand by operand (see `find_unrelated`).
+    """Maps the id of an optimized call to the ORIG labels (dependences on contents from before a write) that each
+    operand cannot have, operand by operand (see `find_unrelated`).
     """
     direct: bool = False
     """Whether the dependence set of a value describes only the value's own bytes, and not the values from which they
@@ -321,7 +321,9 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
 
 
 def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
-    """Returns the ORIG labels of every hidden write for which the set has neither FRESH nor ORIG."""
+    """Returns the ORIG labels (dependences on contents from before a write) of every hidden write on which a value with
+    this set does not depend.
+    """
     originals = 0
     for write in range(space.writes):
         if not labels & (space.all_fresh(write) | space.all_original(write)):

@@ -32,7 +32,7 @@ parameter, and above these a bit for each kernel.
 """
 
 type Kernels = Mapping[tuple[str, bytes], int]
-"""Target and payload of a custom call to the number of its kernel."""
+"""Maps the target and payload of a custom call to the number of its kernel."""
 
 type _Leaves = list[Footprint]
 
@@ -67,9 +67,11 @@ class _Evaluation:
     empty: Container[int] = frozenset[int]()
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
-    """Computation id to the footprints of its parameters when it was last evaluated."""
+    """Maps the id of a computation to the footprints of its parameters when it was last evaluated."""
     _begins: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Id of a tuple to the position of each element's first leaf among all leaves, followed by the number of leaves."""
+    """Maps the id of a tuple to the position of each element's first leaf among all leaves, followed by the number of
+    leaves.
+    """
     _first_kernel: int = 0
 
     def run_entry(self) -> None:

@@ -399,7 +399,7 @@ class _Comparison:
     space: LabelSpace
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
-    """Name of each store to its mark."""
+    """Maps the name of each store to its mark."""
     shared: frozenset[str]
     """Names of the kernel calls and stores that write to one Ref in all iterations, although each iteration means a Ref
     of its own.

@@ -199,11 +199,11 @@ class Retagged:
     program: HloModule
     optimized: HloModule
     ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
-    """Negative tag of an optimized instruction that may be one of several operations to the tag paths of these
+    """Maps the negative tag of an optimized instruction that may be one of several operations to the tag paths of these
     operations.
     """
     authorship: Mapping[int, Authorship] = field(default_factory=dict[int, Authorship])
-    """Id of a tagged optimized instruction to whether it is the author's operation."""
+    """Maps the id of a tagged optimized instruction to whether it is the author's operation."""
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:

@@ -231,7 +231,7 @@ class RacedRead:
     """
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     reader: int
     """Id of the scheduled instruction that reads; for an asynchronous operation, of its start."""
 
@@ -241,7 +241,7 @@ class Race:
     """One hidden write and one reader that may run at the same time, because nothing orders them."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     kind: RaceKind
     kernel: HloInstruction
     """The instruction that runs the kernel, in the reader's computation: its call, or a loop or branch around it."""
@@ -271,7 +271,8 @@ def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
     """Returns the asynchronous operations that start in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
-    """Id of a start, or of an instruction that passes on the result of a start, to the position of the start."""
+    """Maps the id of a start, or of an instruction that passes on the result of a start, to the position of the start.
+    """
     done: dict[int, int] = {}
     for at, instruction in enumerate(sequence):
         opcode = instruction.opcode
@@ -316,8 +317,8 @@ class _Search:
     _seen: dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]] = field(
         default_factory=dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]]
     )
-    """Computation id to the position of each instruction in the computation's sequence, and the asynchronous spans
-    there.
+    """Maps the id of a computation to the position of each instruction in the computation's sequence, and the
+    asynchronous spans there.
     """
 
     def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:

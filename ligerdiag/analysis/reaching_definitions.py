@@ -45,7 +45,7 @@ _FORMS = having(Trait.SAME_ELEMENTS)
 _NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
 ARITHMETIC = frozenset(_NEUTRAL)
 _OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "dynamic-update-slice": 1, "reduce": 0}
-"""Opcode to the number of the operand whose elements the result holds, if it holds exactly these."""
+"""Maps an opcode to the number of the operand whose elements the result holds, if it holds exactly these."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
 """Opcodes that keep the number that a scalar constant holds. A bitcast is left out, because it may reinterpret the bits
@@ -54,7 +54,7 @@ as another element type.
 _PRODUCTS = having(Trait.LIBRARY_CALL)
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
-"""Field of a literal to the bytes of the number one and the bytes of the number zero in this format."""
+"""Maps a field of a literal to the bytes of the number one and the bytes of the number zero in this format."""
 
 
 def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
@@ -179,10 +179,10 @@ class _Numbering:
     found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = field(
         default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
     )
-    """Call path to the computation that it leads to, and to the value number of each instruction there."""
+    """Maps each call path to (the computation that it leads to, the value number of each instruction there by id)."""
     confluences: dict[CallPath, Alternatives] = field(default_factory=dict[CallPath, Alternatives])
-    """Call path to a loop or conditional, its own id last, to the numbers of the values of which one becomes its
-    result.
+    """Maps the call path of a loop or conditional, its own id last, to the numbers of the values of which one becomes
+    its result.
     """
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
@@ -310,17 +310,23 @@ class Twins:
     """
 
     numbers: Mapping[TagPath, tuple[int, int]]
-    """Tag path of an operation to (id of the computation where the path begins, value number of the operation)."""
+    """Maps the tag path of an operation to (id of the computation where the path begins, value number of the
+    operation).
+    """
     groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
     """The inverse of `numbers`: the tag paths of all operations with the same value."""
     operands: Mapping[TagPath, tuple[int, ...]]
-    """Tag path of an operation that has two operands of the same value to the value numbers of all its operands."""
+    """Maps the tag path of an operation that has two operands of the same value to the value numbers of all its
+    operands.
+    """
     confluences: Mapping[TagPath, Alternatives]
-    """Tag path of a loop or conditional to the value numbers of its alternatives, the values of which one becomes its
-    result.
+    """Maps the tag path of a loop or conditional to the value numbers of its alternatives, the values of which one
+    becomes its result.
     """
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
-    """Tag path of a matrix product to a pair for each operand, as in `numbers`: (computation id, value number)."""
+    """Maps the tag path of a matrix product to a pair for each operand, as in `numbers`: (computation id, value
+    number).
+    """
 
     def _find_start(self, path: TagPath) -> int | None:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
@@ -355,8 +361,8 @@ class Twins:
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns the value numbers of the values of which one becomes the result of this loop or conditional, for each
-        element of the result; () if unknown.
+        """Returns, for each element of the result of this loop or conditional, the value numbers that the element may
+        have; () if unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())

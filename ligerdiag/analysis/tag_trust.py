@@ -40,10 +40,10 @@ class TagTrust:
     """
 
     program: Mapping[int, Footprint]
-    """Id of an instruction of the program to its footprint."""
+    """Maps the id of an instruction of the program to its footprint."""
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]
-    """A tag to the program's instructions that have it as the last one of their tag path."""
+    """Maps a tag to the program's instructions that have it as the last one of their tag path."""
     is_partitioned: bool
     """Whether the optimized module's values are shards, smaller than the values of the program's operations."""
     refuted: frozenset[int] = field(default=frozenset())

@@ -47,15 +47,15 @@ class ValueFlow:
 
     readers: ValueReaders
     homes: Mapping[int, HloComputation] = field(init=False)
-    """Instruction id to the computation that contains the instruction."""
+    """Maps the id of an instruction to the computation that contains it."""
     callers: Mapping[int, HloInstruction] = field(init=False)
-    """Id of each computation that the schedule runs to an instruction that calls the computation."""
+    """Maps the id of each computation that the schedule runs to an instruction that calls the computation."""
     instructions: Mapping[int, HloInstruction] = field(init=False)
     _sources: dict[Definition, tuple[Definition, ...]] = field(default_factory=dict[Definition, tuple[Definition, ...]])
     _written: dict[Definition, list[tuple[int, HloInstruction]]] = field(
         default_factory=dict[Definition, list[tuple[int, HloInstruction]]]
     )
-    """Overwritten definition to (HiddenWrite index, the scheduled instruction that runs the kernel)."""
+    """Maps an overwritten definition to (index of the hidden write, the scheduled instruction that runs the kernel)."""
     _fused: dict[int, Mapping[ShapeIndex, tuple[int, ...]]] = field(
         default_factory=dict[int, Mapping[ShapeIndex, tuple[int, ...]]]
     )

@@ -50,13 +50,13 @@ class Matching:
     """The hidden writes that each kernel call of the optimized module performs, and the writes that none performs."""
 
     by_call: Mapping[int, tuple[HiddenWrite, ...]]
-    """Id of a custom call in the optimized module to the hidden writes that it performs, in operand order."""
+    """Maps the id of a custom call in the optimized module to the hidden writes that it performs, in operand order."""
     actual: tuple[ActualWrite, ...]
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
     merged_into: Mapping[int, int]
-    """Index of a missing write to the index of the write of the earlier call into which XLA merged the missing one's
-    call.
+    """Maps the index of a missing write to the index of the write of the earlier call into which XLA merged the missing
+    one's call.
     """
     unplaced: tuple[HiddenWrite, ...]
     """Hidden writes whose operand has no known place in memory."""

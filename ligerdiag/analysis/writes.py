@@ -89,7 +89,7 @@ class BrokenAliases:
 
     found: Sequence[BrokenAlias] = ()
     _by_call: Mapping[int, Mapping[int, BrokenAlias]] = field(init=False)
-    """Id of an optimized call to the broken alias of each operand_number."""
+    """Maps the id of an optimized call to the broken alias of each operand_number."""
 
     def __post_init__(self) -> None:
         by_call: dict[int, dict[int, BrokenAlias]] = {}

@@ -108,7 +108,7 @@ class Ambiguity:
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
-"""Name of an output to the output's ambiguities."""
+"""Maps the name of an output to the output's ambiguities."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
@@ -245,11 +245,11 @@ class AmbiguityMarker:
     module: HloModule
     space: LabelSpace
     lines: Mapping[int, ResidualLines]
-    """Index of a hidden write to the source lines of the operations that may have saved the overwritten value as a
-    residual.
+    """Maps the index of a hidden write to the source lines of the operations that may have saved the overwritten value
+    as a residual.
     """
     recomputed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """Id of an operation that recomputes an overwritten value to the indices of the value's hidden writes (see
+    """Maps the id of an operation that recomputes an overwritten value to the indices of the value's hidden writes (see
     `find_recomputed`).
     """
     overwritten: dict[Storage, list[tuple[int, Storage, Storage]]] = field(

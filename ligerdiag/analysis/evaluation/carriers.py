@@ -55,18 +55,18 @@ class Carriers:
     """
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
-    """(Tag path, instruction id) of a carrier in the unoptimized module to the indices of the hidden writes whose
+    """Maps (tag path, instruction id) of a carrier in the unoptimized module to the indices of the hidden writes whose
     operand's old value it holds.
     """
     paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
-    """Tag path to pairs of a carrier and the index of a hidden write; `is_carrier` uses them to recognize the carrier
-    in the optimized module.
+    """Maps a tag path to pairs of a carrier and the index of a hidden write; `is_carrier` uses them to recognize the
+    carrier in the optimized module.
     """
     parameters: Mapping[int, tuple[int, ...]]
-    """Number of an entry parameter to the indices of the hidden writes that overwrite the parameter itself."""
+    """Maps the number of an entry parameter to the indices of the hidden writes that overwrite the parameter itself."""
     origins: Mapping[int, frozenset[TagPath]] = MappingProxyType({})
-    """Index of a hidden write to the tag paths of the carriers that define its operand, if the operand has several
-    definitions, such as elements of a loop's state that change places.
+    """Maps the index of a hidden write to the tag paths of the carriers that define its operand, if the operand has
+    several definitions, such as elements of a loop's state that change places.
     """
 
 
@@ -136,8 +136,8 @@ _BECOMES: Mapping[str, tuple[str, ...]] = {
     "divide": ("multiply",),
     "subtract": ("add",),
 }
-"""Opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter of one
-slice or a quotient by a constant.
+"""Maps the opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter
+of one slice or a quotient by a constant.
 """
 
 

@@ -177,7 +177,7 @@ class FusionEvaluator:
     _fusion: HloInstruction
     _reads: tuple[Read, ...]
     _pieces: Mapping[int, Pieces]
-    """operand_number to the operand's pieces (parts with separate dependence sets), if they are known."""
+    """Maps an operand_number to the operand's pieces (parts with separate dependence sets), if they are known."""
 
     def run(self) -> list[PiecewiseLabels]:
         arguments: list[FusedValue] = []

@@ -118,7 +118,7 @@ class UnorderedRead:
 
 
 type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
-"""Id of a scheduled instruction to its unordered reads."""
+"""Maps the id of a scheduled instruction to its unordered reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,14 +164,15 @@ class LabelMemory:
     unordered: UnorderedReads
     """The reads that get a mark because no dependence orders them with a hidden write."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    """Slice number to the slice's dependence set; an empty set has no entry."""
+    """Maps the number of a memory slice to the slice's dependence set; an empty set has no entry."""
     pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
-    """Slice number to the separate dependence sets of the parts (pieces) of the slice's value, if known (see `pieces`).
+    """Maps the number of a memory slice to the separate dependence sets of the parts (pieces) of the slice's value, if
+    known (see `pieces`).
     """
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     journal: dict[int, Labels] | None = None
-    """While a loop or branch runs: slice number to the dependence set that the slice had before its first change there.
-    Otherwise None.
+    """While a loop or branch runs, maps the number of a memory slice to the dependence set that the slice had before
+    its first change there; otherwise None.
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
@@ -320,10 +321,10 @@ class Actual:
     writes: tuple[ActualWrite, ...]
     """Every hidden write that the optimized module still performs."""
     frames: Mapping[int, Frames]
-    """Id of a scheduled instruction to a call path that leads to it."""
+    """Maps the id of a scheduled instruction to a call path that leads to it."""
     traced: frozenset[int] = frozenset()
     """Indices of the hidden writes whose operand was seen to hold its old contents (ORIG) when the kernel ran."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Tag path of each loop and conditional that the schedule still has to the alternative values of which one becomes
-    its result.
+    """Maps the tag path of each loop and conditional that the schedule still has to the alternative values of which one
+    becomes its result.
     """

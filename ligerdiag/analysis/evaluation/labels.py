@@ -359,7 +359,7 @@ class InertInstructions:
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
-    """Computation id to the wanted operations directly in that computation, in its order."""
+    """Maps the id of a computation to the wanted operations directly in that computation, in its order."""
 
     def __post_init__(self) -> None:
         module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes

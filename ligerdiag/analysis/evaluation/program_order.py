@@ -127,13 +127,13 @@ class Intended:
     outputs: tuple[Labels, ...]
     """The dependence set of each leaf of the entry computation's root, in order."""
     tagged: Mapping[TagPath, TaggedSet]
-    """Tag path to the dependence set of the operation, for every operation that computes and has a tag."""
+    """Maps a tag path to the dependence set of the operation, for every operation that computes and has a tag."""
     operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Index of a hidden write to the dependence sets of the operands of its kernel's call, when the call runs; each is
-    the union over all iterations.
+    """Maps the index of a hidden write to the dependence sets of the operands of its kernel's call, when the call runs;
+    each is the union over all iterations.
     """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Tag path of a loop or conditional to the alternative values of which one becomes its result."""
+    """Maps the tag path of a loop or conditional to the alternative values of which one becomes its result."""
 
 
 def compute_intended(
@@ -201,16 +201,18 @@ class _Evaluation:
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
-    """Number of a storage to the tag paths of the nearest tagged operations from which its value is computed."""
+    """Maps the number of a storage to the tag paths of the nearest tagged operations from which its value is computed.
+    """
     _pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
-    """Number of a storage to the separate dependence sets of its value's pieces, for a concatenation or a value made
-    from one.
+    """Maps the number of a storage to the separate dependence sets of its value's pieces, for a concatenation or a
+    value made from one.
     """
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
-    """Number of an overwritten storage to (index of the hidden write, dependence set just before the write)."""
+    """Maps the number of an overwritten storage to (index of the hidden write, dependence set just before the write).
+    """
     ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
     """Numbers of the storage that the states of the enclosing loops have."""
@@ -223,7 +225,7 @@ class _Evaluation:
     path.
     """
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Becomes `Intended.operands`."""
+    """The value that `Intended.operands` will have."""
     _call_edges: tuple[tuple[TagPath, Labels], ...] = ()
     """The `TaggedSet.edges` of the current call, from before the call overwrites its operands."""
     _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])

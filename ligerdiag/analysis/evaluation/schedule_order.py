@@ -68,19 +68,21 @@ class ScheduleEvaluation:
     carriers: Carriers
     effects_of: EffectsOf
     writes: Mapping[int, tuple[HiddenWrite, ...]]
-    """Id of a custom call in the optimized module to its hidden writes."""
+    """Maps the id of a custom call in the optimized module to its hidden writes."""
     actual_writes: tuple[ActualWrite, ...]
     wanted: frozenset[TagPath]
     """Tag paths of the operations whose occurrences are kept even if they have no labels."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an instruction, scheduled or fused, to marks: extra bits that the dependence sets of its results get."""
+    """Maps the id of an instruction, scheduled or fused, to marks: extra bits that the dependence sets of its results
+    get.
+    """
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of a carrier, an instruction that holds the old value of a kernel's operand, to the ORIG labels that start
-    there (see `carriers`).
+    """Maps the id of a carrier, an instruction that holds the old value of a kernel's operand, to the ORIG labels that
+    start there (see `carriers`).
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Id of a call to the ORIG labels (dependences on contents from before a write) that each of its operands cannot
-    have, operand by operand.
+    """Maps the id of a call to the ORIG labels (dependences on contents from before a write) that each of its operands
+    cannot have, operand by operand.
     """
     records: bool = True
     """Whether the dependence sets of operations are recorded; otherwise only those of the outputs."""
@@ -89,8 +91,8 @@ class ScheduleEvaluation:
     computed (see `labels.transfer_call`).
     """
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an asynchronous start that races with a kernel to marks: extra bits that the dependence sets of its results
-    get.
+    """Maps the id of an asynchronous start that races with a kernel to marks: extra bits that the dependence sets of
+    its results get.
     """
     unordered: UnorderedReads = field(default_factory=dict[int, tuple[UnorderedRead, ...]])
     """The reads that no dependence orders with a hidden write to the same bytes."""
@@ -106,12 +108,12 @@ class ScheduleEvaluation:
     """Ids of the instructions, scheduled or fused, at which labels or marks start."""
     _inert: InertInstructions = field(init=False)
     _made_outside: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
-    """(Write, slice number) to whether no instruction in the loop around the write defines a value in that slice of
-    memory (see `is_made_outside`).
+    """Maps (write, slice number) to whether no instruction in the loop around the write defines a value in that slice
+    of memory (see `is_made_outside`).
     """
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
-    """Slice number to the writes that overwrite a different part of that slice of memory in each iteration of a loop,
-    if the instruction that takes this part has tags.
+    """Maps the number of a memory slice to the writes that overwrite a different part of that slice of memory in each
+    iteration of a loop, if the instruction that takes this part has tags.
     """
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads."""
@@ -121,7 +123,7 @@ class ScheduleEvaluation:
     """
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
-    """Id of a computation to the call path of its last run."""
+    """Maps the id of a computation to the call path of its last run."""
 
     def __post_init__(self) -> None:
         self._occurrences = defaultdict(dict)

@@ -71,8 +71,8 @@ class _Search:
     _order: Order = field(default_factory=Order)
     _by_slice: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     _overwriting: dict[int, dict[Definition, list[int]]] = field(default_factory=dict[int, dict[Definition, list[int]]])
-    """Slice number to a map from the definition of a value in that slice to the writes that overwrite the value. A
-    write is represented by its position in the slice's list in `_by_slice`.
+    """Maps the number of a memory slice to a map from the definition of a value in that slice to the writes that
+    overwrite the value. A write is represented by its position in the slice's list in `_by_slice`.
     """
     _positions: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
     _left: int = field(init=False)

@@ -156,7 +156,7 @@ class StepFinder:
     kernels: tuple[int, ...]
     """Ids of the steps that run a kernel which overwrites an operand."""
     _spans: Mapping[int, AsyncSpan] = field(init=False)
-    """Id of an asynchronous start to the span of the schedule in which its operation is in flight."""
+    """Maps the id of an asynchronous start to the span of the schedule in which its operation is in flight."""
 
     def __post_init__(self) -> None:
         scheduled = {home.id: home for home in self.flow.homes.values()}
@@ -333,11 +333,13 @@ class OutputViews:
     elsewhere: list[str] = field(default_factory=list[str])
     """Names of the outputs that JAX or XLA makes wrong without any hidden write."""
     _kernels: Mapping[int, int] = field(init=False)
-    """Index of a hidden write to the id of the step that performs it first."""
+    """Maps the index of a hidden write to the id of the step that performs it first."""
     _paths: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
         default_factory=dict[frozenset[Definition | int], Mapping[Definition, Definition | None]]
     )
-    """Cache: the nodes or steps at which a path may start to the result of `ValueFlow.find_shortest_paths` for them."""
+    """Cache. Maps the nodes or steps at which a path may start to the result of `ValueFlow.find_shortest_paths` for
+    them.
+    """
 
     def __post_init__(self) -> None:
         kernels: dict[int, int] = {}

@@ -51,7 +51,7 @@ class AmbiguitySearch:
     """Finds the ambiguities on which each output of one schedule depends."""
 
     outputs: Mapping[str, OutputVerdict]
-    """Output name to its verdict before any ambiguity is considered."""
+    """Maps the name of an output to its verdict before any ambiguity is considered."""
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison

@@ -73,12 +73,12 @@ class Blamed:
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
     unsearched: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
-    """Output name to the indices of the hidden writes with too many wrong operations to find out whether the output
-    depends on one of them.
+    """Maps the name of an output to the indices of the hidden writes with too many wrong operations to find out whether
+    the output depends on one of them.
     """
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
-    """Output name to the loops and conditionals on which the output depends and whose result may be any of several
-    values that XLA merged.
+    """Maps the name of an output to the loops and conditionals on which the output depends and whose result may be any
+    of several values that XLA merged.
     """
     decided: frozenset[str] = frozenset()
     """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be

@@ -38,12 +38,14 @@ class DirectErrors:
     """
 
     stale: Mapping[_Place, Labels]
-    """(Tag path of an operation, instruction id) to the writes whose bytes it misses, as bits (see
+    """Maps (tag path of an operation, instruction id) to the writes whose bytes it misses, as bits (see
     `LabelSpace.bits_of`).
     """
     clobbered: Mapping[_Place, Labels]
     outputs: Mapping[str, frozenset[int]]
-    """Output name to the indices of the hidden writes about which the output's direct dependence sets are wrong."""
+    """Maps the name of an output to the indices of the hidden writes about which the output's direct dependence sets
+    are wrong.
+    """
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
         """Returns the wrong operations, each with only the writes whose bytes it reads wrongly. An operation that reads

@@ -47,7 +47,7 @@ class WrongRead:
     """One scheduled instruction that reads a value which is wrong (stale or clobbered) for one hidden write."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     path: TagPath
     """Tag path of the program's operation that the reader computes."""
     reader: int

@@ -57,8 +57,8 @@ class BlamedReads:
     verdicts: Verdicts
     followed: FollowedWrites
     reached: Mapping[int, int]
-    """Id of a step (a scheduled instruction) to the outputs that are computed from it, as an integer in which bit n
-    represents output n.
+    """Maps the id of a step (a scheduled instruction) to the outputs that are computed from it, as an integer in which
+    bit n represents output n.
     """
 
     @cached_property
@@ -189,15 +189,16 @@ class ReadJudge:
     """Indices of the hidden writes for which every read is unknown."""
     _raced: frozenset[tuple[int, int]] = field(init=False)
     _by_output: Mapping[tuple[str, int], Verdict] = field(init=False)
-    """(Output name, index of a hidden write) to the verdict on the output for this write; only pairs that are not
+    """Maps (output name, index of a hidden write) to the verdict on the output for this write; only pairs that are not
     fresh.
     """
     _reached: Mapping[int, int] = field(init=False)
-    """Id of a step to the outputs that are computed from it, as an integer in which bit n represents output n."""
+    """Maps the id of a step to the outputs that are computed from it, as an integer in which bit n represents output n.
+    """
     _users: Mapping[int, set[int]] = field(init=False)
-    """Id of a step to the steps that use its values."""
+    """Maps the id of a step to the steps that use its values."""
     _results: Mapping[int, list[str]] = field(init=False)
-    """Id of a step to the names of the outputs that the step defines."""
+    """Maps the id of a step to the names of the outputs that the step defines."""
 
     def __post_init__(self) -> None:
         pair, flow = self.pair, self.followed.flow

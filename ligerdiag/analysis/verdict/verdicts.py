@@ -216,7 +216,7 @@ class Verdicts:
     """The verdicts on all outputs of one schedule, and the evidence for them."""
 
     outputs: Mapping[str, OutputVerdict]
-    """Output name to verdict, in the program's order."""
+    """Maps the name of each output to the verdict on it, in the program's order."""
     stale: tuple[ReadFinding, ...] = ()
     """Reads that make outputs stale. In the same way, `clobbered` and `latent` hold the reads that make outputs
     clobbered or latent.
@@ -229,8 +229,8 @@ class Verdicts:
     differing: tuple[Differing, ...] = ()
     """Operations whose dependence set in the schedule makes them stale or clobbered for some write."""
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Output name to the names of the scheduled loops and conditionals that give this output one of several merged
-    values instead of another.
+    """Maps the name of an output to the names of the scheduled loops and conditionals that give this output one of
+    several merged values instead of another.
     """
     decided: frozenset[str] = frozenset()
     """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
@@ -304,7 +304,7 @@ class ReadVerdict:
     """The verdict on one scheduled instruction that reads one overwritten value."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     step: int
     """Id of the scheduled instruction that reads, as `ValueFlow.find_step` returns it."""
     kind: ReadKind
