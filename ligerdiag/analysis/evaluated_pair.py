@@ -71,7 +71,9 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Id of each instruction in the optimized module to its LogicalTime, XLA's position in the flattened schedule."""
+        """Maps the id of each instruction in the optimized module to its LogicalTime, its position in XLA's flattened
+        schedule.
+        """
         return compute_logical_times(self.optimized)
 
     @property

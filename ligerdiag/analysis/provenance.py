@@ -268,8 +268,8 @@ class _Index:
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
-        """First op_name and opcode to instances, in the order of the program. Only needed if the source locations do
-        not match.
+        """Maps a first op_name and an opcode to instances, in the order of the program. Only needed if the source
+        locations do not match.
         """
         found: defaultdict[tuple[str, str], list[Instance]] = defaultdict(list)
         for one in self._instances:

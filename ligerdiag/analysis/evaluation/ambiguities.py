@@ -32,7 +32,7 @@ type StoredValue = Storage | tuple["StoredValue", ...]
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Lists the storage of each array in the value, in order."""
+    """Returns the storage of each array in the value, in order."""
     if isinstance(value, int):
         return [value]
     return [leaf for child in value for leaf in list_leaves(child)]

@@ -178,11 +178,11 @@ class LabelSpace:
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
         """Returns the dependence set of a value where alternative paths through the program join, as after a
-        conditional. ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on
-        these paths.
+        conditional. ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on these
+        paths.
 
-        On a path that does not lead through the kernel of a write W, the original is right. So ORIG(W, 0) of a path
-        without FRESH(W, c) ends here if another path has FRESH(W, c).
+        On a path that does not lead through the kernel of a write W, the contents from before W are right. So ORIG(W,
+        0) of a path without FRESH(W, c) ends here if another path has FRESH(W, c).
         """
         union = unite(ends)
         if not union or not writes_inside:

@@ -21,8 +21,9 @@ _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
 class Order:
     """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
 
-    Edges only lead forward in a computation's schedule, so a search looks only at the instructions between the two in
-    question. The state of the search from each instruction is kept, so that a later question resumes where it stopped.
+    Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between
+    the first and the second one. The state of the search from each instruction is kept, so that a later question
+    resumes where it stopped.
     """
 
     def __init__(self) -> None:

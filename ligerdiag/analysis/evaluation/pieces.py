@@ -246,8 +246,8 @@ def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pi
 
 
 def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) -> list[int]:
-    """Lists the dimensions of the instruction's array in memory order, the slowest first; an array without a layout has
-    XLA's default order.
+    """Returns the dimensions of the instruction's array in memory order, the slowest first; for an array without a
+    layout, in XLA's default order.
     """
     minor_to_major = list(instruction.shape.layout.minor_to_major)
     return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))

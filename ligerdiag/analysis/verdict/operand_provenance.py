@@ -160,8 +160,8 @@ class OperandProvenance:
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
-        """Last tag of each of the author's optimization barriers to the tag paths of the operations whose results go
-        through it.
+        """Maps the last tag of each of the author's optimization barriers to the tag paths of the operations whose
+        results go through it.
         """
         program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
         flow = Dataflow(program, PassThrough(bitcasts=True, barriers=True, tuples=True))

@@ -63,7 +63,7 @@ class BlamedReads:
 
     @cached_property
     def _named(self) -> Mapping[int, list[tuple[ReadFinding, ReadKind]]]:
-        """Index of a hidden write to the reads that are blamed for this write, each with its kind."""
+        """Maps the index of a hidden write to the reads that are blamed for this write, each with its kind."""
         named: defaultdict[int, list[tuple[ReadFinding, ReadKind]]] = defaultdict(list)
         for kind, findings in (
             (ReadKind.STALE, self.verdicts.stale),

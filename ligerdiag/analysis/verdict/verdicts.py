@@ -263,8 +263,8 @@ class Verdicts:
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether the output misses at least one write, and each write that it misses is gone from the
-        schedule, not even merged with another call.
+        """Returns whether the output misses at least one write, and the schedule performs none of the writes that it
+        misses, not even as part of a merged call.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
