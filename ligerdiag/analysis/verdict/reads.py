@@ -21,10 +21,11 @@ The first of these statements that applies to a hidden write and an instruction 
 - For an operation of the author, the intended set gives the version that is meant, and the operand's bytes give the
   version that is read. If the two differ and no output is blamed on the read, it is wrong if its outputs are wrong for
   this write, otherwise unknown.
-- For an instruction that the compiler made, nobody means a version: it is right if all outputs computed from it are
-  right for this write, wrong if everything that uses its result is a wrong reader or a wrong output, otherwise unknown.
+- For an instruction that the compiler made, the author means no version: it is right if all outputs computed from it
+  are right for this write, wrong if everything that uses its result is a wrong reader or a wrong output, otherwise
+  unknown.
 
-An instruction that reads the value in several ways has the worst of their verdicts.
+If an instruction reads the value in several ways, the worst of these verdicts counts.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Judges a schedule without the program as written, and finds the entry parameters behind its values.
+"""Judges a schedule without the program as written, and finds the entry parameters from which its values are computed.
 
 Without the program, the author's order and the version that each reader should see are unknown. An output is fresh only
 if it depends neither on a hidden write nor on any entry parameter from which the overwritten value was computed: then
