@@ -1,10 +1,13 @@
-"""Compares the dependence sets of the program as written and the schedule as compiled; one analysis per file.
+"""Computes, for a program as written and for the schedule that XLA made of it, on which hidden writes each value
+depends, and compares the two; one analysis per file.
 
-`verdict/` decides what follows; the other modules evaluate both programs for it, or describe the result.
+The package `verdict` turns the differences into verdicts; the other modules evaluate both programs for it, or describe
+the result.
 
-- A *hidden write* W is one (kernel call, operand) pair that the kernel's IR writes and no output aliases.
+- A *hidden write* W is one (kernel call, operand) pair such that the kernel's IR writes the operand and no output of
+  the call aliases the operand.
 - *Intended* is the unoptimized module in program order, each value with its own storage.
 - *Actual* is the optimized module in schedule order, on XLA's own buffer assignment.
-- A *dependence set* says on which hidden writes a value depends; a label is one bit of it. The same rules compute the
-  sets of both programs.
+- A *dependence set* says on which hidden writes a value depends; a *label* is one element (one bit) of it. The same
+  rules compute the sets of both programs.
 """

@@ -1,12 +1,13 @@
-"""Finds the conditions of a kernel call: branches and loops around it that may not run.
+"""Finds the conditions of a kernel call: branches and loops around the call that may not run.
 
-If the program always makes a call and the schedule makes it under a condition, values that depend on it are unknown.
-XLA keeps conditions and removes some; it adds no new one around a call. So each condition around a call in the schedule
-must be one of those around it in the program. Two conditions are the same if both are loops, or both are conditionals
-with the same number of branches and the call in the same branch; XLA may replace an index by a predicate (true is the
-first branch, 1 the second) or the reverse. In addition, the schedule's predicate must depend only on arguments on which
-the program's predicate depends, and on at least one argument if the program's does. A loop that certainly runs, a
-branch that is always taken, and a conditional with the call in each branch are no conditions.
+If the program always makes a call and the schedule makes it only under a condition, values that depend on the call are
+unknown. XLA keeps conditions and removes some; it adds no new one around a call. So each condition around a call in the
+schedule must be one of those around it in the program. Two conditions are the same if both are loops, or both are
+conditionals with the same number of branches and the call is in the same branch; XLA may replace an index by a
+predicate (true is the first branch, index 1 the second) or the reverse. In addition, the schedule's predicate must
+depend only on arguments on which the program's predicate depends, and on at least one argument if the program's does. A
+loop that certainly runs, a branch that is always taken, and a conditional with the call in each branch do not count as
+conditions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ type Argument = tuple[int, ShapeIndex]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A conditional or loop around a kernel call that may skip the call."""
+    """A conditional or loop around a kernel call, because of which the call may not run."""
 
     instruction: HloInstruction
     branches: frozenset[int]
@@ -49,7 +50,7 @@ class Condition:
 
 
 def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
-    """Yields the conditions around a call, outermost first. frames: the call path to the call."""
+    """Yields the conditions around a call, outermost first. frames: the call path to the call, which is its last frame."""
     for outer, inner in pairwise(frames):
         one, home = outer.instruction, inner.computation.id
         if one.opcode == "while" and one.called_computations[0] == home:
@@ -62,7 +63,9 @@ def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
 def find_conditional_writes(
     writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
 ) -> frozenset[int]:
-    """Returns the indices of the hidden writes that the schedule makes under a condition that is not in the program."""
+    """Returns the indices of the hidden writes that the schedule performs under a condition that the program does not
+    have around the call.
+    """
     inputs: dict[int, _Inputs] = {}
     found: set[int] = set()
     for write in writes:
@@ -84,8 +87,10 @@ def _drop_known(
     optimized: HloModule,
     inputs: "dict[int, _Inputs]",
 ) -> list[Condition]:
-    """Returns the conditions of the schedule that are not in the program; each condition of the program matches only
-    one of the schedule.
+    """Returns those conditions around a scheduled call that the program does not have. Each condition of the program
+    accounts for at most one of the schedule.
+
+    scheduled, written: the conditions around the call in the schedule and in the program, outermost first.
     """
     if not scheduled or program is optimized:
         return []
@@ -102,7 +107,8 @@ def _drop_known(
 
 
 def _is_everywhere(condition: Condition, added: Sequence[Sequence[Condition]]) -> bool:
-    """Returns whether the schedule makes the call in every branch of the conditional, under no other added condition.
+    """Returns whether the schedule has the call in every branch of the conditional, under no other condition that the
+    program lacks.
 
     added: for each place where the schedule makes the call, the conditions there that the program lacks.
     """
@@ -123,8 +129,8 @@ def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_In
 
 
 def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
-    """Returns the numbers that the branches of the condition have in `like`, which may choose by a predicate instead of
-    a number, or the reverse.
+    """Returns the numbers that the condition's branches have in the conditional `like`. The numbers of two branches are
+    exchanged if one conditional chooses by a predicate and the other by an index.
     """
     own, others = (one.operands[0].shape.element_type == PRED for one in (condition.instruction, like))
     if own is others or len(like.called_computations) != 2:

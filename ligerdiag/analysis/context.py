@@ -1,6 +1,7 @@
-"""Builds the input of every rule, a `Context`: both programs, their dependence sets, verdicts and evidence.
+"""Builds the input of every rule, a `Context`: the program and the schedule, on which hidden writes each value of
+either depends, the verdicts, and the evidence.
 
-`compute_context_without_program` builds one from the optimized module alone.
+`compute_context_without_program` builds a `Context` from the optimized module alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,9 @@ from ligerdiag.model.findings import SourceLine
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Context(EvaluatedPair):
-    """The input of every rule: both programs with their dependence sets, the verdicts, and the evidence."""
+    """The input of every rule: the program and the schedule with the dependence sets of both (on which hidden writes
+    each value depends), the verdicts, and the evidence.
+    """
 
     verdicts: Verdicts
     vanished: tuple[VanishedCall, ...]
@@ -77,29 +80,38 @@ class Context(EvaluatedPair):
     """Each declared effect that is untrue, with a custom call that shows it."""
     roundings: tuple[Rounding, ...] = ()
     accesses: Mapping[int, Accesses] = field(default_factory=dict[int, Accesses])
-    """HiddenWrite index to the reads around the write, if there is no program that says which version each read means.
+    """Maps the index of a hidden write to the instructions that read the overwritten memory before and after the kernel
+    runs. Filled only if there is no program as written, which would say which version each of them should read.
     """
     refuted: frozenset[int] = frozenset()
-    """Ids of optimized instructions whose tags contradict their operands (see `tag_trust`)."""
+    """Ids of instructions in the optimized module that cannot compute the operation whose tag they carry, because they
+    are computed from other values (see `tag_trust`).
+    """
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
-    """Tag of a kernel's custom call to the line that makes the call, according to the trace."""
+    """Maps the tag of a kernel's custom call to the line of the user's code that makes the call, according to the
+    trace.
+    """
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
-    """Tag of a kernel's custom call to groups of operand numbers, according to the trace: the operands of one group are
-    one `Ref`.
+    """Maps the tag of a kernel's custom call to groups of operand numbers: according to the trace, the user passes the
+    same `Ref` for all operands of a group.
     """
     mixed_up: MixedUpDonations | None = None
     lost_refs: tuple[LostRef, ...] = ()
-    """Kernel calls and stores that JAX lost before XLA got the program."""
+    """Kernel calls and stores whose write to a Ref JAX lost before XLA got the program."""
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has separated from the writes before them, according to the trace."""
+    """Reads of Refs that JAX moved away from the writes that should come before them, according to the trace."""
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
     memory: MemoryAnalysis | None = None
-    """Copies, donations and memory; None without a schedule or XLA's own buffer assignment."""
+    """The copies, the donations and the memory use of the optimized module; None without a schedule or without XLA's
+    own buffer assignment.
+    """
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """The graph of the schedule's values with the hidden writes in it (see `value_flow`); computed on first use."""
+        """The graph that shows which of the schedule's values is computed from which, hidden writes included (see
+        `value_flow`); computed on first use.
+        """
         return follow_writes(self)
 
     @cached_property
@@ -109,7 +121,7 @@ class Context(EvaluatedPair):
 
 
 def _list_fields(pair: EvaluatedPair) -> dict[str, Any]:
-    """Returns the fields of an evaluated pair by name, to build a `Context` from."""
+    """Returns the fields of an evaluated pair by name, as arguments for a `Context`."""
     return {one.name: getattr(pair, one.name) for one in fields(pair)}
 
 
@@ -131,11 +143,13 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation, and returns the context for its rules.
 
-    retagged: both modules with computed tags, if the compile worker did not tag them. canonicalized: MLIR's
-    canonicalizer has changed `program`. tag_trust: how far to trust the tags of a foreign optimized module; `optimized`
-    is without the refuted ones. thunks and command_order: see `races`. is_assigned: the buffers are XLA's own
-    assignment. crossed_operands: operand numbers of kernels around whose calls the program's order is not the author's;
-    nothing that depends on writes to these operands is decided.
+    program: the module as written. retagged: both modules with tags (numbers of program operations) that were computed
+    from XLA's metadata, if the compile worker did not tag them. canonicalized: whether MLIR's canonicalizer has changed
+    `program`. tag_trust: how far to trust the tags of an optimized module that ligerdiag did not compile; `optimized`
+    then lacks the tags that are refuted. thunks, command_order: the steps that XLA's runtime executes, and the order
+    that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is XLA's own assignment.
+    crossed_operands: numbers of kernel operands around whose writes JAX changed the author's order of operations;
+    whatever depends on a write to one of these operands stays undecided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -205,16 +219,17 @@ def compute_context(
 
 
 def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: HloModule) -> HiddenWrite:
-    """Returns the hidden write with the call path and the module of the optimized call that performs it."""
+    """Returns the hidden write of this index with the call path and the module of the optimized call that performs it."""
     return replace(writes[actual.write], frames=actual.frames, module=optimized)
 
 
 def _find_partitioned_carriers(
     program: HloModule, optimized: HloModule, carriers: Carriers, space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps ids of optimized instructions without a tag to the ORIG labels (see `comparison`) that may start at them.
+    """Maps ids of optimized instructions without a tag to the labels that may start there, which say that a value
+    depends on the contents from before a write (ORIG, see `comparison`).
 
-    The partitioner leaves some instructions without a tag, and these may hold a value from before a write.
+    The SPMD partitioner leaves some instructions without a tag, and these may hold a value from before a write.
     """
     lost = find_lost_carriers(optimized, carriers) if is_spmd_partitioned(program, optimized) else None
     if lost is None or not lost.paths:
@@ -230,7 +245,9 @@ def _find_unmatched_writes(
     effects_of: EffectsOf,
     broken: BrokenAliases,
 ) -> Iterator[HiddenWrite]:
-    """Yields the hidden writes of scheduled calls that the program lacks; nobody knows whether they are intended."""
+    """Yields the hidden writes of scheduled calls that the program as written lacks; it is unknown whether the author
+    means these writes.
+    """
     number = len(writes)
     for frames in matching.unmatched:
         call = frames[-1].instruction
@@ -253,8 +270,8 @@ def compute_context_without_program(
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
 ) -> Context:
-    """Returns the context of an optimized module alone. Its `program` is the optimized module, which has the source
-    lines.
+    """Returns the context of an optimized module for which there is no program as written; the context's `program` is
+    then the optimized module too, because that has the source lines.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))

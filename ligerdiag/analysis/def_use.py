@@ -1,15 +1,16 @@
-"""Finds the readers of a value that a kernel overwrites, and of the value from which it was made.
+"""Finds the instructions that read a value that a kernel overwrites, or the value from which that one was made.
 
-A reader of the value is a scheduled instruction with an operand of the same definition as the kernel's operand. Other
-values in the same bytes at other times do not count. If the kernel's operand was only moved or cast from another value
-(by a gather, a transpose, a convert), that value is the *source*, and its readers are found too. If an operation reads
-the value in the program, and the schedule runs this operation without reading the value or its source, the operation
-recomputes the value. An instruction that contains the kernel (a fusion, a loop, a call) is no reader, nor is one that
-only waits for an asynchronous operation.
+A reader of the value is a scheduled instruction with an operand of the same definition as the kernel's operand. An
+instruction that reads another value, which is in the same bytes at another time, does not count. If the kernel's
+operand was only moved or cast from another value (by a gather, a transpose, a convert), that other value is the
+*source*, and its readers are found too. If an operation of the program reads the overwritten value, and the schedule
+runs this operation without reading the value or its source, the schedule *recomputes* the value there. An instruction
+that contains the kernel (a fusion, a loop, a call) is not a reader, nor is one that only waits for an asynchronous
+operation.
 
-The reading operations of a reader are the instruction itself, or, in a fusion, the first operations that compute from
-the parameter, behind others that only move or cast it. A moved value that the fusion returns is read too: the fusion
-makes a copy.
+Each reader has its reading operations: the instruction itself, or, in a fusion, the first operations that compute
+something from the fusion's parameter, after others that only move or cast it. If the fusion returns the moved value,
+the move counts as a reading operation too: the fusion makes a copy.
 """
 
 from collections import defaultdict
@@ -35,8 +36,8 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Returns the operations that read this leaf of the reader's operand, in the order of their computation: the reader
-    itself, or operations inside it if it is a fusion.
+    """Returns the operations that read this leaf of this operand, in the order of their computation: the reader itself,
+    or, if the reader is a fusion, operations inside it. operand: operand_number of the reader.
     """
     if reader.opcode != "fusion":
         return (reader,)
@@ -48,7 +49,9 @@ def find_reading(
 def _follow(
     computation: HloComputation, value: HloInstruction, index: ShapeIndex, seen: set[int]
 ) -> Iterator[HloInstruction]:
-    """Yields the operations inside a fusion that read this leaf of the value."""
+    """Yields the operations inside a fusion that read this leaf of the value, looking through names and moves. seen:
+    ids of the instructions already visited.
+    """
     for user in computation.users[value.id]:
         if user.opcode == "get-tuple-element" and index:
             if user.proto.tuple_index == index[0]:
@@ -73,7 +76,9 @@ def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
 
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
-    """Returns the opcodes by which the instruction moves or casts its one operand; () if it computes something."""
+    """Returns the opcodes by which the instruction moves or casts its only operand; () if the instruction computes
+    something.
+    """
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:
         return (opcode,)
@@ -85,8 +90,8 @@ def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
 
 
 NO_READERS = having(Trait.LAUNCHES_NOTHING, Trait.CONTROL_FLOW) - having(Trait.FROM_NOTHING)
-"""Opcodes of instructions that read nothing themselves and define nothing that a kernel could overwrite (a constant
-defines something).
+"""Opcodes of instructions that read nothing themselves and define nothing that a kernel could overwrite. Constants are
+not among them, because they define something.
 """
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
@@ -98,14 +103,14 @@ class Scheduled:
     instruction: HloInstruction
     home: HloComputation
     anchor: HloInstruction
-    """The instruction of `home` that runs `instruction`: itself, or the start of the asynchronous computation around
-    it.
+    """The instruction of `home` that runs `instruction`: `instruction` itself, or the start of the asynchronous
+    computation that contains it.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overwritten:
-    """A value that a kernel overwrites, and the moves by which it reaches the kernel in the schedule."""
+    """A value that a kernel overwrites, and the instructions that move it to the kernel in the schedule."""
 
     kernel: HloInstruction
     """The scheduled instruction that runs the kernel: its call, or the fusion around it."""
@@ -114,14 +119,16 @@ class Overwritten:
     definition: Definition
     leaf: ShapeProto
     moves: Mapping[int, Definition]
-    """Id of each instruction that only moves the value on its way to the kernel, to the value that it moves; the last
-    move comes first.
+    """Maps the id of each instruction that only moves the value on its way to the kernel, to the definition of the
+    value that it moves. The instruction nearest to the kernel comes first.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueRead:
-    """One scheduled instruction that reads the overwritten value, or its source, through one operand."""
+    """One scheduled instruction that reads the overwritten value, or the value from which that one was moved, through
+    one operand.
+    """
 
     scheduled: Scheduled
     operand: int
@@ -133,7 +140,7 @@ class ValueRead:
 
 
 type _Use = tuple[int, int, Scheduled, ShapeIndex]
-"""(Position of the reader in the schedule, operand_number, the reader, leaf of the operand)."""
+"""(Position of the reader in the schedule, operand_number, the reader, leaf of the operand that is read)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +151,7 @@ class ValueReaders:
     times: Mapping[int, int] = field(init=False)
     positions: Positions = field(init=False)
     scheduled: Mapping[int, Scheduled] = field(init=False)
-    """Instruction id to each instruction that may read a value, in the order of the schedule."""
+    """Every scheduled instruction that may read a value, by its id, in the order of the schedule."""
     _uses: Mapping[Definition, list[_Use]] | None = None
     _program_uses: Mapping[TagPath, list[tuple[int, TagPath]]] | None = None
 
@@ -173,7 +180,7 @@ class ValueReaders:
                     yield Scheduled(one, home, anchor)
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
-        """Returns the value that this call overwrites by this hidden write."""
+        """Returns the value that this scheduled call overwrites. write: the hidden write that the call performs."""
         located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
         value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
         definition = self.positions.resolve(value, index)
@@ -186,8 +193,8 @@ class ValueReaders:
         )
 
     def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
-        """Yields the readers of the overwritten value and of the values from which it was moved, in the order of the
-        schedule.
+        """Yields the instructions that read the overwritten value, or a value from which it was moved, in the order of
+        the schedule.
         """
         skipped = overwritten.around | overwritten.moves.keys()
         found = [
@@ -208,8 +215,8 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Occurrence]]:
-        """Yields each operation that recomputes the value: it reads the value in the program, and the schedule runs it
-        without reading the value.
+        """Yields each operation that recomputes the overwritten value: in the program it reads the value, but the
+        schedule runs it without reading the value.
 
         known: ids of the readers that `find_reads` has found.
         """
@@ -227,7 +234,7 @@ class ValueReaders:
                     yield one, occurrence
 
     def _find_uses(self) -> Mapping[Definition, list[_Use]]:
-        """Maps each definition to the instructions that read it, each reader once."""
+        """Maps each definition to the instructions that read it, each instruction once for each definition."""
         if self._uses is None:
             found: defaultdict[Definition, list[_Use]] = defaultdict(list)
             for position, one in enumerate(self.scheduled.values()):
@@ -244,8 +251,8 @@ class ValueReaders:
         return self._uses
 
     def _find_program_uses(self) -> Mapping[TagPath, list[tuple[int, TagPath]]]:
-        """Maps the tag path of each operation in the program to its readers: their positions in program order, and
-        their tag paths.
+        """Maps the tag path of each operation of the program to the operations that read its result, as (position in
+        program order, tag path).
         """
         if self._program_uses is None:
             found: defaultdict[TagPath, list[tuple[int, TagPath]]] = defaultdict(list)

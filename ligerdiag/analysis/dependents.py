@@ -1,4 +1,7 @@
-"""Finds the outputs of the program that depend on a buffer of a kernel call, given what each kernel reads."""
+"""Finds the outputs of the program that depend on a given buffer of a kernel call.
+
+A kernel's result depends on an operand only if the kernel reads that operand before it overwrites it.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,11 +22,10 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Returns everything that depends on these leaves of a call's result, or on the values of these operands after the
-    call.
+    """Returns everything that depends on these leaves of a call's result, or on what the call leaves in these operands.
 
-    module: the call's module, which is the context's program or its optimized module. operands: numbers of operands
-    that the call writes.
+    module: the call's module, either the context's program or its optimized module. operands: numbers of operands that
+    the call writes.
     """
     calls = context.optimized_calls if module is context.optimized else context.calls
     effects = {one.id: found for one, found in calls}

@@ -1,6 +1,7 @@
-"""Holds both evaluations of one compilation, and evaluates either program again with marks.
+"""Holds the program and the schedule of one compilation, each with its dependence sets (on which hidden writes each
+value depends), and evaluates either one again with marks.
 
-A mark is a further bit in dependence sets: put on one operation or instruction, it shows what depends on it.
+A mark is an additional bit in dependence sets: put on one operation or instruction, it shows which values depend on it.
 """
 
 from collections import defaultdict
@@ -33,7 +34,9 @@ _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
-    """A workaround that orders and rounds: the author adds a term to an overwritten value, and subtracts it again."""
+    """A workaround that forces an order and rounds: the author adds a term to an overwritten value and subtracts it
+    again.
+    """
 
     write: HiddenWrite
     addition: HloInstruction
@@ -47,10 +50,10 @@ class Rounding:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedPair:
-    """The program and the schedule, evaluated each in its own order, with the dependence sets of both."""
+    """The program and the schedule, each evaluated in its own order, with the dependence sets of both."""
 
     program: HloModule
-    """The unoptimized module; the optimized one if there is no program as written."""
+    """The unoptimized module; the optimized module if there is no program as written."""
     optimized: HloModule
     buffers: BufferAssignment
     positions: Positions
@@ -58,7 +61,7 @@ class EvaluatedPair:
     writes: tuple[HiddenWrite, ...]
     matching: Matching
     space: LabelSpace
-    """The layout of all dependence sets of the pair: which bit is which label."""
+    """The layout of all dependence sets of the pair: which bit represents which label."""
     intended: Intended
     """The evaluation in program order; empty if there is no program."""
     actual: Actual
@@ -68,7 +71,9 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Id of each instruction in the optimized module to its LogicalTime, the position in the schedule."""
+        """Maps the id of each instruction in the optimized module to its LogicalTime, its position in XLA's flattened
+        schedule.
+        """
         return compute_logical_times(self.optimized)
 
     @property
@@ -78,12 +83,14 @@ class EvaluatedPair:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes whose place in memory, intended readers, or execution is unknown."""
+        """Indices of the hidden writes for which it is unknown where in memory they are, which readers should see them,
+        or whether they happen.
+        """
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
-        """Returns the custom call in the optimized module that performs the write."""
+        """Returns the custom call in the optimized module that performs the write; None if no call does."""
         return next((w.call for w in self.actual.writes if w.write == write.index), None)
 
 
@@ -94,48 +101,58 @@ class Evaluator:
     program: HloModule
     optimized: HloModule
     fusions: FusionSummaries
-    """How each fusion of the optimized module passes labels on."""
+    """For each fusion of the optimized module, a summary that says how labels reach its results from its operands."""
     writes: tuple[HiddenWrite, ...]
-    """The hidden writes; two that XLA merges (`Matching.identical`) have one index."""
+    """The hidden writes. Two writes have the same index if XLA merges their calls and both calls see the same versions
+    (`Matching.identical`).
+    """
     space: LabelSpace
     carriers: Carriers
     effects_of: EffectsOf
     matching: Matching
     retagged: Retagged | None = None
-    """Both modules with computed tags, if the compile worker did not tag them."""
+    """Both modules with tags that were computed from XLA's metadata, if the compile worker did not tag them."""
     canonicalized: bool = False
     """Whether MLIR's canonicalizer has changed the program."""
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an optimized instruction to the ORIG labels that start there, for what it holds of an operand from before a
-    write.
+    """Maps the id of an optimized instruction that holds an operand's contents from before a write to the labels that
+    start there; these labels (ORIG) say that a value depends on such contents.
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Id of an optimized call to the ORIG labels that each operand cannot have (see `find_unrelated`)."""
+    """Maps the id of an optimized call to the ORIG labels (dependences on contents from before a write) that each
+    operand cannot have, operand by operand (see `find_unrelated`).
+    """
     direct: bool = False
-    """Whether a dependence set is about the bytes of a value alone, not about what they were computed from (see
-    `labels.transfer_call`).
+    """Whether the dependence set of a value describes only the value's own bytes, and not the values from which they
+    were computed (see `labels.transfer_call`).
     """
 
     @cached_property
     def unordered(self) -> UnorderedReads:
-        """Reads of the schedule that nothing orders with a hidden write; computed once for all evaluations."""
+        """Reads of the schedule that nothing forces to come before or after a hidden write; computed once for all
+        evaluations.
+        """
         return find_unordered_reads(
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
         )
 
     def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction of the optimized module certainly is the author's operation, or its clone."""
+        """Returns whether an instruction of the optimized module is certainly the author's operation with this tag
+        path, or a clone of it.
+        """
         if self.retagged is None:
             return is_named_after(path, instruction)
         return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved other factors or terms into this instruction of a chain, and kept the name.
+        """Returns whether XLA has moved other factors or terms into this instruction, which belongs to a chain of
+        multiplications or additions, and has kept its name.
 
-        The instruction is then computed from a parameter or a kernel on which the program's operation does not depend.
-        Instructions that XLA slices out of a value (a product, for example, that it has joined with others) do not
-        count: a footprint is of the whole value, and so may show a dependence that the slice does not have.
+        The instruction then depends on a parameter or a kernel on which the program's operation with this tag path does
+        not depend. Slices that XLA takes of a value, such as a product that it has joined with others, do not count:
+        the footprint (the parameters and kernels from which a value is computed) describes the whole value, and so may
+        show a dependence that the slice does not have.
         """
         if instruction.opcode not in _CHAINED or self.retagged is not None:
             return False
@@ -145,8 +162,8 @@ class Evaluator:
 
     @cached_property
     def _footprints(self) -> tuple[Mapping[int, Footprint], Mapping[int, Footprint], Mapping[TagPath, list[int]]]:
-        """The footprints of the program and of the optimized module, and ids of the program's instructions by their own
-        tag.
+        """Returns the footprints (the parameters and kernels from which a value is computed) of the program and of the
+        optimized module, and the ids of the program's instructions by their own tag.
         """
         kernels = number_kernels(self.program)
         authored = {
@@ -171,14 +188,17 @@ class Evaluator:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Evaluates both programs, with marks on these operations and instructions that show which outputs depend on
-        them.
+        """Evaluates both programs with the given marks, which show in the dependence sets of the outputs which of these
+        operations and instructions each output depends on.
+
+        operations: tag path of a program operation to its marks. instructions: id of an optimized instruction to its
+        marks.
         """
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """Evaluates the program as written. marked: tag path of an operation to its marks; if given, only outputs are
-        recorded.
+        """Evaluates the program as written. marked: tag path of an operation to its marks; if given, only the
+        dependence sets of the outputs are recorded.
         """
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
@@ -186,8 +206,9 @@ class Evaluator:
         )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
-        """Returns, for each output, whether it depends on one of these operations on a path without a decision, such as
-        a predicate.
+        """Returns, for each output, whether it depends on one of these operations along a path without a decision. A
+        decision, such as a comparison, mostly gives the same result for slightly different operands (see
+        `labels.decides`).
         """
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
@@ -198,11 +219,12 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Finds the outputs that use no row which a kernel writes, in the program and in the schedule.
+        """Finds, for each output, the hidden writes whose rows the output does not use, neither in the program nor in
+        the schedule.
 
-        Returns the writes that cover only some rows of their operand, and for each output the writes whose rows it does
-        not use, a bit each (see `LabelSpace.bits_of`). Rows are not tracked, and no write is returned, for inferred
-        tags, a canonicalized program, or a shard_map.
+        Returns all writes that cover only some rows of their operand, and for each output those of them whose rows it
+        does not use, both as sets of bits (see `LabelSpace.bits_of`). Rows are not tracked, and no write is returned,
+        if tags were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
         """
         if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
@@ -228,14 +250,16 @@ class Evaluator:
         )
 
     def _list_lucky(self, labels: Labels) -> Labels:
-        """Returns the hidden writes, a bit each, that nothing orders with some read on which the set depends."""
+        """Returns the hidden writes for which a value with this set depends on a read that nothing orders with the
+        write, as bits (see `LabelSpace.bits_of`).
+        """
         return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
         """Returns each workaround in the program as written that adds a term to an overwritten value and subtracts it
-        again; each subtraction once.
+        again, once for each subtraction.
 
-        names: of the outputs.
+        names: names of the outputs.
         """
         pairs = {found.subtraction.id: found for write in writes for found in _find_pairs(write)}
         if not pairs:
@@ -253,8 +277,9 @@ class Evaluator:
     ) -> Actual:
         """Evaluates the schedule.
 
-        wanted: operations to record even if they depend on no write. marked: id of an instruction to its marks.
-        records: record occurrences of operations at all.
+        wanted: tag paths of operations to record even if they depend on no hidden write. marked: id of an instruction
+        to the marks that its result gets. records: whether to record operations at all; otherwise only the outputs
+        count.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
@@ -277,13 +302,13 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Maps the id of each optimized call to the ORIG labels (see `comparison`) that its operands cannot have, one set
-    for each operand.
+    """Maps the id of each optimized call to the ORIG labels that its operands cannot have, one set for each operand.
+    ORIG says that a value depends on the contents from before a write (see `comparison`).
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
-    contents of a write, it does not depend on the original in the schedule either. Where it seems to, XLA has joined an
-    operation that carries the original with one of the operand's (two products with a common factor, the halo of two
-    shards).
+    contents of a write, it does not depend on the old contents in the schedule either. If it seems to, XLA has joined
+    one of the operand's operations with another operation that carries the old contents (two products with a common
+    factor, the halo of two shards).
     """
     found: dict[int, tuple[Labels, ...]] = {}
     for call, writes in matching.by_call.items():
@@ -298,7 +323,9 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
 
 
 def _list_untouched(labels: Labels, space: LabelSpace) -> Labels:
-    """Returns all ORIG labels of the writes of which the set has no label."""
+    """Returns the ORIG labels (dependences on contents from before a write) of every hidden write on which a value with
+    this set does not depend.
+    """
     originals = 0
     for write in range(space.writes):
         if not labels & (space.all_fresh(write) | space.all_original(write)):
@@ -319,8 +346,8 @@ _CALL_PATHS = PassThrough(tuples=True, calls=True, branches=True, loop_entry=Tru
 
 
 def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
-    """Returns whether the call's operand is a value as it was computed, and no bitcast of it: rows of a transposed
-    array are not the array's.
+    """Returns whether the call's operand is a value with the layout in which it was computed, and not a bitcast of
+    another one: the rows of a transposed array are not the rows of the array.
     """
     value = write.call.operands[operand]
     for outer in reversed(write.frames[:-1]):
@@ -333,10 +360,10 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's name contains the operation's tag.
+    """Returns whether the instruction's name contains the last tag of this path, that is, the operation's own.
 
-    XLA names an instruction that comes from the program after its op_name, so the tag is in the names of the operation
-    and of its clones, and not in that of an instruction that a pass has made.
+    XLA names an instruction that comes from the program after its op_name. So the tag is in the names of the operation
+    and of its clones, and not in the name of an instruction that a pass has made.
     """
     sought, name = f"ld{path[-1]}", instruction.name
     at = name.find(sought)
@@ -348,8 +375,8 @@ def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
 
 
 def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
-    """Yields the workarounds around one write, in the computation that holds its call; the subtracted term may be a
-    twin of the added one.
+    """Yields the workarounds around one write in the computation that contains the write's call. The subtracted term
+    may also be another operation with the same value as the added term.
     """
     computation = write.frames[-1].computation
     numbers = number_values(computation)

@@ -1,13 +1,14 @@
-"""Computes footprints: the parameters, and the results of kernels, from which a value is computed as XLA sees it.
+"""Computes footprints: the footprint of a value is the set of parameters, and of kernels' results, from which the value
+is computed as XLA sees it.
 
-XLA preserves the dependences that it can see: anything it makes of an operation is computed from the same parameters,
-or fewer. A name in a module may be wrong, but the operands are the program, so a footprint shows where a name cannot be
-true.
+XLA preserves the dependences that it can see: anything that it makes of an operation is computed from the same
+parameters, or from fewer. A name in a module may be wrong, but the operands are the program itself, so a footprint
+shows when a name cannot be true.
 
-A parameter of the entry computation is its own footprint; the result of a custom call has its kernel (target and
+A parameter of the entry computation is its own footprint. The result of a custom call has its kernel (target and
 payload) and its operands' footprints. Every other value has the footprints of its operands, and a constant has none.
-Elements of a tuple are separate; calls of one computation are not. A loop's state has the footprints of every iteration
-and of the loop's condition.
+Elements of a tuple have separate footprints; several calls of one computation have the same. A loop's state has the
+footprints of every iteration and of the loop's condition.
 """
 
 from collections.abc import Container, Mapping
@@ -26,19 +27,19 @@ _OPERANDWISE = having(Trait.OPERANDWISE)
 _SAME_LEAVES = having(Trait.BARRIER, Trait.UPDATE) | {"copy"}
 
 type Footprint = int
-"""The set of all that a value is computed from: a bit for each leaf of each entry parameter, and above these a bit for
-each kernel.
+"""The set of parameters and kernels from which a value is computed, as an integer: a bit for each leaf of each entry
+parameter, and above these a bit for each kernel.
 """
 
 type Kernels = Mapping[tuple[str, bytes], int]
-"""Target and payload of a custom call to the number of its kernel."""
+"""Maps the target and payload of a custom call to the number of its kernel."""
 
 type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Numbers the kernels that the program calls. Custom calls that only the optimized module has are XLA's ways to
-    compute an operation, and get no number.
+    """Gives each kernel that the program calls a number. Custom calls that only the optimized module has get no number:
+    they are XLA's implementation of some other operation.
     """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
@@ -49,9 +50,10 @@ def number_kernels(program: HloModule) -> Kernels:
 def compute_footprints(
     module: HloModule, kernels: Kernels, *, empty: Container[int] = frozenset()
 ) -> Mapping[int, Footprint]:
-    """Maps each instruction that is reachable from the entry to the footprint of its whole result.
+    """Maps the id of each instruction that is reachable from the entry to the footprint of its whole result.
 
-    empty: ids of instructions, each with one array as result, that get an empty footprint.
+    kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, that get
+    an empty footprint.
     """
     evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()
@@ -65,9 +67,11 @@ class _Evaluation:
     empty: Container[int] = frozenset[int]()
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
-    """Computation id to the footprints of its parameters when it was last evaluated."""
+    """Maps the id of a computation to the footprints of its parameters when it was last evaluated."""
     _begins: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Id of a tuple to the number of the first leaf of each element, and of the end of the last element."""
+    """Maps the id of a tuple to the position of each element's first leaf among all leaves, followed by the number of
+    leaves.
+    """
     _first_kernel: int = 0
 
     def run_entry(self) -> None:
@@ -158,15 +162,15 @@ class _Evaluation:
 
 
 def _takes_one_by_one(instruction: HloInstruction) -> bool:
-    """Returns whether each result of the instruction depends on one operand alone, as for combined collectives."""
+    """Returns whether each result of the instruction depends only on one operand, as in combined collectives."""
     if instruction.opcode == "custom-call":
         return is_shard_edge(instruction)
     return instruction.opcode in _OPERANDWISE and _count_leaves(instruction) % len(instruction.operands) == 0
 
 
 def _finish(started: _Leaves, count: int) -> _Leaves:
-    """Returns the footprints of `count` results of an asynchronous operation: the last leaves of its start, or the
-    union of all leaves.
+    """Returns the footprints of the `count` results of an asynchronous operation: those of the last leaves of its
+    start; if the number of leaves does not fit, the union of all leaves for each result.
     """
     if len(started) % count == 0 and len(started) > count:
         return started[-count:]

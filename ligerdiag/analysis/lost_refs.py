@@ -1,28 +1,30 @@
-"""Finds writes to Refs that JAX lost between the trace and XLA: outputs that need a kernel's result in a Ref, and do
-not get it.
+"""Finds writes to Refs that JAX lost between the trace and XLA: an output needs what a kernel writes to a Ref, and
+XLA's program does not give it to the output.
 
-The program as written, in which a Ref is a value and a kernel call returns its new value (see `compile.lowering.refs`),
-is compared with the program that JAX gives to XLA. Both are evaluated in program order, with the labels of `labels`;
-each output of a kernel call that is declared to alias an operand counts as a write.
+Two programs are compared: the program as written, in which a Ref is a value and a kernel call returns the Ref's new
+value (see `compile.lowering.refs`), and the program that JAX gives to XLA. Both are evaluated in program order, with
+the labels of `evaluation.labels`: FRESH(W) means that a value depends on what W wrote, ORIG(W) that it depends on the
+contents from before W. Each output of a kernel call that is declared to alias an operand counts as a write W.
 
-- Calls are the same if they are one call of the user's code, in whichever function JAX has put it: a value that is
-  saved in one program and recomputed in the other has the same set. Iterations are told apart only if both programs
-  have the same operations for the call.
-- Operations are the same if their tags, opcodes and lines are, and are compared operand by operand. One is *stale*
-  about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; *clobbered* if one has FRESH and
-  should not. A call that overwrites all of its operand, and reads none of it, hides earlier iterations' values.
-- An output is wrong if it depends on a wrong operation, also through a hidden write, or if its own sets differ in this
-  way.
-- A difference alone accuses nobody. For the derivative of a conditional JAX saves values of several branches in one
-  place, and may choose others in the two programs; and a kernel call whose results nobody needs may be in one of them
-  only. A call, or a store, is *lost* if the trace knows what JAX did to its Ref. It is *unexplained*, and outputs are
-  unknown, if the trace knows that only of another one, or if XLA gets fewer operations for the call and an output
-  depends on one that it does not get. Otherwise JAX has moved nothing, and nothing is lost.
+- Two calls, one in each program, are the same if they come from one call in the user's code, whichever function JAX has
+  put it into. So a value that is saved in one program and recomputed in the other has the same set in both. Iterations
+  are distinguished only if both programs have the same operations for the call.
+- Two operations are the same if they have the same tag, opcode and source line; they are compared operand by operand.
+  An operation is *stale* about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; it is
+  *clobbered* if an operand has FRESH and should not. A call that overwrites all of its operand, and reads none of it,
+  hides the values of earlier iterations.
+- An output is wrong if it depends on a wrong operation, also through a hidden write, or if the output's own sets differ
+  in the way that makes an operation wrong.
+- A difference alone is no evidence of a lost write. For the derivative of a conditional JAX saves values of several
+  branches in one place, and may choose other values in the two programs; and only one program may have a kernel call
+  whose results nobody needs. A call, or a store, is *lost* if the trace records that JAX moved or dropped an access to
+  its Ref. It is *unexplained*, and the outputs are unknown, if the trace records this only for another call, or if XLA
+  gets fewer operations for the call and an output depends on one that XLA does not get. Otherwise nothing is lost.
 
 A store that no kernel makes counts too, if the worker has marked it: a mark takes the role of FRESH, and there is no
-ORIG. A store into one Ref of all iterations, where each iteration means its own, makes values that depend on it
-clobbered. Values that depend on a kernel call of that kind are unknown if its iterations cannot be told apart.
-Not modelled: a Ref whose reads and writes JAX separates before they are in a function of their own.
+ORIG. If all iterations store into one Ref where each iteration means a Ref of its own, the values that depend on the
+store are clobbered. Values that depend on a kernel call of this kind are unknown if its iterations cannot be
+distinguished. Not modelled: a Ref whose reads and writes JAX separates before they are in a function of their own.
 """
 
 from collections import defaultdict
@@ -73,17 +75,23 @@ class LostRef:
     tags: tuple[int, ...]
     """Tags of the call's operations in the program as written."""
     verdict: Verdict
-    """The verdict on the outputs: stale or clobbered if the write is lost, unknown if the difference is unexplained."""
+    """The verdict on the outputs: stale or clobbered if the write is lost, unknown if the trace does not explain why
+    the two programs differ.
+    """
     outputs: tuple[str, ...]
     reader: HloInstruction | None
-    """The first wrong operation of the program as written; None if only outputs are wrong."""
+    """The first operation of the program as written whose operands are wrong; None if only outputs are wrong."""
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
-        """Returns those of the moves that concern this call or store."""
+        """Returns those of the moves that concern this kernel call or store. moves: everything that JAX did to Refs."""
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX drops this call where it reruns the function around it, and has moved no read."""
+        """Returns whether JAX drops this call where it reruns the function around the call, and has moved no read of
+        its Ref.
+
+        moves: everything that JAX did to Refs.
+        """
         return {move.kind for move in self.find_moves(moves)} == {RefMove.DROPPED}
 
 
@@ -97,10 +105,11 @@ def find_lost_refs(
     stores: Sequence[RefStore] = (),
     moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
-    """Returns each kernel call and each store whose write to a Ref is lost or unexplained.
+    """Returns each kernel call and each store whose write to a Ref is lost, or seems lost for an unknown reason.
 
-    program: as written. lowered: what JAX gives to XLA. call_names: tag of a kernel's custom call to its name in the
-    trace. stores: those that the worker has marked. moves: what JAX did to Refs, according to the trace.
+    program: the program as written. lowered: the program that JAX gives to XLA. call_names: tag of a kernel's custom
+    call to the call's name in the trace. stores: the stores into Refs that the worker has marked. moves: what JAX did
+    to Refs, according to the trace.
     """
     numbers: dict[tuple[str | TagPath, int], int] = {}
     writes = tuple(_find_writes(program, effects_of, call_names, numbers))
@@ -169,8 +178,8 @@ def find_lost_refs(
 
 
 def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
-    """Drops each unexplained call if lost ones concern all of its outputs too: its result may be stored in a Ref, for
-    example.
+    """Returns the calls and stores without each unexplained one all of whose outputs are also outputs of a lost one:
+    the result of the unexplained call may be stored in the lost one's Ref, for example.
     """
     known = {name for one in found if one.verdict is not Verdict.UNKNOWN for name in one.outputs}
     return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
@@ -179,8 +188,8 @@ def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
 def _find_removed(
     writes: Sequence[HiddenWrite], others: Sequence[HiddenWrite]
 ) -> Mapping[TagPath, tuple[tuple[int, Verdict], ...]]:
-    """Maps the tag path of each operation of a call that XLA did not get to the writes of that call, for calls of which
-    XLA got fewer operations.
+    """Looks for calls of which XLA got fewer operations than the program as written has. Maps the tag path of each
+    operation that XLA did not get to the writes of its call, each with the verdict unknown.
     """
     ours, theirs = (defaultdict[int, set[TagPath]](set) for _ in range(2))
     for side, found in ((ours, writes), (theirs, others)):
@@ -195,10 +204,11 @@ def _find_removed(
 
 
 def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
-    """Maps the tag of each operation that computes to the line of the user's code from which it comes.
+    """Maps the tag of each operation that computes something to its line in the user's code; None if the line is
+    unknown.
 
-    Operations that only move elements are left out: JAX also makes them to store a loop's residuals, and they all look
-    alike.
+    Operations that only move elements are left out: JAX also makes such operations to store a loop's residuals, and
+    they all look alike.
     """
     found: dict[int, tuple[str, int] | None] = {}
     for one in module.instructions:
@@ -209,8 +219,8 @@ def _list_lines(module: HloModule) -> dict[int, tuple[str, int] | None]:
 
 
 type _Wrong = tuple[int | str, Verdict]
-"""An error of a value: the number of a write, or the name of a store, and whether the value is stale or clobbered about
-it.
+"""An error of a value: the number of a write, or the name of a store, and the verdict (stale or clobbered) on the value
+for it.
 """
 
 
@@ -225,13 +235,13 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns the program's dependence sets, with a mark for each of the stores."""
+        """Returns the program's dependence sets, in which each of the stores has a mark of its own."""
         names = {one.tag: one.name for one in stores}
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of the operations on which the output depends. wrong: tag path of an
-        operation to its errors.
+        """Returns, for each output, the errors of all operations on which the output depends. wrong: tag path of a
+        wrong operation to its errors.
         """
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
@@ -240,8 +250,8 @@ class _Side:
     def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of the operations on which the output depends only through hidden
-        writes.
+        """Returns, for each output, the errors of those operations on which the output depends only through hidden
+        writes. wrong: tag path of a wrong operation to its errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
@@ -252,7 +262,7 @@ class _Side:
 
 
 def _list_paths(module: HloModule, tags: Collection[int]) -> Iterator[TagPath]:
-    """Yields the tag path of each operation that has one of the tags, once for each way of calls to it."""
+    """Yields the tag path of each operation that has one of these tags, once for each path of calls to the operation."""
 
     @cache
     def list_prefixes(computation: int) -> frozenset[TagPath]:
@@ -273,7 +283,7 @@ def _list_paths(module: HloModule, tags: Collection[int]) -> Iterator[TagPath]:
 
 
 _WRONG = "wrong"
-"""First part of the key of an error's mark; the key of a store's mark is the store's name."""
+"""First part of the key of a mark that represents an error; the key of a store's mark is the store's name."""
 
 
 def _find_writes(
@@ -282,8 +292,8 @@ def _find_writes(
     call_names: Mapping[int, str],
     numbers: dict[tuple[str | TagPath, int], int],
 ) -> Iterator[HiddenWrite]:
-    """Yields a write for each operand of a kernel call that an output of the call aliases, and adds its number to
-    `numbers`.
+    """Yields one write for each operand of a kernel call that an output of the call aliases. Adds each new pair of
+    (call name or tag path, operand_number) to `numbers`.
     """
     for frames, call in iterate_kernel_calls(module):
         path = tag_path_of(module, frames)
@@ -297,8 +307,8 @@ def _find_writes(
 def _join_carriers(
     program: HloModule, lowered: HloModule, ours: Carriers, theirs: Carriers
 ) -> tuple[Carriers, Carriers]:
-    """Returns the carriers of both modules: an operation that both have, and that is a carrier (holds a value from
-    before a write) in one of them, is a carrier in both.
+    """Returns the carriers of both programs. An operation that both programs have is a carrier in both if it is one in
+    either; a carrier holds the value of an operand from before a write.
     """
     paths: dict[TagPath, dict[int, HloInstruction]] = {}
     for carriers in (ours, theirs):
@@ -325,7 +335,9 @@ def _join_carriers(
 def _list_operations(
     module: HloModule, paths: Mapping[TagPath, Mapping[int, HloInstruction]]
 ) -> dict[TagPath, list[HloInstruction]]:
-    """Maps each of the paths to its operations in the module. A path through calls ends at the operation's own tag."""
+    """Maps each of the tag paths to the operations in the module that may be the path's carriers, found by the last tag
+    of the path and by opcode.
+    """
     own: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in module.instructions:
         path = module.find_tag_path(one)
@@ -343,7 +355,9 @@ def _list_operations(
 def _find_comparable(
     writes: tuple[HiddenWrite, ...], others: tuple[HiddenWrite, ...], effects_of: EffectsOf
 ) -> frozenset[int]:
-    """Returns the numbers of the writes whose iterations can be compared between the two programs."""
+    """Returns the numbers of the writes for which the two programs' iteration classes can be compared: both have the
+    same operations at the same loop depth, and no call overwrites its whole operand unread.
+    """
     ours, theirs = defaultdict[int, set[tuple[TagPath, int]]](set), defaultdict[int, set[tuple[TagPath, int]]](set)
     hiding: set[int] = set()
     for side, found in ((ours, writes), (theirs, others)):
@@ -365,8 +379,8 @@ def _overwrites_all(write: HiddenWrite, effects_of: EffectsOf) -> bool:
 def _find_indistinguishable(
     writes: Sequence[HiddenWrite], comparison: "_Comparison", effects_of: EffectsOf, call_names: Mapping[int, str]
 ) -> frozenset[int]:
-    """Returns the numbers of writes to a Ref that all iterations share, if the iterations cannot be told apart and the
-    kernel does not overwrite all of the Ref.
+    """Returns the numbers of writes to a Ref that all iterations share by mistake, if iterations cannot be
+    distinguished and the kernel does not overwrite the whole Ref.
     """
     return frozenset(
         [
@@ -385,14 +399,15 @@ class _Comparison:
     space: LabelSpace
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
-    """Name of each store to its mark."""
+    """Maps the name of each store to its mark."""
     shared: frozenset[str]
-    """Names of the kernel calls and stores that write to one Ref in all iterations, where each iteration means its own.
+    """Names of the kernel calls and stores that write to one Ref in all iterations, although each iteration means a Ref
+    of its own.
     """
 
     def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
-        """Returns the errors of an operation, operand by operand. unread: numbers of operands that a kernel call
-        overwrites and does not read.
+        """Returns the errors of an operation, by its operands' dependence sets in the two programs. unread: numbers of
+        operands that a kernel call overwrites as a whole and does not read.
         """
         if meant.opcode != got.opcode:
             return ()
@@ -404,7 +419,9 @@ class _Comparison:
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
 
     def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
-        """Returns the errors of a value, by its dependence sets in the two programs."""
+        """Returns the errors of a value. meant, got: the value's dependence sets in the program as written and in the
+        program that JAX gives to XLA.
+        """
         space = self.space
         missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]
         added = [

@@ -1,17 +1,17 @@
 """Finds out which operation of the program each instruction of the schedule computes, if the compile worker did not tag
-the modules.
+the modules (did not number the operations in their metadata).
 
-The metadata that XLA keeps takes the place of tags. This module also corrects the tags of branches that XLA has
+XLA's own metadata then replaces the tags. This module also corrects the tags of conditional branches that XLA has
 deduplicated.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
-a slash, and appends the call's stack frames; an instruction that lacks either gets the call's. An *instance* is one
-operation by one path of calls: it has a tag path, and the op_name and chain of locations that its clones in the
-optimized module carry.
+a slash, and appends the call's stack frames; an instruction without an op_name or stack frames gets the call's. An
+*instance* is one operation reached by one path of calls: it has a tag path, and the op_name and chain of source
+locations that its clones in the optimized module carry.
 
-The unoptimized module's operations are numbered in program order. An instruction of the optimized module is an instance
-with the same op_name, chain of source locations and opcode. If several instances match, these decide, one after
-another, until one instance is left:
+The unoptimized module's operations are numbered in program order. An instruction of the optimized module is taken to be
+an instance with the same op_name, chain of source locations and opcode. If several instances match, these criteria are
+applied one after another, until one instance is left:
 
 - the name: `add.11.1` continues `add.11`, and no two instructions get one name while a module's passes run;
 - element type and dimensions;
@@ -50,7 +50,9 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One operation by one path of calls. Its fields are final, as those of `HloInstruction`."""
+    """One operation of the program, reached by one path of calls. The fields do not change, as those of
+    `HloInstruction`.
+    """
 
     path: Final[TagPath]
     instruction: Final[HloInstruction]
@@ -60,10 +62,12 @@ class Instance:
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with tag paths as in the program: the tags of calls, and the operation's own tag.
+    """Returns the optimized module with the tag paths that the program has, in which only `call`s and the operation
+    itself count.
 
-    XLA makes a call of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop that
-    runs once, and inlines it: the conditional's or loop's op_name, with its tag, then precedes the op_names inside.
+    XLA makes a `call` of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop
+    that runs once, and inlines it. The op_name of the conditional or loop, with its tag, then precedes the op_names
+    inside; this function removes such tags again.
     """
     entered = {
         path[-1]
@@ -80,12 +84,13 @@ def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
-    """Gives each operation a tag, increasing in program order, with called functions last; returns the tags by
-    instruction id.
+    """Returns the tag that each operation of the module gets, by instruction id: a number that increases in program
+    order, with called functions last.
 
     The ids of a module that was translated from StableHLO increase in the order of its operations; parameters and
-    constants come first. The list of instructions itself is a post order, which is not the program's. Several
-    instructions for one operation have one tag: the reshapes and broadcasts of a broadcast_in_dim are consecutive.
+    constants come first. The module's list of instructions is a post order instead, which is not the program's order.
+    Several instructions that make up one operation get one tag, such as the consecutive reshapes and broadcasts of a
+    broadcast_in_dim.
     """
     numbering = _Numbering(module, [module.entry], {module.entry.id})
     for function in numbering.functions:  # `add` appends to this list
@@ -97,7 +102,7 @@ def number_operations(module: HloModule) -> dict[int, TagPath]:
 class _Numbering:
     module: HloModule
     functions: list[HloComputation]
-    """The entry computation and all that a `call` calls, each once, in the order in which they are met."""
+    """The entry computation and all computations that a `call` calls, each once, in the order in which they are met."""
     called: set[int]
     """Ids of the computations in `functions`."""
     tags: dict[int, TagPath] = field(default_factory=dict[int, TagPath])
@@ -105,7 +110,9 @@ class _Numbering:
     """Ids of the computations that have been numbered."""
 
     def add(self, computation: HloComputation) -> None:
-        """Numbers the operations of a computation, and of the computations that these run other than by a `call`."""
+        """Numbers the operations of a computation, and of all computations that it runs in other ways than by a `call`.
+        Adds the computations that it calls to `functions`.
+        """
         self.seen.add(computation.id)
         tags, computations = self.tags, self.module.computations
         previous: HloInstruction | None = None
@@ -139,7 +146,9 @@ def _continues(previous: HloInstruction, instruction: HloInstruction) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
-    """A computation, and what its operations inherit from the calls that lead to it."""
+    """A computation that is reached by a path of calls, and the tag path, op_name and source locations that the calls
+    add to its operations.
+    """
 
     computation: HloComputation
     path: TagPath
@@ -150,7 +159,7 @@ class _Call:
 def _iterate_instances(
     module: HloModule, tags: Mapping[int, TagPath], frames: FrameNumbers, call: _Call
 ) -> Iterator[Instance]:
-    """Yields every tagged operation that can be reached from the computation of `call`, once for each path of calls."""
+    """Yields every tagged operation that is reachable from the computation of `call`, once for each path of calls."""
     path, name, chain = call.path, call.name, call.chain
     for instruction in call.computation.instructions:
         own = tags.get(instruction.id)
@@ -171,34 +180,37 @@ _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Authorship(Enum):
-    """Says whether an instruction of the optimized module is an operation of the author, judged by the instruction's
-    name.
-    """
+    """Whether an instruction of the optimized module is an operation of the author, judged by the instruction's name."""
 
     AUTHORED = "own"
     """The instruction is the author's operation, or a clone of it."""
     MADE_BY_PASS = "made"
-    """A pass made the instruction, and gave it an operation's metadata."""
+    """A pass made the instruction, and gave it the metadata of an author's operation."""
     UNSURE = "unsure"
-    """The instruction's name would fit either."""
+    """The instruction's name would fit either case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """The program and the optimized module with the tags that `compute_tags` gave them; the candidates of ambiguous tags."""
+    """The program and the optimized module with the tags that `compute_tags` gave them, and the candidates of those
+    tags that are ambiguous.
+    """
 
     program: HloModule
     optimized: HloModule
     ambiguous: Mapping[TagPath, tuple[TagPath, ...]] = field(default_factory=dict[TagPath, tuple[TagPath, ...]])
-    """Negative tag of an optimized instruction to the tag paths of its candidates."""
+    """Maps the negative tag of an optimized instruction that may be one of several operations to the tag paths of these
+    operations.
+    """
     authorship: Mapping[int, Authorship] = field(default_factory=dict[int, Authorship])
-    """Id of a tagged optimized instruction to whether it is the author's operation."""
+    """Maps the id of a tagged optimized instruction to whether it is the author's operation."""
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
     """Computes tags for both modules from XLA's metadata.
 
-    named: the optimized module was made from this very `program`, so that instruction names count.
+    named: whether the optimized module was compiled from this very `program`, so that instruction names may be
+    compared.
     """
     frames = FrameNumbers()
     own = number_operations(program)
@@ -236,12 +248,16 @@ def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True
 
 
 class _Index:
-    """Finds the instances (operations by call path) that an instruction may be, by metadata that clones keep."""
+    """Finds the instances (operations of the program by path of calls) that an instruction of the optimized module may
+    compute, by the metadata that clones keep.
+    """
 
     def __init__(self, instances: list[Instance], frames: FrameNumbers) -> None:
         self._frames = frames
         self._by_frame: dict[tuple[str, int, str], list[Instance]] = {}
-        """By the optimized module's own number of a frame: the same question is asked by many instructions."""
+        """The result of `find` for each (op_name, the optimized module's own number of a stack frame, opcode): many
+        instructions share one.
+        """
         self._by_place: defaultdict[tuple[str, Chain, str], list[Instance]] = defaultdict(list)
         self._narrowed: dict[object, list[Instance]] = {}
         self._by_instruction: dict[int, dict[int, list[Instance]]] = {}
@@ -252,7 +268,9 @@ class _Index:
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[Instance]]:
-        """First op_name and opcode to instances, in their order; seldom needed."""
+        """Maps a first op_name and an opcode to instances, in the order of the program. Only needed if the source
+        locations do not match.
+        """
         found: defaultdict[tuple[str, str], list[Instance]] = defaultdict(list)
         for one in self._instances:
             if one.op_name:
@@ -283,8 +301,11 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """Returns the found instances that fit the instruction's name, then its shape, each once; caches results, as
-        many instructions share them.
+        """Returns those of the found instances that fit the instruction's name, and if several do, its shape; each
+        once.
+
+        namesake: the program's instruction whose name this instruction's name continues. Results are cached, because
+        many instructions have the same.
         """
         group = id(found)
         if group not in self._by_instruction:
@@ -304,8 +325,8 @@ class _Index:
 
 
 def _choose_shape(instruction: HloInstruction, found: list[Instance]) -> list[Instance]:
-    """Returns the instances with the instruction's element type and dimensions; if there are none, those with its
-    element type and rank; else all.
+    """Returns the instances that have the instruction's element type and dimensions; if there are none, those that have
+    its element type and rank; otherwise all.
     """
     if is_tuple(instruction.shape):
         return found
@@ -328,9 +349,11 @@ def _find_namesake(name: str, names: Mapping[str, HloInstruction]) -> HloInstruc
 def _compute_authorship(
     instruction: HloInstruction, operation: HloInstruction, namesake: HloInstruction | None
 ) -> Authorship:
-    """Returns whether the instruction is the operation of the author, according to its name.
+    """Returns whether the instruction is the author's operation, judged by its name.
 
-    XLA names what comes from the program after its op_name, and what a pass makes after its opcode.
+    XLA names an instruction from the program after its op_name, and an instruction that a pass makes after its opcode.
+    operation: the operation whose metadata the instruction has. namesake: the program's instruction whose name the
+    instruction's name continues.
     """
     if namesake is operation:
         return Authorship.AUTHORED
@@ -345,18 +368,18 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 
 
 def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module in which each instruction of a deduplicated branch has the tag of its own branch's
-    operation.
+    """Returns the optimized module in which each instruction of a deduplicated branch has the tag that belongs to its
+    own branch of the program.
 
     XLA makes two branches of a conditional one computation if they compute the same from their arguments
-    (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first. Their
-    arguments differ, and a kernel in them overwrites different values: `kernel(a, b)` in one and `kernel(b, a)` in the
-    other.
+    (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first branch.
+    But the branches get different arguments, so that a kernel in them overwrites different values: `kernel(a, b)` in
+    one branch and `kernel(b, a)` in the other.
 
-    An instruction in branch k of the schedule with the tag of an operation in another branch of the program is the
-    operation of branch k at the same place in its order, if the two branches have the same operations in the same
-    order. A conditional on a predicate has the branch of `true` first; one of two branches on a number has that of
-    `false` first.
+    An instruction in branch k of the schedule with the tag of an operation in another branch of the program gets the
+    tag of the operation at the same position in branch k, if both branches have the same opcodes in the same order. A
+    conditional on a predicate has the branch of `true` first; a conditional with two branches on an index has the
+    branch of `false` first.
     """
     branches: dict[int, tuple[HloInstruction, list[_Operations]]] = {}
     for one in program.instructions:
@@ -383,14 +406,16 @@ def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule
 
 
 def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[int]:
-    """Returns, for each branch of the schedule's conditional, the number of the same branch in the program."""
+    """Returns, for each branch of the schedule's conditional, the number of the corresponding branch in the program."""
     numbers = range(len(program.called_computations))
     is_turned = is_predicate(program.operands[0].shape) != is_predicate(optimized.operands[0].shape)
     return numbers[::-1] if is_turned and len(numbers) == 2 else numbers
 
 
 def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:
-    """Maps the tags of operations in other branches to the tags of the operations at the same place in this branch."""
+    """Maps the tags of operations in other branches to the tags of the operations at the same position in branch
+    `number`.
+    """
     own = {path[-1] for path, _ in operations[number]}
     renamed: dict[int, int] = {}
     for other in operations:

@@ -1,17 +1,18 @@
-"""Finds races: reads of bytes that a kernel overwrites without any order between the two, not even the schedule's.
+"""Finds races: reads of bytes that a kernel overwrites while nothing, not even the schedule, orders the read and the
+write.
 
-Instructions between a start and its done may run while the operation is in flight, on its own stream. XLA orders
-nothing there: it believes that the kernel only reads its operand, and two reads may overlap. Either the operation is in
-flight while the kernel runs, and touches bytes that the kernel overwrites; or the kernel itself is in flight, in an
-asynchronous computation, while another instruction reads them. A call, loop or branch around the kernel counts as the
-kernel, at every level of the nesting.
+Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA
+does not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap.
+In a race, either the operation is in flight while the kernel runs, and touches bytes that the kernel overwrites; or the
+kernel itself is in flight, in an asynchronous computation, while another instruction reads bytes that it overwrites. A
+call, loop or branch around the kernel counts as the kernel, at every level of the nesting.
 
-- A start without a done in its computation is in flight to the computation's end.
+- A start without a done in its computation is in flight until the computation ends.
 - A collective that XLA has made synchronous (`is_sync`) is not in flight.
-- Commands of one command buffer may run at the same time too, if it keeps only the declared order. In the schedule's
-  order, XLA's default, command buffers add no race.
-- Two instructions on one stream are ordered, and so are a kernel and one that is launched before it has ended
-  (programmatic dependent launch): that one waits before its first load.
+- Commands of one command buffer may run at the same time too, if the command buffer keeps only the order that XLA
+  declares. In the schedule's order, XLA's default, command buffers add no race.
+- Two instructions on one stream are ordered, even if the second is launched before the first has ended (programmatic
+  dependent launch): the second waits before its first load.
 
 A command buffer is a thunk around thunks (see `hlo.thunks`). Each thunk of a sequence is matched to an instruction of
 the computation from which the sequence was emitted: both lists in order, of equal length and compatible kinds. If a
@@ -19,8 +20,9 @@ sequence does not match, a coverage note says so, and no race is reported. XLA b
 module, as a `call` of a computation named `command_buffer`.
 
 Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of
-the schedule, and so do those with a control edge (ExecutionGraph in xla/runtime/execution_graph.cc). A hidden write is
-declared as a read, so it conflicts with no reader."""
+the schedule, and so do two commands with a control edge between them (ExecutionGraph in
+xla/runtime/execution_graph.cc). A hidden write is declared as a read, so it conflicts with no reader.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +60,7 @@ class CommandBuffer:
 
 @dataclass(frozen=True, slots=True)
 class FoundCommands:
-    """The command buffers of a module, and notes about parts in which they are unknown."""
+    """The command buffers of a module, and notes about the computations whose command buffers are unknown."""
 
     buffers: tuple[CommandBuffer, ...]
     notes: tuple[str, ...] = ()
@@ -66,19 +68,26 @@ class FoundCommands:
 
 
 def find_command_buffers(module: HloModule, thunks: ThunkSequence | None) -> FoundCommands:
-    """Returns all command buffers of a module. thunks: the steps that XLA's runtime executes; None if unknown."""
+    """Returns all command buffers of a module. thunks: the steps that XLA's runtime executes, from the dump; None if
+    unknown.
+    """
     old = tuple(
         CommandBuffer(computation, tuple(_list_launched(computation)))
         for computation in module.computations.values()
         if computation.name.startswith(_OLD_NAME) and computation.sequence
     )
     if thunks is None:
-        return FoundCommands(old, () if old else ("there is no thunk sequence, so command buffers are unknown",))
+        return FoundCommands(
+            old, () if old else ("there is no thunk sequence, so races in command buffers are not found",)
+        )
     if not thunks.shows_nested:
         return FoundCommands(old)
     matcher = _Matcher(module)
     matcher.match(module.entry, thunks)
-    notes = tuple(f"the thunks of `{name}` could not be matched with instructions" for name in matcher.unmatched)
+    notes = tuple(
+        f"the thunks of `{name}` could not be matched with instructions, so races in its command buffers are not found"
+        for name in matcher.unmatched
+    )
     return FoundCommands((*old, *matcher.found), notes)
 
 
@@ -89,8 +98,9 @@ class _Matcher:
         self.unmatched: dict[str, None] = {}
 
     def match(self, computation: HloComputation, sequence: ThunkSequence) -> None:
-        """Matches a thunk sequence, and the sequences nested in it, with the computation from which it was emitted;
-        adds its command buffers to `found`.
+        """Matches the thunks of a sequence with the instructions of the computation from which XLA emitted it, and so
+        on for the sequences nested in it. Adds the command buffers to `found`, and the name of a computation that does
+        not match to `unmatched`.
         """
         thunks = list(_flatten(sequence))
         launched = list(_list_launched(computation))
@@ -111,7 +121,7 @@ class _Matcher:
 
 
 def _flatten(sequence: ThunkSequence) -> Iterator[tuple[Thunk, Thunk | None]]:
-    """Yields each thunk with the command buffer that holds it; None if none does."""
+    """Yields each thunk of the sequence with the command buffer that contains it, or with None if none does."""
     for thunk in sequence.thunks:
         if thunk.kind == COMMAND_BUFFER:
             for _, commands in thunk.nested:
@@ -130,10 +140,10 @@ def _go_together(thunk: Thunk, instruction: HloInstruction) -> bool:
 
 
 def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | None:
-    """Returns the id of the computation from which a nested thunk sequence was emitted; None if that has no schedule of
-    its own.
+    """Returns the id of the computation from which XLA emitted this nested thunk sequence; None if the instruction is
+    neither a loop nor a conditional. number, label: position and name of the sequence in its thunk.
 
-    A branch is found by its number: both branches of a predicate may be called `false_branch` or `true_branch`.
+    A branch is found by its number, because both branches of a predicate may be called `false_branch` or `true_branch`.
     """
     called = instruction.called_computations
     if instruction.opcode == "while":
@@ -155,7 +165,9 @@ def find_unordered(
 
 
 type _Uses = tuple[frozenset[int], frozenset[int]]
-"""(Numbers of the slices that a command declares as read, numbers of the slices that it declares as written)."""
+"""(Slices that a command declares as read, slices that it declares as written), each by its number in the buffer
+assignment.
+"""
 
 
 def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Positions) -> _Uses:
@@ -169,8 +181,11 @@ def _find_uses(command: HloInstruction, buffers: BufferAssignment, positions: Po
 def _find_reached(
     commands: tuple[HloInstruction, ...], uses: list[_Uses], numbers: range, buffers: BufferAssignment, *, forward: bool
 ) -> frozenset[int]:
-    """Returns the numbers of the commands that a chain of conflicts reaches from the first command, in the order of
-    `numbers`.
+    """Returns the positions in `commands` that a chain of conflicts and control edges links to the first command of
+    `numbers`, this one included.
+
+    numbers: the positions to look at, in order. uses: the declared uses of each command. forward: whether `numbers`
+    ascends, that is, whether to search for later commands.
     """
     reached: set[int] = set()
     ids: set[int] = set()
@@ -189,7 +204,7 @@ def _find_reached(
 
 
 def _spread(numbers: frozenset[int], buffers: BufferAssignment) -> frozenset[int]:
-    """Returns these slices with all others that share bytes with one of them."""
+    """Returns the numbers of these slices, and of all slices that share bytes with one of them."""
     return frozenset(other for number in numbers for other in buffers.overlapping[number])
 
 
@@ -202,7 +217,7 @@ _SYNCHRONOUS = b'"is_sync":true'
 
 
 class RaceKind(Enum):
-    """Says what is in flight in a race: the reader, the kernel, or both as commands of one command buffer."""
+    """The part of a race that is in flight: the reader, the kernel, or both as commands of one command buffer."""
 
     READER_IN_FLIGHT = "reader in flight"
     KERNEL_IN_FLIGHT = "kernel in flight"
@@ -211,12 +226,14 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark (a bit in dependence sets): `reader` may see any part of the overwritten bytes, old or new."""
+    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`: this instruction
+    may find old or new contents in any part of the overwritten bytes.
+    """
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     reader: int
-    """Id of the scheduled instruction that reads, or of the start of the asynchronous operation that reads."""
+    """Id of the scheduled instruction that reads; for an asynchronous operation, of its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -224,13 +241,13 @@ class Race:
     """One hidden write and one reader that may run at the same time, because nothing orders them."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     kind: RaceKind
     kernel: HloInstruction
     """The instruction that runs the kernel, in the reader's computation: its call, or a loop or branch around it."""
     reader: HloInstruction
     start: HloInstruction | None
-    """Start of the operation in flight; None in a command buffer."""
+    """Start of the operation that is in flight; None in a command buffer."""
     done: HloInstruction | None
 
     @property
@@ -240,7 +257,9 @@ class Race:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AsyncSpan:
-    """An asynchronous operation, in flight between two positions in its computation's sequence, both excluded."""
+    """An asynchronous operation that is in flight between two positions, both excluded, in the sequence of its
+    computation.
+    """
 
     start: HloInstruction
     done: HloInstruction | None
@@ -252,7 +271,8 @@ def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
     """Returns the asynchronous operations that start in this computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
-    """Id of a start, or of an instruction that passes the start's result on, to the start's position."""
+    """Maps the id of a start, or of an instruction that passes on the result of a start, to the position of the start.
+    """
     done: dict[int, int] = {}
     for at, instruction in enumerate(sequence):
         opcode = instruction.opcode
@@ -277,8 +297,8 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Returns every race between one of these writes and a reader. command_buffers: those that keep only the declared
-    order.
+    """Returns every race between one of these writes and a reader. command_buffers: only those that keep no more than
+    the order that XLA declares, not the order of the schedule.
     """
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}
@@ -297,12 +317,14 @@ class _Search:
     _seen: dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]] = field(
         default_factory=dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]]
     )
-    """Computation id to the position of each instruction in the computation's sequence, and the asynchronous spans
-    there.
+    """Maps the id of a computation to the position of each instruction in the computation's sequence, and the
+    asynchronous spans there.
     """
 
     def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:
-        """Yields the races of one write with readers in one of the computations around it."""
+        """Yields the races of one write with readers in one of the computations around the kernel. frame: that
+        computation, and its instruction that runs the kernel.
+        """
         computation, kernel = frame.computation, frame.instruction
         sequence = computation.sequence
         if computation.id not in self._seen:
@@ -340,8 +362,8 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Returns two maps from instruction id to the marks for the instruction's result: one for starts of operations in
-    flight, one for other readers.
+    """Returns two maps from the id of a reading instruction to the marks (extra bits in dependence sets) that its
+    result gets for its races: one map for starts of asynchronous operations, one for all other readers.
     """
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}
@@ -366,11 +388,11 @@ def _make(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concurrency:
-    """The races about the hidden writes of one schedule."""
+    """The races of all hidden writes of one schedule with readers."""
 
     races: tuple[Race, ...] = ()
     notes: tuple[str, ...] = ()
-    """Coverage notes: what the model of concurrent execution leaves out."""
+    """Coverage notes: cases of concurrent execution that the analysis could not model."""
 
 
 def find_concurrency(
@@ -382,7 +404,11 @@ def find_concurrency(
     thunks: ThunkSequence | None,
     command_order: CommandOrder,
 ) -> Concurrency:
-    """Returns the races about these writes, with coverage notes. thunks: of this module; None if none can be parsed."""
+    """Returns the races of these writes with readers, and coverage notes.
+
+    thunks: the steps that XLA's runtime executes for this module; None if they are unknown. command_order: the order
+    that the runtime keeps within a command buffer.
+    """
     if not writes:
         return Concurrency()
     command_buffers: tuple[CommandBuffer, ...] = ()
@@ -392,8 +418,8 @@ def find_concurrency(
         command_buffers, notes = found.buffers, found.notes
     if command_order is CommandOrder.UNKNOWN:
         notes = (
-            "the order of commands in command buffers is unknown: two are taken to be ordered only by the buffers that they"
-            " share",
+            "the order of commands within a command buffer is unknown: two commands count as ordered only if they share a"
+            " buffer that one of them writes, or have a control edge",
             *notes,
         )
     return Concurrency(find_races(writes, buffers, positions, command_buffers), notes)

@@ -1,30 +1,30 @@
-"""Finds the definitions of a kernel's operand along its call path, and value numbers: operations that compute one
-value.
+"""Finds the operations that define a kernel's operand, and operations that compute the same value (by value numbering).
 
-`hlo.dataflow` defines the steps of these walks.
+`hlo.dataflow` defines the operations through which these walks pass.
 
 - `resolve_operand` returns the one position whose value the operand is. A loop's parameter, an optimization barrier, a
   copy and a computation's result are values of their own.
-- `find_origins` returns the operations that make the value; a loop or a conditional may have several. Operations of
-  `find_same_elements` do not count, because XLA may let both share their bytes. An origin is an operation that
-  computes, or a parameter of the entry computation.
+- `find_origins` returns the operations that make the value; a loop or a conditional may have several. Operations that
+  `find_same_elements` recognises do not count, because XLA may keep operand and result in the same bytes. An origin is
+  an operation that computes, or a parameter of the entry computation.
 - `find_scheduled_operand` returns the value that the scheduled instruction around the kernel gets, if a fusion contains
   the kernel. Inside of the fusion the operand is an address in one of the fusion's operands, or in a slice of it.
 - `find_same_elements` finds operations that return their operand's elements unchanged, in the same number. XLA may make
   operand and result one value, so that a kernel that overwrites one overwrites the other. They are copy, reshape,
   transpose, bitcast; convert to the same element type; x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant,
-  broadcast or not; and operations that take, update, join or add up all elements of one array, such as a stack with one
-  row: slice, dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
+  broadcast or not; and operations that take, update, join or add up exactly the elements of one array, such as a stack
+  with one row: slice, dynamic-slice, broadcast, concatenate, dynamic-update-slice, reduce from 0.
 - `number_values` finds *twins*: operations with the same value, as common subexpression elimination sees it. One pass
   in dependency order gives two operations one number if opcode, shape, attributes and the numbers of their operands are
-  equal, in either order for commutative ones. Called computations are not compared: two reductions that differ in
-  nothing else count as twins. An arithmetic operation that returns its operand's elements, and a barrier that only the
-  program as written has, have their operand's number.
+  equal, in either order for commutative ones. Called computations are not compared: two reductions that differ only in
+  the computation that they apply count as twins. An arithmetic operation that returns its operand's elements, and a
+  barrier that only the program as written has, have their operand's number.
 - `number_inlined` does this for a computation and all its callees, as XLA sees them after inlining every `call` and
   every loop that runs once; any operation that returns its operand's elements has its operand's number. `find_twins`
   has the result by tags.
 - Alternatives meet in a conditional, whose result is that of one branch or another, and in a loop whose body returns an
-  element of its state in another element's place. Twins that meet so are one value to XLA in every case.
+  element of its state in another element's place. If these alternatives are twins, the result is one value to XLA
+  whichever of them it is.
 """
 
 from collections import defaultdict
@@ -45,16 +45,16 @@ _FORMS = having(Trait.SAME_ELEMENTS)
 _NEUTRAL = {"multiply": 1.0, "divide": 1.0, "add": 0.0, "subtract": 0.0}
 ARITHMETIC = frozenset(_NEUTRAL)
 _OF_WHOLE = {"slice": 0, "dynamic-slice": 0, "broadcast": 0, "concatenate": 0, "dynamic-update-slice": 1, "reduce": 0}
-"""Opcode to the number of the operand whose elements the result holds."""
+"""Maps an opcode to the number of the operand whose elements the result holds, if it holds exactly these."""
 _ONE_SIDED = frozenset({"divide", "subtract"})
 _PASSED = having(Trait.KEEPS_SCALAR) - {"bitcast"}
-"""Opcodes behind which a scalar constant is still the same number. A bitcast may reinterpret its bits as another
-element type.
+"""Opcodes that keep the number that a scalar constant holds. A bitcast is left out, because it may reinterpret the bits
+as another element type.
 """
 _PRODUCTS = having(Trait.LIBRARY_CALL)
 _NUMBERS = ("f32s", "f64s", "s32s", "s64s", "u32s", "u64s")
 _BYTES = {"f16s": (b"\x00\x3c", b"\x00\x00"), "bf16s": (b"\x80\x3f", b"\x00\x00")}
-"""Field of a literal to the bytes of the number one, and the bytes of zero."""
+"""Maps a field of a literal to the bytes of the number one and the bytes of the number zero in this format."""
 
 
 def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
@@ -75,7 +75,7 @@ def find_same_elements(instruction: HloInstruction) -> HloInstruction | None:
 
 
 def _find_whole(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand all of whose elements, and no others, the result holds; None if there is none."""
+    """Returns the operand if the result holds exactly its elements, all of them and no others; otherwise None."""
     operands, taken = instruction.operands, instruction.operands[_OF_WHOLE[instruction.opcode]]
     if is_tuple(instruction.shape) or (instruction.opcode == "concatenate" and len(operands) > 1):
         return None
@@ -102,7 +102,9 @@ def _holds_only(literal: LiteralProto, number: float) -> bool:
 
 
 _SNAPSHOT = "ligerdiag_snapshot"
-"""Last part of the names of copies that, like added barriers, only the program as written has."""
+"""Last part of the name of a snapshot: a copy that ligerdiag adds to the program as written and that the program given
+to XLA lacks.
+"""
 _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
@@ -115,8 +117,8 @@ type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Maps the id of each instruction to the number of its value: two instructions have one number exactly if they are
-    twins.
+    """Maps the id of each instruction to its value number. Two instructions have the same number exactly if they are
+    twins, that is, if common subexpression elimination takes them for one value.
     """
     known: _Known = {}
     numbers: dict[int, int] = {}
@@ -140,10 +142,12 @@ _COMMUTATIVE = having(Trait.COMMUTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inlined:
-    """The place of an instruction after XLA has inlined every call and every loop that runs once."""
+    """The place that an instruction has once XLA has inlined every call and every loop that runs once."""
 
     outer: tuple[int, ...]
-    """Ids of the instructions that lead to `root`, outermost first: loops, conditionals, and the calls around those."""
+    """Ids of the instructions that lead to `root`, outermost first: the loops and conditionals that are not inlined,
+    and the calls around them.
+    """
     root: HloComputation
     """The computation into which the instruction is inlined."""
     path: CallPath
@@ -155,7 +159,9 @@ def _is_inlined(module: HloModule, caller: HloInstruction) -> bool:
 
 
 def find_inlined(module: HloModule, frames: Frames) -> Inlined:
-    """Returns the place that an instruction has after inlining. frames: its call path, ending with itself."""
+    """Returns the place that an instruction has after inlining. frames: the call path to the instruction, which is its
+    last frame.
+    """
     first = len(frames) - 1
     while first and _is_inlined(module, frames[first - 1].instruction):
         first -= 1
@@ -165,15 +171,19 @@ def find_inlined(module: HloModule, frames: Frames) -> Inlined:
 
 @dataclass(slots=True, eq=False)
 class _Numbering:
-    """Numbers the values of a computation and of everything inlined into it, and records where alternatives meet."""
+    """Numbers the values of a computation and of everything inlined into it, and records the alternatives of each loop
+    and conditional: the values of which one becomes its result.
+    """
 
     module: HloModule
     found: dict[CallPath, tuple[HloComputation, Mapping[int, int]]] = field(
         default_factory=dict[CallPath, tuple[HloComputation, Mapping[int, int]]]
     )
-    """Call path to the computation that it leads to, and to the value number of each instruction there."""
+    """Maps each call path to (the computation that it leads to, the value number of each instruction there by id)."""
     confluences: dict[CallPath, Alternatives] = field(default_factory=dict[CallPath, Alternatives])
-    """Call path to a loop or conditional, including itself, to the numbers of the values that meet there."""
+    """Maps the call path of a loop or conditional, its own id last, to the numbers of the values of which one becomes
+    its result.
+    """
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
     def number(
@@ -185,11 +195,12 @@ class _Numbering:
         *,
         is_inlined: bool = True,
     ) -> tuple[int, tuple[int, ...]]:
-        """Numbers a computation; returns the number of its result, and the numbers of the result's elements where
-        known.
+        """Numbers the values of a computation. Returns the number of its result, and the numbers of the result's tuple
+        elements; the latter are () if unknown.
 
-        arguments: numbers of the parameters. elements: number of a parameter to the numbers of its elements, where
-        known. is_inlined: False in a branch.
+        arguments: value numbers of the computation's arguments. elements: number of a parameter to the value numbers of
+        its tuple elements, for those parameters where they are known. is_inlined: whether XLA inlines the computation;
+        False in a branch, whose numbers are not recorded in `found`.
         """
         numbers: dict[int, int] = {}
         parts: dict[int, tuple[int, ...]] = {}
@@ -265,7 +276,9 @@ def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Maps each call path from the computation to the called computation, and to the numbers of the values there."""
+    """Maps each path of inlined calls from the computation to the computation that it leads to, and to the value number
+    of each instruction there, by id.
+    """
     return _number_all(module, computation).found
 
 
@@ -278,8 +291,8 @@ def _find_elements(
 
 
 def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand that is the same value as the instruction for XLA; None if the instruction is a value of its
-    own.
+    """Returns the operand that XLA takes for the same value as the instruction, such as `x` for `x * 1`; None if the
+    instruction has a value of its own.
     """
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
@@ -291,29 +304,37 @@ def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """Value numbers of the program's operations: two operations with one number (twins) are one value to XLA.
+    """Value numbers of the program's operations: two operations with the same number (twins) are one value to XLA.
 
     Tag paths begin at the computation into which everything is inlined, such as a loop's body.
     """
 
     numbers: Mapping[TagPath, tuple[int, int]]
-    """Tag path of an operation to the id of the computation where the path begins, and the number of the operation's
-    value.
+    """Maps the tag path of an operation to (id of the computation where the path begins, value number of the
+    operation).
     """
     groups: Mapping[tuple[int, int], tuple[TagPath, ...]]
-    """The inverse of `numbers`: the tag paths of all operations with one value."""
+    """The inverse of `numbers`: the tag paths of all operations with the same value."""
     operands: Mapping[TagPath, tuple[int, ...]]
-    """Tag path of an operation with twins among its operands to the value numbers of all its operands."""
+    """Maps the tag path of an operation that has two operands of the same value to the value numbers of all its
+    operands.
+    """
     confluences: Mapping[TagPath, Alternatives]
-    """Tag path of a loop or conditional to the numbers of the values that meet there."""
+    """Maps the tag path of a loop or conditional to the value numbers of its alternatives, the values of which one
+    becomes its result.
+    """
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
-    """Tag path of a product to its operands' computation ids and value numbers, as in `numbers`."""
+    """Maps the tag path of a matrix product to a pair for each operand, as in `numbers`: (computation id, value
+    number).
+    """
 
     def _find_start(self, path: TagPath) -> int | None:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
 
     def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operation's twins, without its own."""
+        """Returns the tag paths of the operation's twins (operations with the same value), without the operation
+        itself.
+        """
         start = self._find_start(path)
         if start is None:
             return ()
@@ -321,7 +342,7 @@ class Twins:
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
     def are_twins(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether two operations, by their tag paths, are one value to XLA."""
+        """Returns whether the operations with these two tag paths are one value to XLA."""
         if one == other:
             return True
         start, second = self._find_start(one), self._find_start(other)
@@ -330,17 +351,19 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields those of the paths whose operations have twins among their operands."""
+        """Yields those of the tag paths whose operation has two operands of the same value."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
     def list_operands(self, path: TagPath) -> tuple[int, ...]:
-        """Returns the value numbers of the operation's operands if some of them are twins; otherwise ()."""
+        """Returns the value numbers of the operation's operands if two of them have the same value; otherwise ()."""
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns the numbers of the values that meet in a loop or conditional; () if unknown."""
+        """Returns, for each element of the result of this loop or conditional, the value numbers that the element may
+        have; () if unknown.
+        """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())
 
@@ -379,8 +402,8 @@ def find_twins(program: HloModule) -> Twins:
 
 
 def _list_roots(program: HloModule) -> Iterator[HloComputation]:
-    """Yields the computations that are not inlined into others: the entry, and bodies of loops or branches, for
-    example.
+    """Yields the computations that XLA does not inline into another one, such as the entry and the bodies of loops and
+    branches.
     """
     for computation in program.computations.values():
         callers = program.callers.get(computation.id, ())
@@ -394,8 +417,8 @@ def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """Returns the value whose elements the instruction has, looking through reshapes and the barriers that ligerdiag
-    adds.
+    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, `x * 1` and the like,
+    and the barriers that ligerdiag adds.
     """
     while True:
         base = find_equal_operand(instruction) or find_same_elements(instruction)
@@ -424,7 +447,9 @@ type _Node = tuple[Frames, ShapeIndex]
 
 
 def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definition:
-    """Returns the one position whose value is the operand of the instruction at the end of the call path."""
+    """Returns the definition of the operand with this number, of the instruction at the end of the call path; names
+    such as bitcasts, tuples and parameters of calls are looked through.
+    """
     flow = Dataflow(module, _NAMES)
     position, outer = (frames[-1].instruction.operands[operand], ()), frames[:-1]
     while (source := next(flow.list_sources(*position, _list_callers(outer)), None)) is not None:
@@ -434,7 +459,9 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """Returns the call path of each operation that makes the overwritten value (see the module's docstring)."""
+    """Returns the call path to each operation that makes the overwritten value. A loop or a conditional may have
+    several; operations that return an operand's elements unchanged are looked through (see the module's docstring).
+    """
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
     pending: list[_Node] = [((*outer, Frame(last.computation, write.call.operands[write.operand])), ())]
@@ -454,7 +481,7 @@ def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
 
 
 def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterator[_Node]:
-    """Takes one step from a value toward its origins, and yields each node that it reaches."""
+    """Takes one step from a value toward the operations that make it, and yields each value that it reaches."""
     outer, here = frames[:-1], frames[-1]
     sources = list(flow.list_sources(here.instruction, index, _list_callers(outer)))
     same = None if sources else find_same_elements(here.instruction)
@@ -468,11 +495,11 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns the value that the scheduled instruction gets as the kernel's operand, and whether the kernel gets only a
-    slice of it.
+    """Returns the value that the scheduled instruction around the kernel gets as the kernel's operand, and whether the
+    kernel gets only a slice of this value.
 
-    Returns None if the kernel is in a fusion and the operand is no address in the fusion's operands. frames: the call
-    path to the kernel.
+    Returns None if the kernel is in a fusion and its operand is computed there, so that it is not an address in one of
+    the fusion's operands. frames: the call path to the kernel.
     """
     flow = Dataflow(module, _ADDRESSES)
     (value, index), partial = (frames[-1].instruction.operands[operand], ()), False

@@ -1,17 +1,20 @@
-"""Decides how far to trust the tags of a foreign optimized module.
+"""Decides how far to trust the tags of an optimized module that ligerdiag did not compile.
 
-A tag is text in a file, and may belong to another instruction or to none. The operands are the program itself, so
-footprints (`footprints`) check the tags:
+A tag is the number of a program operation, written as text in a file: an instruction may carry the tag of another
+operation, or none. Its operands, however, are the program itself, so they check the tag: a footprint (`footprints`) is
+the set of parameters and kernel results from which a value is computed.
 
-- The program's tags count if its operations have them in program order, each its own (`are_in_order`).
-- An instruction with an operation's tag and opcode is that operation if its footprint is within the operation's. For a
-  kernel call the kernel must be the same too, and each operand within that of the operation.
-- If opcode or size does not match the tagged operation, a pass copied the metadata. The tag is ignored.
-- An instruction without a trusted tag may still be a carrier of an overwritten value: one of the same opcode and size
-  (no larger, in a partitioned module) with a footprint within the carrier's. An output that would be worse in this case
-  is unknown (see `verdict.verdicts`).
+- The program's own tags count if its operations have them in program order, each operation its own (`are_in_order`).
+- An instruction with the tag and the opcode of an operation is that operation if its footprint is a subset of the
+  operation's. For a kernel call, the kernel must also be the same, and the footprint of each operand a subset of that
+  of the operation's operand.
+- If opcode or size does not match the tagged operation, a pass has copied the metadata. The tag is ignored.
+- An instruction without a trusted tag may still be a carrier, which holds the value of a kernel's operand from before
+  the write: any instruction with the opcode and size of a carrier (a smaller size, too, in a partitioned module) whose
+  footprint is a subset of the carrier's. An output that would be worse in this case is unknown (see
+  `verdict.verdicts`).
 
-Two operations of one opcode, size and footprint that have each other's tags cannot be told apart.
+Two operations with the same opcode, size and footprint that carry each other's tags cannot be distinguished.
 """
 
 from collections import defaultdict
@@ -32,21 +35,23 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """The footprints of both modules (all that each value is computed from), and the tags that they refute."""
+    """The footprints of both modules (the parameters and kernel results from which each value is computed), and the
+    instructions of the optimized module whose tags the footprints refute.
+    """
 
     program: Mapping[int, Footprint]
-    """Id of an instruction of the program to its footprint."""
+    """Maps the id of an instruction of the program to its footprint."""
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]
-    """A tag to the program's instructions that have it as their own."""
+    """Maps a tag to the program's instructions that have it as the last one of their tag path."""
     is_partitioned: bool
     """Whether the optimized module's values are shards, smaller than the values of the program's operations."""
     refuted: frozenset[int] = field(default=frozenset())
-    """Ids of the optimized module's instructions with the tag of an operation that they cannot be."""
+    """Ids of the optimized module's instructions that cannot compute the operation whose tag they carry."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations of the program that have the instruction's tag and that the instruction may compute;
-        none if a pass copied the tag to it.
+        """Returns the operations of the program that have the instruction's tag and that the instruction may compute,
+        judged by opcode and size; none if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
@@ -60,8 +65,8 @@ class TagTrust:
         )
 
     def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
-        """Returns whether the instruction of the optimized module may be one of these operations, according to the
-        footprints.
+        """Returns whether the instruction of the optimized module may compute one of these operations: whether it is
+        computed only from parameters and kernel results from which they are computed too.
         """
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
@@ -84,8 +89,9 @@ class TagTrust:
     def find_possible_carriers(
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
-        """Maps ids of instructions without a trusted tag to the ORIG labels (see `comparison`) that may start at them,
-        because they may be carriers.
+        """Maps the ids of instructions that may be carriers, although no trusted tag says so, to the ORIG labels that
+        would start there. A carrier holds the value of a kernel's operand from before the write; the label ORIG of a
+        write says that a value depends on it (see `comparison`).
         """
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
@@ -118,11 +124,12 @@ class TagTrust:
 
 
 def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
-    """Returns whether the program's tags increase in the order of each computation, and no operation has a smaller tag
-    than one of its operands.
+    """Returns whether the program's tags increase in the order of each computation's instructions, and no operation has
+    a smaller tag than one of its operands.
 
-    Constants do not count: they come first. is_numbered: the instructions' ids give their order. HLO text has no ids,
-    so only operands count.
+    Operations that are computed from no parameter and no kernel, such as constants, are not checked for the order: they
+    come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no ids, so
+    that only operands are checked.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
@@ -169,7 +176,9 @@ def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
 
 
 def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
-    """Returns whether the optimized module has shards of the program's parameters in place of whole ones."""
+    """Returns whether the optimized module's parameters are shards of the program's parameters: whether any of them has
+    another shape.
+    """
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)
         for one, other in zip(program.entry.parameters, optimized.entry.parameters, strict=False)
@@ -177,12 +186,14 @@ def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
 
 
 def _has_grown(operation: HloInstruction, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is larger than the operation, as a merger of two products is."""
+    """Returns whether the instruction has more elements than the operation, as a merger of two products has. False for
+    tuples.
+    """
     if is_tuple(instruction.shape) or is_tuple(operation.shape):
         return False
     return count_elements(instruction.shape) > count_elements(operation.shape)
 
 
 def _list_sizes(instruction: HloInstruction) -> list[int]:
-    """Returns the instruction's dimensions above 1, sorted, because a pass may transpose an operation."""
+    """Returns the instruction's dimensions above 1, sorted by size, so that a transposed operation has the same result."""
     return sorted(size for size in instruction.shape.dimensions if size > 1)

@@ -1,8 +1,9 @@
 """Finds reads of memory that nobody has written: memory that XLA allocates (`jax.lax.empty`, `jax.empty_ref`), and a
 kernel's own outputs.
 
-A kernel that gets such memory under any name is reported only if it surely reads bytes of it before it writes them.
-Loops, branches and updates of parts are not followed: replay finds these reads, see `replay.runs.launch_reach`.
+A kernel that gets allocated memory, directly or through bitcasts, barriers and tuples, is reported only if it certainly
+reads bytes of it before it writes them. Memory that reaches a kernel through a loop, a branch or an update of a part is
+not followed here; a replay finds such reads (see `replay.runs.launch_reach`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,19 +22,19 @@ _NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenMemory:
-    """A kernel that surely reads memory before anything is written to it."""
+    """A kernel call that certainly reads memory before anything is written to it."""
 
     call: HloInstruction
     """The kernel's call in the program."""
     effects: CallEffects
     operand: int
-    """Number of the call's operand that is the memory."""
+    """Number of the call's operand that points to the memory."""
     allocation: HloInstruction
 
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
-    """Yields each operand of a kernel call in the program whose memory the kernel surely reads before anything is
-    written there.
+    """Yields each operand of a kernel call in the program that points to newly allocated memory and that the kernel
+    certainly reads before anything is written there.
     """
     if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return
@@ -57,7 +58,8 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
     """Maps the name of an output to a line that says why the output may depend on memory that nobody has written.
 
-    A kernel may read its own output before it writes there, and without numbers it is unknown whether it does.
+    A kernel may read its own output before it writes there; whether it does can depend on values that only a replay
+    computes.
     """
     found: dict[str, str] = {}
     for call, effects in context.calls:
@@ -67,5 +69,5 @@ def find_unresolved_reads(context: Context) -> Mapping[str, str]:
                 continue
             for name in name_reached(context, find_dependents(context, context.program, call, [leaf])):
                 read = f"whether `{effects.kernel}` reads its output {output} before anything is written there"
-                found.setdefault(name, f"{read} depends on numbers, and no replay has run")
+                found.setdefault(name, f"{read} depends on computed values, and no replay has run to find out")
     return found

@@ -1,17 +1,19 @@
-"""Builds the graph of a schedule's values in memory: which value is computed from which, from a kernel or reader to the
-outputs.
+"""Builds the graph of a schedule's values in memory: which value is computed from which, all the way to the outputs,
+with the kernels' hidden writes in it.
 
-A node is a Definition, one leaf of the result of one scheduled instruction; its step is that instruction.
+A node is a `Definition`: one leaf of the result of one scheduled instruction. The *step* of a node is the scheduled
+instruction that computes it.
 
-- Names (bitcasts, tuples, parameters of calls) are followed to the definition that they name.
-- A loop-carried value is computed from the value before the loop and from the body's result. The loop is its step,
-  inside and after it.
+- A name of a value (a bitcast, a tuple, a parameter of a call) has no node of its own; it is followed to the definition
+  that it names.
+- A loop-carried value is computed from the value before the loop and from the body's result. Its step is the loop, for
+  readers inside the loop and after it.
 - A result of a fusion is computed from the operands that its own part of the fused computation reads.
-- A kernel's write to an operand is a node of its own; a reader of the operand's value after the kernel, or in a later
-  iteration of a loop around it, reads that node too.
-- Instructions in an asynchronous computation have its start as their step.
+- A kernel's write to an operand is a node of its own. An instruction that reads the operand's value after the kernel,
+  or in a later iteration of a loop around the kernel, reads that node too.
+- Instructions in an asynchronous computation have the start of that computation as their step.
 
-A loop's or conditional's predicate is no source.
+The predicate of a loop or conditional does not count as a source of its results.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,25 +33,29 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """Returns the node for the values that this hidden write leaves in its operand. kernel: id of the kernel's step."""
+    """Returns the node that represents the contents which this hidden write leaves in its operand. write: index of the
+    hidden write. kernel: id of the step that runs the kernel.
+    """
     return kernel, (-1 - write,)
 
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of the values of one schedule, computed on demand. Call `add_write` before all queries."""
+    """The graph of the values of one schedule, computed on demand. Call `add_write` for all hidden writes before any
+    query.
+    """
 
     readers: ValueReaders
     homes: Mapping[int, HloComputation] = field(init=False)
-    """Instruction id to the computation that contains the instruction."""
+    """Maps the id of an instruction to the computation that contains it."""
     callers: Mapping[int, HloInstruction] = field(init=False)
-    """Id of each computation that the schedule runs to an instruction that calls the computation."""
+    """Maps the id of each computation that the schedule runs to an instruction that calls the computation."""
     instructions: Mapping[int, HloInstruction] = field(init=False)
     _sources: dict[Definition, tuple[Definition, ...]] = field(default_factory=dict[Definition, tuple[Definition, ...]])
     _written: dict[Definition, list[tuple[int, HloInstruction]]] = field(
         default_factory=dict[Definition, list[tuple[int, HloInstruction]]]
     )
-    """Overwritten definition to (HiddenWrite index, the scheduled instruction that runs the kernel)."""
+    """Maps an overwritten definition to (index of the hidden write, the scheduled instruction that runs the kernel)."""
     _fused: dict[int, Mapping[ShapeIndex, tuple[int, ...]]] = field(
         default_factory=dict[int, Mapping[ShapeIndex, tuple[int, ...]]]
     )
@@ -76,8 +82,9 @@ class ValueFlow:
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the step of an instruction: the instruction itself, the loop that carries it, or the start
-        of the asynchronous computation around it.
+        """Returns the id of the step of the instruction with this id: the instruction itself; the loop, if the
+        instruction is the parameter that holds the loop's state; or the start of the asynchronous computation that
+        contains it.
         """
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
@@ -89,7 +96,7 @@ class ValueFlow:
         return self.find_step(caller.id) if is_carried else number
 
     def list_loops(self, number: int) -> tuple[int, ...]:
-        """Returns the ids of the `while` instructions around an instruction, outermost first."""
+        """Returns the ids of the `while` instructions around the instruction with this id, outermost first."""
         found: list[int] = []
         home = self.homes.get(number)
         while home is not None and (caller := self.callers.get(home.id)) is not None:
@@ -99,25 +106,29 @@ class ValueFlow:
         return tuple(reversed(found))
 
     def list_output_nodes(self) -> Iterator[tuple[Definition, ...]]:
-        """Yields, for each output of the program, its definition and the hidden writes to it, as nodes."""
+        """Yields, for each output of the program, the node of its definition and the nodes of the hidden writes to that
+        value.
+        """
         root = self.readers.context.optimized.entry.root
         for index in iterate_leaves(root.shape):
             yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """Returns the nodes from which a node is computed, each once."""
+        """Returns the nodes from which this node is computed directly, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
         return found
 
     def find_time(self, number: int) -> int:
-        """Returns the LogicalTime of an instruction; -1 if it has none."""
+        """Returns the LogicalTime (position in the flattened schedule) of the instruction with this id; -1 if it has
+        none.
+        """
         return self.readers.times.get(number, -1)
 
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
-        """Returns the definition, and the nodes of the kernels' writes to it that this reader may see; the reader None
-        is the program's end.
+        """Returns the definition, and the nodes of those hidden writes to it that this reader may see. reader: None for
+        the program's end, which sees all of them.
         """
         if definition not in self._written:
             return (definition,)
@@ -125,8 +136,8 @@ class ValueFlow:
         return (*[name_written(write, self.find_step(kernel.id)) for write, kernel in kernels], definition)
 
     def is_seen(self, kernel: HloInstruction, definition: Definition, reader: HloInstruction | None) -> bool:
-        """Returns whether the reader reads the definition's place after the kernel has written there, perhaps in an
-        earlier iteration.
+        """Returns whether the reader reads the bytes of this definition after the kernel has written there, in the same
+        iteration or in a later one.
         """
         if reader is None:
             return True
@@ -176,8 +187,8 @@ class ValueFlow:
                 yield from self._see(self.readers.positions.resolve(value, index), reader)
 
     def _find_fused(self, fusion: HloInstruction) -> Mapping[ShapeIndex, tuple[int, ...]]:
-        """Maps each leaf of a fusion's result to the numbers of the operands from which it is computed; empty if the
-        result is no tuple.
+        """Maps each leaf of a fusion's result to the numbers of the operands from which the leaf is computed; empty if
+        the result is not a tuple.
         """
         found = self._fused.get(fusion.id)
         if found is not None:
@@ -195,16 +206,18 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest path from a target to one of `starts`, both included; () if there is none."""
+        """Returns a shortest path of nodes from one for which `is_target` is true to one of `starts`, both included; ()
+        if there is none. Each node on the path is computed from the node before it.
+        """
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
-        """Returns the ids of the steps along a path of nodes; consecutive nodes of one step count once."""
+        """Returns the ids of the steps along a path of nodes; consecutive nodes with the same step give one id."""
         steps = [self.find_step(number) for number, _ in path]
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Maps each node to the outputs that are computed from the node, a bit for each output."""
+        """Maps each node to the outputs that are computed from it, as an integer in which bit n represents output n."""
         if self._reached is not None:
             return self._reached
         reached = self._reached = {}
@@ -229,7 +242,7 @@ class ValueFlow:
         return reached
 
     def list_nodes(self, step: int) -> tuple[Definition, ...]:
-        """Returns those nodes of a step from which some output is computed."""
+        """Returns the nodes of this step from which at least one output is computed. step: id of the step."""
         if self._nodes is None:
             self._nodes = {}
             for node in self.compute_reach():
@@ -237,7 +250,9 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Maps each node between `starts` and an output to its predecessor on a shortest path."""
+        """Maps each node that is computed from one of `starts`, and from which an output is computed, to the node
+        before it on a shortest path; a start is mapped to None.
+        """
         if self._users is None:
             self._users = {}
             for node in self.compute_reach():
@@ -249,7 +264,7 @@ class ValueFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PerformedWrite:
-    """A hidden write that the schedule performs, and the value that it overwrites."""
+    """A hidden write that the schedule performs, and the value that the write overwrites."""
 
     write: HiddenWrite
     actual: ActualWrite
@@ -264,11 +279,13 @@ class FollowedWrites:
 
     flow: ValueFlow
     performed: tuple[PerformedWrite, ...]
-    """The writes in program order, several calls of one write by LogicalTime; () without a schedule."""
+    """The writes in program order; several calls that perform the same write are ordered by LogicalTime. () if the
+    module is not scheduled.
+    """
 
 
 def follow_writes(pair: EvaluatedPair) -> FollowedWrites:
-    """Builds the graph of the schedule's values, with every value that a kernel overwrites."""
+    """Builds the graph of the schedule's values, with a node for every hidden write that the schedule performs."""
     flow = ValueFlow(ValueReaders(pair))
     performed = tuple(_list_performed(pair, flow)) if pair.optimized.is_scheduled else ()
     for one in performed:

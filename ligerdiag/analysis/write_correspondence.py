@@ -1,15 +1,16 @@
-"""Matches the program's hidden writes with the optimized module's kernel calls, and finds lost ones.
+"""Matches the program's hidden writes with the kernel calls of the optimized module, and finds calls that were lost on
+the way.
 
-A kernel call is recognised by its tag path, or, without tags, by target and payload if only one call has them. A kernel
-call of the optimized module that is not in the program becomes a note, never silently dropped. A `custom_partitioning`
-without a body contains unknown calls: its possible writes are neither found nor missing.
+A kernel call is recognised by its tag path, or, without tags, by target and payload if only one call of the program has
+them. A kernel call of the optimized module that is not in the program is never silently dropped: a note reports it. A
+`custom_partitioning` without a body contains unknown calls: its possible writes are neither found nor missing.
 
-XLA takes two calls with equal operands for one value and keeps one of them, with either's tags. The remaining call does
-what the first of them in program order would have done; the others are missing. Two tools lose calls. JAX drops a call
-without outputs before XLA sees it, and one whose outputs are unused. XLA drops a custom call without users and without
-side effects. A lost call is reported if it was made for its effect: it has no outputs at all, or it overwrites an
-operand that none of its outputs aliases, and something reads an operand of it later. A call with unknown effects
-counts, and is reported as unknown.
+XLA takes two calls with equal operands for one value and keeps one of them, with the tags of either. The remaining call
+does what the first of the two in program order would have done; the other one is missing. Calls are lost in two places.
+JAX drops a call without outputs before XLA sees it, and a call whose outputs are unused. XLA drops a custom call
+without users and without side effects. A lost call is reported if the author made it for its effect: it has no outputs
+at all, or it overwrites an operand that none of its outputs aliases, and something reads one of its operands later. A
+lost call with unknown effects is reported as unknown.
 """
 
 from collections import defaultdict
@@ -49,33 +50,42 @@ class Matching:
     """The hidden writes that each kernel call of the optimized module performs, and the writes that none performs."""
 
     by_call: Mapping[int, tuple[HiddenWrite, ...]]
-    """Id of a custom call in the optimized module to the hidden writes that it performs, in operand order."""
+    """Maps the id of a custom call in the optimized module to the hidden writes that it performs, in operand order."""
     actual: tuple[ActualWrite, ...]
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
     merged_into: Mapping[int, int]
-    """HiddenWrite index of a missing write to that of the earlier one with which its call was merged."""
+    """Maps the index of a missing write to the index of the write of the earlier call into which XLA merged the missing
+    one's call.
+    """
     unplaced: tuple[HiddenWrite, ...]
     """Hidden writes whose operand has no known place in memory."""
     loop_depth_differs: frozenset[int]
-    """Indices of writes whose loop nesting differs between the programs (unrolled, peeled, single-trip loops)."""
+    """Indices of writes whose number of surrounding loops differs between the programs, because XLA unrolled or peeled
+    a loop, for example.
+    """
     notes: tuple[str, ...]
     ambiguous: frozenset[int] = frozenset()
-    """Indices of writes whose call may be one of several calls, or may be another operation."""
+    """Indices of writes for which it is unknown which call of the optimized module performs them, or whether a matching
+    call is theirs.
+    """
     unmatched: tuple[Frames, ...] = ()
-    """Calls of the optimized module that write an operand and are not in the program."""
+    """Call paths of the optimized module's calls that write an operand and are not in the program."""
     maybe_unmatched: frozenset[int] = frozenset()
-    """Indices of writes that a call which the program lacks may perform, because JAX moved the call out of a loop, for
-    example.
+    """Indices of writes that a call in `unmatched` may perform, because JAX moved the call out of a loop, for example.
     """
     identical: Mapping[int, int] = field(default_factory=dict[int, int])
-    """The part of `merged_into` in which the two calls see the same versions, so that both are one write."""
+    """The part of `merged_into` in which both calls would see the same versions of their operands, so that the merged
+    call does exactly what both should do.
+    """
     order_unknown: frozenset[int] = frozenset()
-    """Indices of writes around whose call the program's order is not the author's."""
+    """Indices of writes around whose call JAX changed the author's order of operations, so that the intended order is
+    unknown.
+    """
     conditional: frozenset[int] = frozenset()
-    """Indices of writes that the schedule makes under a condition that the program lacks (see `conditions`)."""
+    """Indices of writes that the schedule performs only under a condition that the program lacks (see `conditions`)."""
     idle: frozenset[int] = frozenset()
-    """Indices of writes whose call is only in parts of the schedule that never run."""
+    """Indices of writes whose call the schedule has only in parts that never run."""
 
 
 def match_writes(
@@ -89,8 +99,9 @@ def match_writes(
 ) -> Matching:
     """Finds every hidden write of the program in the optimized module, and its place in memory.
 
-    candidates: ambiguous tag of the optimized module to the tag paths of the operations that it may mean; the call then
-    counts as performing the writes of all of them.
+    candidates: an ambiguous tag of the optimized module to the tag paths of the operations that it may mean; a call
+    with such a tag counts as performing the writes of all of them. broken: the declared aliases that the schedule
+    breaks.
     """
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
     by_payload: defaultdict[tuple[str, bytes], list[HiddenWrite]] = defaultdict(list)
@@ -118,7 +129,9 @@ def match_writes(
             own = by_path.get(path, []) if path else alike if len({w.call.id for w in alike}) == 1 else []
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
-            notes.append(f"`{call.name}` writes an operand and is not in the program as written")
+            notes.append(
+                f"`{call.name}` writes an operand and is not in the program as written, so its intended readers are unknown"
+            )
             unmatched.append(frames)
             continue
         by_call[call.id] = found
@@ -162,9 +175,10 @@ def match_writes(
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Returns `Matching.identical`: each missing write that is one with the write into which its call was merged.
+    """Returns the value of `Matching.identical`: the index of each missing write whose call would see the same versions
+    as the call into which XLA merged it, to the index of that call's write.
 
-    The second of two calls on one array sees the first one's write, so the two are not the same.
+    A call that follows another one on the same array sees that call's write, so two such calls are not identical.
     """
     tagged = intended.tagged
     found: dict[int, int] = {}
@@ -177,10 +191,12 @@ def find_identical(
 
 
 def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """Returns the matching in which each call that the program lacks performs the writes that were found at that call.
+    """Returns the matching in which each scheduled call that the program lacks performs the hidden writes that were
+    found at this call itself.
 
-    If a missing write of the program has the payload of such a call, or its kernel, the write no longer counts as
-    missing: the call may perform it, because a kernel that is called on shards of an array has another payload.
+    A missing write of the program no longer counts as missing if such a call has the same kernel or payload: the call
+    may perform it. The payloads may differ because a kernel that is called on shards of an array has a payload of its
+    own.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
@@ -210,10 +226,10 @@ def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], 
 
 
 def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimized: HloModule) -> Matching:
-    """Returns the matching with its fields `conditional` and `idle`.
+    """Returns the matching with its fields `conditional` and `idle` filled.
 
-    If the schedule contains calls that never run, a write that is missing from the schedule counts as that of one of
-    these calls.
+    If the schedule contains calls that never run, each write that is missing from the schedule counts as the write of
+    one of these calls, unless its call was merged with another one.
     """
     conditional = find_conditional_writes(writes, matching.actual, optimized)
     calls = list_idle_calls(optimized)
@@ -227,7 +243,9 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
 def _find_merged(
     writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
 ) -> Mapping[int, HiddenWrite]:
-    """Maps the index of each write whose call XLA kept to the earlier, missing write with whose call it was merged."""
+    """Maps the index of each write whose call XLA kept to the earlier write, in program order, whose call is missing
+    because XLA merged the two calls.
+    """
     present = {w.index: w for found in by_call.values() for w in found}
     first: dict[int, HiddenWrite] = {}
     for missing in writes:
@@ -252,8 +270,8 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns the place of the call's operand in memory: (slice numbers, whether the kernel gets only a part); None if
-    unknown.
+    """Returns the place in memory of an operand of the call at the end of the call path: (slice numbers, whether the
+    kernel gets only a part of the slice). None if the place is unknown.
     """
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
@@ -266,8 +284,8 @@ def locate_operand(
 
 
 def _find_slice_tags(module: HloModule, frames: Frames, operand: int) -> TagPath:
-    """Returns the tags of the dynamic-slice of a fusion's parameter that the call in the fusion gets; () if it gets
-    another value.
+    """Returns the tags of the dynamic-slice of a fusion parameter that the call gets as this operand; () if the call is
+    not in a fusion or gets another value.
     """
     value = look_through(frames[-1].instruction.operands[operand], _BITCASTS)
     is_part = value.opcode == "dynamic-slice" and value.operands[0].opcode == "parameter"
@@ -275,7 +293,9 @@ def _find_slice_tags(module: HloModule, frames: Frames, operand: int) -> TagPath
 
 
 def _find_region(frames: Frames, operand: int) -> ArrayRegion | None:
-    """Returns the part of an array that the call in a fusion gets as this operand; None if unknown."""
+    """Returns the part of an array that the call at the end of the call path gets as this operand, if the call is in a
+    fusion and the operand is a slice of a fusion parameter; None if the part is unknown.
+    """
     if len(frames) < 2 or frames[-2].instruction.opcode != "fusion":
         return None
     if len(frames) > 2 and frames[-3].instruction.opcode == "fusion":
@@ -286,15 +306,15 @@ def _find_region(frames: Frames, operand: int) -> ArrayRegion | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCoverage:
-    """Counts of the program's tagged operations, and of those found again in the optimized module."""
+    """The number of the program's tags (one for each operation), and how many of them the optimized module still has."""
 
     tags: int = 0
     found: int = 0
 
 
 def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
-    """Counts the tags of the program, and those that the optimized module still has, each by the operation's own tag
-    whatever its call path.
+    """Counts the program's tags, and those among them that the optimized module still has. Only an operation's own tag
+    counts, not the tags of the calls that lead to it.
     """
     written, seen = ({path[-1] for path in module.tags.values()} for module in (program, optimized))
     return TagCoverage(tags=len(written), found=len(written & seen))
@@ -311,17 +331,19 @@ class TracedKernel:
     in_program: bool
     """Whether the module that JAX lowered still contains the call."""
     operand_used_later: bool
-    """Whether a later equation of the jaxpr reads one of the call's operands."""
+    """Whether a later equation of the jaxpr uses one of the call's operands."""
     site: SourceLine | None = None
-    """The line of the user's code that makes the call, which differs from `source` for a backward function."""
+    """The line of the user's code that makes the call. It differs from `source` for a backward function, which autodiff
+    calls.
+    """
     tags: tuple[int, ...] = ()
-    """Tags of the call's operations."""
+    """Tags of the operations that the call became in the program."""
     dropped: tuple[int, ...] = ()
-    """Tags of the call's operations in the program as written that XLA did not get."""
+    """Tags of the call's operations that the program as written has and the program that XLA gets lacks."""
     hidden: tuple[Access, ...] = ()
     """For a missing call: the kernel's accesses to the operands that it may overwrite without an aliased output."""
     repeated: tuple[tuple[int, ...], ...] = ()
-    """Numbers of operands that are one `Ref`, for each `Ref` passed several times."""
+    """One group of operand numbers for each `Ref` that the call passes several times."""
 
 
 class DroppedBy(Enum):
@@ -333,7 +355,7 @@ class DroppedBy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VanishedCall:
-    """A kernel call that was made for its effect, and does not run."""
+    """A kernel call that the author made for its effect and that does not run."""
 
     kernel: str
     dropped_by: DroppedBy
@@ -342,18 +364,18 @@ class VanishedCall:
     unknown: bool = False
     """Whether it is unknown if the call overwrites anything."""
     is_repeated: bool = False
-    """Whether JAX runs the call once, and drops it where it reruns the function around it."""
+    """Whether JAX still runs the call in one place, and drops it only where it reruns the function around the call."""
     write: int | None = None
-    """HiddenWrite index, if XLA dropped the call, or JAX dropped it in one place; otherwise None."""
+    """Index of the call's hidden write, if the program as written still has the call; otherwise None."""
     is_unseen: bool = False
-    """Whether the program as written lacks the call, too: JAX dropped it while it traced, and no output is judged by
-    what the call writes.
+    """Whether the program as written lacks the call too, because JAX dropped it while tracing. The verdicts then do not
+    consider the call's write.
     """
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """Returns the accesses of a kernel to operands that it may overwrite without an aliased output, as
-    `TracedKernel.hidden`.
+    """Returns the value of `TracedKernel.hidden`: a kernel's accesses to those operands that it may overwrite without
+    an aliased output.
 
     effects: None if unknown. declared: numbers of the operands that are declared to share their bytes with an output.
     """
@@ -365,7 +387,9 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Returns the calls that JAX dropped, and those that XLA dropped and on whose hidden write some output depends."""
+    """Returns the lost calls that the author made for their effect: calls that JAX dropped, and calls that XLA dropped
+    although some output depends on their hidden write.
+    """
     found = [
         VanishedCall(
             kernel=call.kernel,
@@ -403,7 +427,9 @@ def find_vanished(
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
-    """Maps each tag to the line that makes the kernel call; omits a tag that calls from several lines have."""
+    """Maps each tag to the line of the user's code that makes the kernel call; omits a tag that belongs to calls from
+    several lines.
+    """
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:
         for tag in call.tags:
@@ -412,8 +438,8 @@ def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
 
 
 def find_repeated(calls: Sequence[TracedKernel]) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-    """Maps each tag to the repeated operands of its kernel call (`TracedKernel.repeated`); omits a tag whose calls
-    differ in that.
+    """Maps each tag to the groups of operands for which its kernel call gets the same `Ref` (see
+    `TracedKernel.repeated`); omits a tag whose calls have different groups.
     """
     found: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
     for call in calls:

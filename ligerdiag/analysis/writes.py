@@ -1,12 +1,12 @@
 """Finds hidden writes of the program as written: operands that a kernel call writes without XLA knowing.
 
-A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases. Declarations count
-for nothing else. A kernel with unknown effects counts as a hidden write that may or may not happen.
+A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases; nothing else that
+the call declares matters. A kernel with unknown effects counts as a hidden write that may or may not happen.
 
-The write to an operand with an aliased output is hidden as well if the schedule has the two in different bytes (see
-`hlo.fused_aliases`): the operand is overwritten, and the output, whose readers should see the write, is not. A kernel
-that stores through the output's own pointer writes the output; unless it writes all of it so, and reads none of it, the
-output's value is unknown.
+The write to an operand with an aliased output is hidden as well if the schedule keeps operand and output in different
+bytes (see `hlo.fused_aliases`): the kernel overwrites the operand, and not the output, whose readers should see the
+write. A kernel may also store through the output's own pointer. If it writes the whole output in this way and reads
+nothing of it first, there is no hidden write; otherwise the output's value is unknown.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,20 +28,20 @@ type EffectsOf = Callable[[HloInstruction], CallEffects]
 
 LOOPS = frozenset({"while"})
 CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes whose called computations belong to the program's own flow. A reduction, for example, is not one: its
-to_apply is only applied to elements.
+"""Opcodes whose called computations are part of the program's own flow. A reduction is not among them, for example: its
+`to_apply` is only applied to elements.
 """
 
 _MOST_STEPS = 200_000
-"""Largest number of steps of all call paths together. A module of 1,000 kernels in a few nested calls has some
-thousands.
+"""Limit for the sum of the lengths of all call paths of a module. A module of 1,000 kernels in a few nested calls has
+some thousands.
 """
 
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One step of a call path: an instruction, and the computation that contains it. Its fields are final, as those of
-    `HloInstruction`.
+    """One step of a call path: an instruction, and the computation that contains it. The fields do not change, as those
+    of `HloInstruction`.
     """
 
     computation: Final[HloComputation]
@@ -57,13 +57,13 @@ class HiddenWrite:
     """One kernel call of the program as written, with one operand that the kernel writes without XLA knowing."""
 
     index: int
-    """Number of the write in dependence sets."""
+    """Number of the write, from which its bits in dependence sets are computed."""
     kernel: str
     """The kernel's function name."""
     operand: int
     """operand_number of the custom call that the kernel writes."""
     unknown: bool
-    """Whether the kernel could not be followed: it may or may not write here."""
+    """Whether it is unknown if the kernel writes here, because its code could not be followed."""
     tag_path: TagPath
     loop_depth: int
     """Number of loops around the call; loops that run once do not count."""
@@ -74,7 +74,9 @@ class HiddenWrite:
     lacks.
     """
     output: ShapeIndex | None = None
-    """The output that is declared to alias the operand, if the schedule breaks that alias; otherwise None."""
+    """The output that is declared to alias the operand, if the schedule keeps the two in different bytes; otherwise
+    None.
+    """
 
     @property
     def call(self) -> HloInstruction:
@@ -83,11 +85,11 @@ class HiddenWrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokenAliases:
-    """The declared aliases of operands and outputs that a schedule breaks: it has the two in different bytes."""
+    """The declared aliases that a schedule breaks: it keeps operand and output in different bytes."""
 
     found: Sequence[BrokenAlias] = ()
     _by_call: Mapping[int, Mapping[int, BrokenAlias]] = field(init=False)
-    """Id of an optimized call to the broken alias of each operand_number."""
+    """Maps the id of an optimized call to the broken alias of each operand_number."""
 
     def __post_init__(self) -> None:
         by_call: dict[int, dict[int, BrokenAlias]] = {}
@@ -96,18 +98,19 @@ class BrokenAliases:
         object.__setattr__(self, "_by_call", by_call)
 
     def list_operands(self, call: HloInstruction) -> Collection[int]:
-        """Returns the numbers of the operands of an optimized call whose declared alias is broken."""
+        """Returns the numbers of those operands of an optimized call whose declared alias is broken."""
         return self._by_call.get(call.id, {}).keys()
 
     def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
-        """Returns the broken aliases of an optimized call, by operand_number."""
+        """Returns the broken aliases of an optimized call: operand_number to broken alias."""
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns a function that takes a call of the program, and returns its broken aliases by operand_number.
+        """Returns a function that takes the tag path of a call in the program, and the call, and returns the call's
+        broken aliases: operand_number to broken alias.
 
-        The function finds them by the call's tags, or by its payload if the optimized call has no tags. An alias that
-        only some of the optimized calls break is not certain.
+        The function finds the call in the schedule by its tags, or by its payload if the optimized call has no tags. An
+        alias that only some of the matching optimized calls break is marked as not certain.
         """
         by_path: dict[TagPath, dict[int, BrokenAlias]] = {}
         by_kernel: dict[tuple[str, bytes], dict[int, BrokenAlias]] = {}
@@ -129,9 +132,9 @@ NOT_BROKEN = BrokenAliases()
 
 
 def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Collection[int] = ()) -> tuple[int, ...]:
-    """Returns the numbers of the operands that the call writes, or may write, without an aliased output.
+    """Returns the numbers of the operands that the call writes, or may write, without XLA knowing.
 
-    broken: numbers of operands whose declared alias does not hold.
+    broken: numbers of the operands whose declared alias the schedule breaks.
     """
     aliased = call.operand_output_aliases
     return tuple(
@@ -159,9 +162,9 @@ def find_hidden_writes(
     effects_of: EffectsOf,
     find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
 ) -> tuple[HiddenWrite, ...]:
-    """Returns all hidden writes in the order in which a walk meets the calls, entry computation first.
+    """Returns all hidden writes in the order in which a walk from the entry computation meets their calls.
 
-    find_broken: takes a call's tag path and the call, and returns its broken aliases by operand_number.
+    find_broken: takes a call's tag path and the call, and returns the call's broken aliases by operand_number.
     """
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
@@ -180,42 +183,43 @@ def find_hidden_writes(
 
 
 def count_loops(module: HloModule, frames: Frames) -> int:
-    """Counts the loops on a call path, without those that run once."""
+    """Returns the number of loops on a call path, without loops that run once."""
     loops = [frame.instruction for frame in frames if frame.instruction.opcode in LOOPS]
     return sum(not runs_once(module, loop) for loop in loops)
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tag path of an instruction by its call path: the tags of the (not yet inlined) calls on it, then its
-    own.
+    """Returns the tag path of the instruction at the end of a call path: the tags of the `call` instructions on the
+    path, outermost first, then the instruction's own tag.
     """
     return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 
 
 def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tags of the (not yet inlined) calls among these frames."""
+    """Returns the tags of the `call` instructions among these frames; XLA has not inlined these calls yet."""
     calls = [frame.instruction for frame in frames if frame.instruction.opcode == "call"]
     return tuple([tag for call in calls for tag in module.find_tag_path(call)])
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Yields every custom call with its call path, once for each path; none in parts that never run (see
-    `hlo.fixed_values`).
+    """Yields every custom call with its call path, once for each path that leads to it; leaves out parts that never run
+    (see `hlo.fixed_values`).
 
-    Raises ArtifactError if there are more paths than any real program has: nested calls multiply.
+    Raises ArtifactError if the paths are too many to follow: nested calls multiply them.
     """
     steps = 0
     for frames in _walk(module, _compute_holders(module), module.entry, ()):
         steps += len(frames)
         if steps > _MOST_STEPS:
-            raise ArtifactError(f"`{module.name}` calls kernels along too many paths to follow")
+            raise ArtifactError(f"`{module.name}` calls its kernels along too many paths of nested calls to analyse")
         yield frames, frames[-1].instruction
 
 
 def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
-    """Yields the call paths of the custom calls in the computation, and nested in it.
+    """Yields the call path of each custom call in the computation or nested in it. prefix: call path to the
+    computation.
 
-    holds: ids of the computations that contain custom calls.
+    holds: ids of the computations that contain custom calls, directly or nested.
     """
     for instruction in computation.instructions:
         if instruction.opcode == "custom-call":
@@ -229,7 +233,9 @@ def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation,
 
 
 def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
-    """Returns the ids of the computations that an instruction runs, or may run, in the order in which it lists them."""
+    """Returns the ids of the computations that an instruction runs, or may run, in the instruction's own order. A
+    branch that is never taken and the body of a loop that never runs are left out.
+    """
     called = caller.called_computations
     if caller.opcode == "conditional":
         branch = find_branch(module, caller)
@@ -238,7 +244,7 @@ def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
 
 
 def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
-    """Returns the custom calls that the entry computation reaches only through parts that never run."""
+    """Returns the custom calls that are reachable from the entry computation only through parts that never run."""
     running = {call.id for _, call in iterate_kernel_calls(module)}
     holds = _compute_holders(module)
     reached = search(

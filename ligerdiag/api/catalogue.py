@@ -1,9 +1,10 @@
-"""Lists the cases, rules and toolchains that a user can choose from, and diagnoses toolchains.
+"""Lists the cases, rules and toolchains that a user can choose from, and diagnoses toolchains (pinned versions of JAX
+and Triton, each set in an environment of its own).
 
-A diagnosis takes four steps, each only if the one before it succeeded: `environment` (its folder and interpreter exist;
-for the default toolchain, the packages beside ligerdiag), `packages` (each has its pinned version), `compile` (a small
-program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel` (the Triton that wrote the
-kernel's IR reads it, and the hidden write is found).
+A diagnosis takes four steps, each only if the one before it succeeded: `environment` (the folder and the interpreter of
+the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its pinned
+version), `compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel`
+(the Triton that wrote the kernel's IR reads it, and the hidden write is found).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +45,7 @@ class StepState(StrEnum):
 
     WORKS = "works"
     MISSING = "missing"
-    """The thing has not been made yet, which is no fault."""
+    """The environment has not been created yet, which is no fault."""
     BROKEN = "broken"
 
 
@@ -56,7 +57,7 @@ class ToolchainStep:
     """`environment`, `packages`, `compile` or `kernel`; the module explains the four steps."""
     state: StepState
     detail: str
-    """One line: a place or versions if the step works, else the fault and a remedy."""
+    """One line: a place or versions if the step works, else the fault and its remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class ToolchainStatus:
     about: str
     python: str
     versions: dict[str, str]
-    """Package name to the pinned version; for the default toolchain, to the installed version."""
+    """From package name to the pinned version; for the default toolchain, to the installed version."""
     directory: str
     """Folder of the toolchain's environment, which need not exist; "" for the default toolchain."""
     steps: tuple[ToolchainStep, ...]
@@ -97,8 +98,8 @@ def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
 
 
 def _look(name: str, cache: Cache) -> tuple[ToolchainStatus, Toolchain | None]:
-    """Returns the status of the toolchain as seen on the disk, and the toolchain itself; None for the latter if its
-    environment or packages are not complete.
+    """Returns the status of the toolchain as far as the disk shows it, and the toolchain itself; the latter is None if
+    its environment or packages are not complete.
     """
     return _look_at_own() if name == DEFAULT else _look_at_environment(find_spec(name), cache)
 
@@ -143,7 +144,9 @@ def _check_environment(spec: ToolchainSpec, directory: Path) -> Iterator[Toolcha
         yield ToolchainStep(name="environment", state=StepState.MISSING, detail=detail)
         return
     if not has_environment(directory):
-        detail = f"its interpreter is gone: `ligerdiag toolchains create {spec.name}` makes `{directory}` anew"
+        detail = (
+            f"the environment has no interpreter: `ligerdiag toolchains create {spec.name}` makes `{directory}` anew"
+        )
         yield ToolchainStep(name="environment", state=StepState.BROKEN, detail=detail)
         return
     yield ToolchainStep(name="environment", state=StepState.WORKS, detail=str(directory))
@@ -179,7 +182,7 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
             return
     unknown = [name for name, verdict in inspection.outputs.items() if verdict is Verdict.UNKNOWN]
     if unknown or inspection.coverage.hidden_writes != 1:
-        reasons = [finding.message for finding in inspection.findings] or ["its write was not found"]
+        reasons = [finding.message for finding in inspection.findings] or ["the kernel's write was not found"]
         detail = f"the effects of the kernel are not known: {'; '.join(reasons)}"[:MAXIMUM_DETAIL]
         yield ToolchainStep(name="kernel", state=StepState.BROKEN, detail=detail)
         return

@@ -58,7 +58,9 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
         place = str(case.source)
         if case.id in places:
             both = f"`{places[case.id]}` and `{place}`"
-            raise InputError(f"expected one case `{case.id}` but it is in {both}: a baseline finds cases by id")
+            raise InputError(
+                f"expected one case `{case.id}` but it is in {both}: a baseline identifies a case by its id"
+            )
         places[case.id] = place
 
 
@@ -69,8 +71,8 @@ def compute_facts(report: CaseReport) -> ScheduleFacts:
 
 
 def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
-    """Returns the baseline's entry for a compile; None without a baseline or an entry. identity: the case and the
-    target of the compile.
+    """Returns the baseline's entry for one compile; None without a baseline, or if the baseline has no such entry.
+    identity: the case and the target of the compile.
     """
     return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
 
@@ -78,8 +80,8 @@ def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str)
 def list_baseline_notes(
     baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
 ) -> Iterator[str]:
-    """Yields one-line notes on how the whole run compares with the baseline. path: of the baseline. versions: of this
-    run's packages.
+    """Yields one-line notes on how the whole run compares with the baseline. path: the file of the baseline. versions:
+    package name to version, in this run.
     """
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
@@ -94,10 +96,10 @@ def list_baseline_notes(
         yield f"the baseline was recorded by ligerdiag {baseline.ligerdiag}; this is {compute_version()}"
     new = [key for key in keys if key not in baseline.entries]
     if new:
-        yield f"not in the baseline: {_list(new)}; `--record {path}` adds what a run compiles"
+        yield f"not in the baseline, so not compared with it: {_list(new)}; `--record {path}` adds them"
     bare = [key for key, case in keys.items() if case.memory is not None and _lacks_memory(baseline, key)]
     if bare:
-        yield f"recorded without memory, which was not compared: {_list(bare)}; record again"
+        yield f"recorded without memory, so memory was not compared: {_list(bare)}; record the baseline again"
     targets = {case.target for case in cases}
     rest = [k for k in baseline.entries if k not in keys and k.toolchain == options.toolchain and k.target in targets]
     if rest:
@@ -159,9 +161,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     """Compiles, judges and replays every selected case on every target, and returns the report.
 
     A failure of one case is in that case's report. Raises InputError or CaseError if the whole request fails: for a
-    selector that matches nothing, an unknown target, or a case file that cannot be imported if it is the only one (one
-    of several such files gets a report instead). After Ctrl-C, SIGTERM or the time limit (see `ending`) the report
-    holds the results so far, and says for every case which steps were not done.
+    selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only one (if
+    there are several files, such a file gets a report instead). After Ctrl-C, SIGTERM or the time limit (see `ending`)
+    the report holds the results so far, and says for every case which steps were not done.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -320,7 +322,7 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report that holds only an error, for programs that read reports: the whole request failed."""
+    """Returns a report that holds only the error which made the whole request fail, for programs that read reports."""
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)

@@ -30,8 +30,8 @@ DEFAULT_TARGETS = ("h100",)
 
 
 def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tuple[Bisection, ...]:
-    """Bisects every selected case on every target, or once if the axis (the property of the compile that is varied) is
-    the target itself; returns the results.
+    """Bisects every selected case on every target, and returns the results. Along the axis `targets`, which varies the
+    target itself, each case is bisected once.
 
     Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
     apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far; raises
@@ -89,7 +89,9 @@ def _choose_cases(runner: TrialRunner, options: BisectOptions) -> tuple[CaseSpec
 
 
 def _find_axis(axis: Axis) -> BisectAxis:
-    """Returns the function that bisects along the axis. Imports the module of this axis only."""
+    """Returns the function that bisects along this axis (the property of the compile that is varied). Imports the
+    module of this axis only.
+    """
     match axis:
         case Axis.MITIGATION:
             from ligerdiag.bisect.mitigation import bisect_mitigation as run
@@ -138,13 +140,13 @@ def _require_comparable(options: DiffOptions) -> None:
             raise InputError(f"expected two {noun}s to compare but got {len(names)}: {', '.join(names)}")
     if len({Path(name).name.removesuffix(SUFFIX) for name in options.targets}) < len(options.targets):
         raise InputError(
-            f"expected targets with different names but got {', '.join(options.targets)}: rename a target description"
+            f"expected targets with different names but got {', '.join(options.targets)}: rename one of the files"
         )
     if options.targets or options.toolchains:
         if max(len(options.targets), len(options.toolchains)) < 2:
             raise InputError("expected two different targets or toolchains to compare, such as `--targets a100,h100`")
         if not options.subjects:
-            raise InputError(f"expected a case to compare the compiles of: {_REMEDY}")
+            raise InputError(f"expected a case to compile twice but got none: {_REMEDY}")
         if options.module:
             raise InputError("`--module` chooses among the modules of a dump, and a case has none")
     elif len(options.subjects) != 2:

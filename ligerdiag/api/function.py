@@ -48,7 +48,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function of the running program, with its arguments and what is expected of its outputs."""
+    """A function of the running program, with its arguments and the expectation about its outputs."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -226,8 +226,8 @@ def check(
     name: name of the case in the report, by default the function's name.
     expected, expected_rules, effects, reference: as in `Case`.
     toolchain: the versions to compile with, see `ligerdiag toolchains`.
-    replay: whether to replay program and schedule on numbers. full: whether to do so even if that takes long or much
-        memory. device: whether to run the function on the GPUs of this machine as well.
+    replay: whether to replay program and schedule on numbers. full: whether to replay even if that takes long or
+        much memory. device: whether to run the function on the GPUs of this machine as well.
     cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
     refresh: compile and replay again even if the cache has the results.
     timeout: most seconds for the compile, and again for the replay.

@@ -50,8 +50,8 @@ class DumpSelection:
 def select_modules(
     paths: Sequence[Path], pattern: str = "", count: Callable[[Path], int | None] = count_here
 ) -> DumpSelection:
-    """Returns the modules and artifacts below the paths. With a `pattern`, only modules whose id, or a part of it,
-    matches that glob.
+    """Returns the modules and artifacts below the paths. With a `pattern`, returns only modules whose id, or a part of
+    it, matches that glob.
 
     count: function that returns the number of modules in a text file, which may hold several. Raises InputError for a
     path that does not exist or holds no module, and for a pattern that matches none.
@@ -70,11 +70,11 @@ def select_modules(
         raise InputError(f"no module matches `{pattern}`: there are {names}{more}")
     notes: list[str] = []
     if pattern and len(modules) < len(found):
-        notes.append(f"{count_of(len(found) - len(modules), 'module')} left out: no match of `{pattern}`")
+        notes.append(f"{count_of(len(found) - len(modules), 'module')} left out, because `{pattern}` does not match")
     notes += _describe_rest(dumps)
     if counter.unsplit:
         notes.append(
-            f"{count_of(counter.unsplit, 'file')} not searched for several modules: together they exceed the bounds"
+            f"{count_of(counter.unsplit, 'file')} not searched for more than one module: together they are too large"
         )
     return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
@@ -88,8 +88,8 @@ def _matches(module: str, pattern: str) -> bool:
 
 
 def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
-    """Returns the modules of all dumps; a module whose id also occurs elsewhere gets the path of its dump as prefix of
-    its id.
+    """Returns the modules of all dumps. If several modules have the same id, each of them gets the path of its dump as
+    a prefix of its id.
     """
     ids = Counter(module.id for _, dump in dumps for module in dump.modules)
     return tuple(
@@ -102,9 +102,7 @@ def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
 def _describe_empty(path: Path, dump: Dump) -> str:
     if dump.unscheduled:
         number = count_of(dump.unscheduled, "module")
-        return (
-            f"`{path}` holds {number} before optimizations and none after: the schedule is in `…after_optimizations…`"
-        )
+        return f"`{path}` holds {number} before optimizations and none after: `…after_optimizations…` is missing"
     if path.is_dir() and any(path.glob("module_*")):  # XLA writes it into each folder, whatever the flags
         return f"no HLO module in `{path}`, though XLA wrote there: dump again with `--xla_dump_hlo_as_proto` as well"
     return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
@@ -120,36 +118,34 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
         sum(dump.same for dump in dumps),
     )
     if unscheduled:
-        notes.append(f"{count_of(unscheduled, 'module')} without an optimized form, not inspected")
+        notes.append(f"{count_of(unscheduled, 'module')} dumped only before optimizations, not inspected")
     if snapshots:
         notes.append(f"{count_of(snapshots, 'snapshot')} between passes, not read")
     if links:
         notes.append(f"{count_of(links, 'symbolic link')} not followed")
     if same:
-        notes.append(f"{count_of(same, 'file')} left out: other names of files that are inspected")
+        notes.append(f"{count_of(same, 'file')} left out, because they are other names of files that are inspected")
     if deep:
         notes.append(
-            f"{count_of(deep, 'folder')} more than {MAXIMUM_FOLDER_DEPTH} levels down, not looked into: name one itself"
+            f"{count_of(deep, 'folder')} more than {MAXIMUM_FOLDER_DEPTH} levels down, not searched: inspect one by its path"
         )
     return notes
 
 
 class Inspector(Protocol):
-    """Interface of whatever judges one module or artifact: `ModuleInspector` does so in this process, `sandbox` in a
-    sandboxed one.
-    """
+    """Judges one module or artifact: `ModuleInspector` does so in this process, `sandbox` in a sandboxed one."""
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges one module of a dump."""
         ...
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges one artifact. directory: of the artifact."""
+        """Judges one artifact. directory: the folder of the artifact."""
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Does the replay that the last outcome asked for. subject: the module or artifact of that outcome. seconds:
-        the time limit.
+        """Replays the module or artifact of the last outcome, which asked for it. subject: this module or artifact.
+        seconds: the time limit.
         """
         ...
 
@@ -232,7 +228,7 @@ def _has_something(inspection: Inspection) -> bool:
 
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)
-"""Takes the place of a replay that has begun and is not done."""
+"""Placeholder for a replay that has begun and is not done."""
 
 
 def _count(number: int) -> str:
@@ -242,8 +238,9 @@ def _count(number: int) -> str:
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
     """Judges the modules with custom calls below the paths, which somebody else compiled, and returns the report.
 
-    A failure of one module is in the report of that module. Raises InputError if a path holds no module or none
-    matches. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not checked.
+    A failure of one module is in the report of that module. Raises InputError if a path holds no module, or if no
+    module matches the pattern. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not
+    checked.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress

@@ -44,7 +44,7 @@ _BY_ALIAS = "trusted for calls of a library without side effects: they overwrite
 
 
 def ignore_progress(progress: Progress) -> None:
-    """Does nothing with an event of a run: the `on_progress` of a caller who gives none."""
+    """Does nothing; it is called with each event of a run if the caller gives no `on_progress`."""
     del progress
 
 
@@ -60,7 +60,7 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with what it expects of a compile by this toolchain."""
+    """Returns the case with the expectation that applies to a compile by this toolchain."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
@@ -168,7 +168,7 @@ class Run:
 
 
 DRAWS = 3
-"""Number of draws of the arguments that a device runs with; a case whose replay takes long runs with one."""
+"""Number of draws (sets of random arguments) that a case runs with on a device; one draw if its replay takes long."""
 FULL_TIMEOUT = 1800.0
 """Seconds that a case, and the comparison of its results, may take on the device if `--full` lifts the bounds."""
 

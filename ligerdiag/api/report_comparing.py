@@ -19,7 +19,9 @@ from ligerdiag.report.compared.report_reading import load_side
 from ligerdiag.run_options import CheckOptions, CompareOptions, InspectOptions
 
 _SHOWN = 3
-_REMEDY = "; a module is one if it has a kernel or XLA's buffer assignment, which `--xla_dump_hlo_as_proto` dumps"
+_REMEDY = (
+    "; a module counts as a case if it has a kernel or XLA's buffer assignment, which `--xla_dump_hlo_as_proto` dumps"
+)
 
 
 def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> ReportComparison:

@@ -1,1 +1,1 @@
-"""Artifacts: the results of one compilation each, in directories that the cache names by what was compiled."""
+"""Artifacts: directories, each with the results of one compilation and named by hashes of its inputs."""

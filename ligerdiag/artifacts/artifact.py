@@ -1,18 +1,21 @@
 """Artifacts: the results of one compilation, in a directory whose manifest lists and hashes each file.
 
+In a *tagged* program, the name of each operation ends with a number of ligerdiag's, the tag, by which the operation is
+found again after the compile.
+
 | file | content |
 |---|---|
-| as_written.hlo.pb | HloProto of the program as its author means it, tagged, nothing folded; empty if there is none |
+| as_written.hlo.pb | HloProto of the program as its author means it, tagged, nothing folded; empty if jaxlib fails |
 | unoptimized.hlo.pb | HloProto of the program that XLA got, tagged |
-| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; only if JAX may have moved a Ref |
+| as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; exists only if JAX may have moved a Ref |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | the thunks that the GPU executes, with streams and command buffers; empty if XLA wrote none |
 | kernel_calls.json | the kernel calls of the traced program, including those that never reached XLA |
-| readers.json | the reads of a kernel's operands after its call, in the program without ties |
+| readers.json | the reads of kernels' operands after the calls, in the program without ties (see `call_records`) |
 | provenance.json | the case, the program, the target and the toolchain |
 | log.txt | the output of the compiler and the program |
 | passes/ | the modules after single passes of XLA, on request |
-| manifest.json | size and sha256 of each of these files, written last |
+| manifest.json | size and sha256 of each other file; written last |
 """
 
 import json
@@ -73,7 +76,9 @@ REQUIRED = (AS_WRITTEN, UNOPTIMIZED, OPTIMIZED, THUNKS, KERNEL_CALLS, READERS, P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneCall:
-    """A custom call by itself, without its module: the one that XLA would have got for a dropped kernel call."""
+    """A custom call without the module around it. For a kernel call that JAX dropped, it is the custom call that XLA
+    would have got.
+    """
 
     target: str
     config: str
@@ -102,12 +107,12 @@ class KernelCall:
     operand_used_later: bool
     """Whether the program reads one of the call's operands after the call; true if that is unknown."""
     tags: tuple[int, ...]
-    """Tags of the StableHLO operations that may be this call: those with its name or, without one, its kernel and
-    source line.
+    """Tags of the StableHLO operations that may be this call: those with the call's name or, if it has no name, with
+    its kernel and source line.
     """
     alone: LoneCall | None
-    """The custom call that XLA would have got for a dropped call; None if XLA got the call, or if it could not be
-    built.
+    """The custom call that XLA would have got for a dropped call; None if XLA got the call, or if this custom call
+    could not be built.
     """
     site: SourceLine | None = None
     """The line that makes the call; None if no single line is known. For a call in a backward function this is a line
@@ -116,13 +121,15 @@ class KernelCall:
     repeated: tuple[tuple[int, ...], ...] = ()
     """For each `Ref` that is passed more than once, the numbers of the operands that are this `Ref`."""
     dropped: tuple[int, ...] = ()
-    """Tags of this call's operations in the program as written that XLA did not get."""
+    """Tags of the operations that are this call in the program as written and that XLA did not get."""
     call: str = ""
-    """The call's name in the trace, the same for all calls from one place in the user's code; empty if it has none."""
+    """The name that ligerdiag gives the call during tracing, the same for all calls from one place in the user's code;
+    empty if the call has none; see `compile.lowering.call_names`.
+    """
 
 
 ANY_OPERAND = -1
-"""A value that means all operands, where `Provenance.crossed_operands` otherwise has the number of an operand."""
+"""The entry of `Provenance.crossed_operands` that means all operands; any other entry is the number of one operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +146,9 @@ class Provenance:
     inputs: tuple[str, ...]
     """Names of the program's arguments, in order."""
     input_placements: tuple[Placement, ...]
-    """For each input, how it is split over the devices."""
+    """For each input, the shard of it that each device has."""
     output_placements: tuple[Placement, ...]
-    """For each output, how it is split over the devices; empty if XLA does not report that."""
+    """For each output, the shard of it that each device has; empty if XLA does not report that."""
     parameters: tuple[int, ...]
     """For each input, the number of its parameter in the module's entry computation, from 0."""
     tags: int
@@ -156,13 +163,16 @@ class Provenance:
     environment: Mapping[str, str]
     flags: Mapping[str, Flag]
     ties: tuple[str, ...]
-    """Ids of the readers that a trivial operation ties to their kernel, sorted; see `compile.lowering.ties`."""
+    """Sorted ids of the readers that are tied to their kernel, by a trivial operation that makes them depend on its
+    result; see `compile.lowering.ties`.
+    """
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
-    """Numbers of the kernel operands around whose calls JAX changed the author's order of operations, see
-    `compile.lowering.traced_calls`; `ANY_OPERAND` means all operands. None if the artifact does not record it.
+    """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
+    of the kernel call, see `compile.lowering.traced_calls`; `ANY_OPERAND` means all operands. None if the artifact does
+    not record them.
     """
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX separated from the writes before them, see `compile.lowering.refs`."""
@@ -170,7 +180,7 @@ class Provenance:
     """The stores into Refs in both programs, as written and as lowered; empty unless JAX separated a store from a read.
     """
     refs_trouble: str = ""
-    """The reason why the consequences of `moved_refs` may be incomplete; empty if they are complete."""
+    """The reason why ligerdiag may have missed a moved Ref, or cannot compute its effect; empty if there is none."""
     donated: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
     donation_warning: str = ""
@@ -183,7 +193,9 @@ class Artifact:
 
     directory: Path
     as_written: Path
-    """The program as its author means it, before anything is folded; an empty file if the program has no such form."""
+    """The program as its author means it, before anything is folded; an empty file if jaxlib cannot translate it to
+    HLO.
+    """
     as_lowered: Path | None
     """The program as JAX gave it to XLA, before anything is folded; None if JAX cannot have moved an access of a Ref.
     """
@@ -193,17 +205,19 @@ class Artifact:
     thunks: Path
     log: Path
     passes: tuple[Path, ...]
-    """The modules after single passes of XLA, in order; empty unless the user requested them."""
+    """The modules that XLA wrote after single passes, in order; empty unless the compiler option `xla_dump_hlo_pass_re`
+    is set.
+    """
     kernel_calls: tuple[KernelCall, ...]
     readers: tuple[TieSite, ...]
-    """The reads at which a tie could be inserted, in the program without ties, in program order."""
+    """The reads of kernels' operands after the kernels' calls, in program order, in the program without ties."""
     readers_trouble: str
     """The reason why `readers` is incomplete; empty if it is complete."""
     provenance: Provenance
 
     @property
     def program(self) -> Path:
-        """Path of the program as written; if it has no such form, of the program that XLA got."""
+        """Path of the program as written or, if that file is empty, of the program that XLA got."""
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 
@@ -253,7 +267,7 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
 
 
 def write_manifest(directory: Path) -> None:
-    """Writes the manifest, with size and hash of each file in the directory, which makes the directory an artifact."""
+    """Writes the manifest, which lists the size and sha256 of each file in the directory and so makes it an artifact."""
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     entries = {
         path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}

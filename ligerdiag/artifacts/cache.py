@@ -12,12 +12,13 @@ every project file that was imported for the answer keeps its sha256. An entry c
 read, or if its question or key is not the one that was looked up. Failures are never kept.
 
 An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
-process that compiles a key holds its lock; others that want the same program wait and then find it. The operating
-system drops the lock of a process that dies. A damaged or outdated artifact is renamed away before the new one takes
-its place.
+process that makes an artifact holds the lock of its program; other processes that want the same program wait and then
+find the artifact. The operating system drops the lock of a process that dies. A damaged or outdated artifact is renamed
+away before the new one takes its place.
 
 The cache does not trust files that others can write: it refuses a folder that another user owns or that others may
-write to. The next process removes the remains of one that died (see `scratch_folders`).
+write to. The next process that opens the cache removes the temporary files of processes that died (see
+`scratch_folders`).
 """
 
 import fcntl
@@ -102,7 +103,9 @@ class Cache:
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """Returns the kept answer to the question; None if there is none or a file on which it depends has changed."""
+        """Returns the answer that `keep_answer` wrote for the question; None if there is none or a file on which it
+        depends has changed.
+        """
         found = self._find_entry(question, folder)
         return None if found is None else found[0]
 
@@ -199,7 +202,7 @@ class Cache:
                     path.unlink()
 
     def _is_left(self, name: str) -> bool:
-        """Whether the scratch file or folder of that name was left: the run that made it has ended."""
+        """Whether the run that made the temporary file or folder of that name has ended."""
         found = _SCRATCH.match(name)
         return found is not None and not is_held(self._locate_lease(found[1]))
 
@@ -228,8 +231,8 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
 
 
 def join_key(program: str, names: str) -> str:
-    """Returns the key that begins with the hash of the program and ends with the hash of the names; all three have 64
-    digits.
+    """Returns a key of 64 hexadecimal digits: the first 40 of the program's hash, then the last 24 of the names' hash.
+    Both hashes have 64 digits.
     """
     return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
 
@@ -240,8 +243,9 @@ def get_program(key: str) -> str:
 
 
 def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns an undamaged artifact of the same program as `key`, perhaps with the names of another case, the one with
-    the smallest key; None if there is none. not_before: seconds since the epoch; older artifacts do not count.
+    """Returns an undamaged artifact of the program to which `key` belongs, perhaps with the names of another case; the
+    one with the smallest key if there are several, None if there is none. not_before: seconds since the epoch; older
+    artifacts do not count.
     """
     if not _KEY.fullmatch(key):
         return None

@@ -1,5 +1,5 @@
-"""Records in an artifact besides the modules: how inputs and outputs are split over devices, moved Refs, and the reads
-at which ties can be inserted.
+"""Records in an artifact besides the modules: how inputs and outputs are split over devices, reads of Refs that JAX
+moved, and the reads at which ties can be inserted. A tie is a trivial operation that puts one read after a kernel.
 
 A device's number is its partition id in the SPMD module.
 """
@@ -48,10 +48,10 @@ class Placement:
 def compute_placements(
     shapes: Sequence[tuple[int, ...]], shardings: Sequence[Any], devices: Sequence[Any]
 ) -> tuple[Placement, ...]:
-    """Returns how arrays of these shapes are split under these shardings, each a `jax.sharding.Sharding`.
+    """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
 
-    devices: in the order of partition ids, which is that of the device assignment: the flattened mesh. Raises
-    CompileError if XLA does not report how an array is split, as without its partitioner.
+    devices: the devices of the flattened mesh, so in the order of their partition ids. Raises CompileError if XLA does
+    not report how an array is split, for example because its partitioner did not run.
     """
     return tuple(_compute_placement(s, sharding, devices) for s, sharding in zip(shapes, shardings, strict=True))
 
@@ -98,7 +98,8 @@ class MovedRef:
     kernel: str
     """Name of the function of the kernel that writes; empty for a store."""
     call: str
-    """Name in the trace of the kernel call or store that writes, see `compile.lowering.call_names`."""
+    """The name that ligerdiag gives the writing kernel call or store during tracing, see `compile.lowering.call_names`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,9 @@ class RefStore:
     gets.
     """
     name: str
-    """The store's name in the trace, the same for all stores from one place in the user's code."""
+    """The name that ligerdiag gives the store during tracing, the same for all stores from one place in the user's
+    code.
+    """
     source: SourceLine | None
 
 
@@ -119,7 +122,7 @@ class TieSite:
     """One read, after a kernel call, of one of the kernel's operands: a place where a tie can be inserted, a trivial
     operation that puts the read after the kernel.
 
-    Tags are those of the program without ties.
+    Tags, ligerdiag's numbers of operations, are those of the program without ties.
     """
 
     id: str

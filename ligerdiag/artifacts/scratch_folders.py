@@ -26,7 +26,7 @@ from weakref import finalize
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Lease:
-    """A lock on a file; it ends with `end`, with the last reference to this object, or with the process."""
+    """A lock on a file; it is released by `end`, when nothing refers to this object any more, or when the process ends."""
 
     path: Path
     file: TextIO
@@ -37,7 +37,9 @@ class Lease:
 
 
 def hold_lease(path: Path) -> Lease:
-    """Makes the file, locks it, and returns the lease. Raises OSError."""
+    """Makes the file, locks it, and returns the lease. Raises OSError if that is impossible or another process holds
+    the lease.
+    """
     while True:
         file = path.open("w", encoding="ascii")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,8 +24,9 @@ from ligerdiag.ending import RunEnded, watch_for_end
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import DEFAULT_TARGETS, BisectOptions, BisectTargets, Option
 
-HELP = """What makes a case right or wrong? Compiles it many times, varies one thing along an axis,
-and says on what the verdict depends: a table, a sentence for each answer, evidence.
+HELP = """What makes a case right or wrong? Compiles it many times, each time with another value
+of one property (the axis), and says on what the verdict depends: a table of all
+compiles, a sentence for each answer, and evidence.
 
 \b
 Axes (--over):
@@ -39,17 +40,17 @@ Axes (--over):
   toolchains  the versions of JAX and Triton between which the verdict changes
 
 A set of ties is right if every output is fresh by its schedule; latent is not enough.
-Numbers only confirm that. For each minimal set, the answer shows that no set with one
-tie less is right.
+Replayed numbers only confirm that. For each minimal set, the answer shows that no set
+with one tie less is right.
 
 Nothing is compiled twice: compiles of earlier and interrupted runs are in the cache.
 """
 
 MEANINGS = {
-    ExitCode.AS_EXPECTED: "answered, even if there is no such set, flag or version",
+    ExitCode.AS_EXPECTED: "answered, even if the answer is that no set, flag or version makes the difference",
     ExitCode.INPUT: "usage or input error; an axis that does not apply to the case",
     ExitCode.NOT_ANALYSED: (
-        "a compile that an answer needs could not be analysed; the --time-limit came first; or schedule and "
+        "a compile that an answer needs could not be analysed; the --time-limit was reached; or schedule and "
         "numbers disagree, and no finding explains it"
     ),
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
@@ -80,11 +81,11 @@ class BisectLine(ReplayBounds, BisectOptions):
     output: AnswerOutput = None
     time_limit: TimeLimit = None
     config: Config = None
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Show the artifact of each row.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Show the artifact directory of each row.")] = False
 
 
 def run_bisect(line: BisectLine) -> None:
-    """Runs the bisection and exits with its code."""
+    """Runs the bisection and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

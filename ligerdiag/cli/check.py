@@ -128,18 +128,21 @@ class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
     time_limit: TimeLimit = None
     fail_on: Annotated[
         FailOn | None,
-        Option("--fail-on", help="Least severity that fails a case without expectation. [default: warning]"),
+        Option(
+            "--fail-on", help="Lowest severity of a finding that fails a case without expectation. [default: warning]"
+        ),
     ] = None
     strict: Annotated[
         bool | None,
         Option(
-            "--strict/--no-strict", help="Exit with 4 when a case is inconclusive, with 1 for an unused suppression."
+            "--strict/--no-strict",
+            help="Exit with 4 if a case is inconclusive, and with 1 if a suppression is unused or gives no reason.",
         ),
     ] = None
     config: Config = None
     record_file: Annotated[
         Path | None,
-        Option("--record", metavar="FILE", help="Write the schedules there, as a baseline; see --baseline."),
+        Option("--record", metavar="FILE", help="Record the schedules in FILE as a baseline for a later --baseline."),
     ] = None
     known_file: Annotated[
         Path | None,
@@ -150,16 +153,22 @@ class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
         Option("--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."),
     ] = None
     verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Numbers of each output; findings of expected cases by themselves.")
+        bool,
+        Option(
+            "--verbose",
+            "-v",
+            help="Show the numbers of each output, and the findings of each case, also if it is as expected.",
+        ),
     ] = False
     html: Html = None
-    data: Annotated[Path | None, Option("--data", help="The whole report, for the pages of a sweep.", hidden=True)] = (
-        None
-    )
+    data: Annotated[
+        Path | None,
+        Option("--data", help="Write the whole report to this file, for the pages of a sweep.", hidden=True),
+    ] = None
 
 
 def run_check(line: CheckLine) -> None:
-    """Runs the check and exits with its code."""
+    """Runs the check and ends the process with the exit code."""
     toolchains = parse_targets((line.toolchain,))
     if len(toolchains) != 1:
         _run_comparison(line, toolchains)
@@ -212,8 +221,8 @@ def _make_options(line: CheckLine, settings: CommandSettings) -> CheckOptions:
 
 
 def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
-    """Checks the cases under two toolchains and compares the reports. Raises InputError for options that make sense for
-    one report only.
+    """Checks the cases under two toolchains and compares the reports. Raises InputError for options that only make
+    sense with a single report.
     """
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
     alone |= {"--record-known": line.known_file, "--known": line.known}

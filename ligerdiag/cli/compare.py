@@ -62,16 +62,16 @@ class CompareLine(CompareOptions):
         Option(
             "--output",
             metavar="[FORMAT=]FILE",
-            help="Write the comparison there, too: markdown=out.md. Repeatable. Without FORMAT, the suffix tells it "
-            "(.json, .md, .txt), or else --format does, and the table goes to standard output.",
+            help="Write the comparison to a file, too: markdown=out.md. Repeatable. A FILE alone gets the format of its "
+            "suffix (.json, .md, .txt), or else of --format, and then standard output gets the table.",
         ),
     ] = ()
     config: Config = None
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Show also the cases that are the same.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Show also the cases without a change.")] = False
 
 
 def run_compare(line: CompareLine) -> None:
-    """Runs the comparison and exits with its code."""
+    """Runs the comparison and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 
@@ -87,7 +87,7 @@ def run_compare(line: CompareLine) -> None:
 def run_toolchain_comparison(
     options: "CheckOptions", toolchains: tuple[str, ...], outputs: "Outputs", *, verbose: bool
 ) -> None:
-    """Checks the cases under two toolchains, writes the comparison, and exits with its code."""
+    """Checks the cases under two toolchains, writes the comparison, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

@@ -64,16 +64,19 @@ class DiffLine(DiffOptions):
     output: AnswerOutput = None
     config: Config = None
     verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Show also bytes and fusions that decide nothing, and the artifacts.")
+        bool,
+        Option(
+            "--verbose", "-v", help="Show also bytes and fusions that affect no verdict, and the artifact directories."
+        ),
     ] = False
 
 
 def run_diff(line: DiffLine) -> None:
-    """Runs the comparison and exits with its code."""
+    """Runs the comparison and ends the process with the exit code."""
     if is_sweep_diff(line.subjects):
         plain = line.output is None and line.format is AnswerFormat.TERMINAL
         if line.targets or line.toolchains or line.module or not plain:
-            raise InputError("two sweeps are compared as they are: leave the options out")
+            raise InputError("comparing two sweeps takes no options: leave them out")
         raise typer.Exit(diff_sweeps(*map(Path, line.subjects)))
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay

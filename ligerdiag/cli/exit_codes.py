@@ -34,13 +34,13 @@ MEANINGS: dict[ExitCode, str] = {
         "--baseline or an exceeded budget, whatever is expected; under --strict also a suppression that is unused or "
         "gives no reason"
     ),
-    ExitCode.INPUT: "usage or input error; the function of a case raises",
+    ExitCode.INPUT: "usage or input error; the function of a case raises an exception",
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: compile error, abort, timeout; the --time-limit came first, and some cases "
-        "are unknown; or a rule fails; or schedule and numbers disagree, and no finding explains it"
+        "could not analyse: compile error, abort, timeout; the --time-limit was reached, and some cases "
+        "are unknown; or a rule raises an exception; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "inconclusive: a case under --strict; otherwise a case with an expectation of which every output is unknown"
+        "inconclusive: under --strict any such case, else a case with an expectation whose outputs are all unknown"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call, or asks for anything in place",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
@@ -53,18 +53,20 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
         "findings at or above --fail-on; under --strict also a suppression that is unused or gives no reason"
     ),
     ExitCode.NOT_ANALYSED: (
-        "could not analyse: a file that is damaged or of an unknown form; or the --time-limit came "
-        "first; or a replay fails; or a rule fails; or schedule and numbers disagree, and no finding explains it"
+        "could not analyse: a file that is damaged or of an unknown format; or the --time-limit was "
+        "reached; or a replay fails; or a rule raises an exception; or schedule and numbers disagree, and no "
+        "finding explains it"
     ),
     ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel, or asks for anything in place",
 }
-"""The meaning of each exit code of `inspect` and `report`, which know no expectations."""
+"""The meaning of each exit code of `inspect` and `report`: the modules that these commands read have no expectations.
+"""
 
 MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
     ExitCode.FINDINGS: "different verdicts, readers, copies or shared bytes, for better or for worse",
     ExitCode.INPUT: "usage or input error",
-    ExitCode.NOT_ANALYSED: "could not analyse one of the two, or where a kernel writes",
+    ExitCode.NOT_ANALYSED: "could not analyse one of the two compiles, or find out when a kernel writes",
     ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
@@ -82,7 +84,7 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
 }
 """The meaning of each exit code of `compare`, and of `check` with two toolchains."""
 
-PRECEDENCE = "Where several apply: 130 or 143, then 2, 3, 1, 4, 5, 0."
+PRECEDENCE = "If several apply, the first of these counts: 130 or 143, 2, 3, 1, 4, 5, 0."
 
 _OF_ENDINGS: Mapping[Ending, ExitCode] = {
     Ending.INTERRUPT: ExitCode.INTERRUPTED,
@@ -167,12 +169,14 @@ def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
 
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether this case is a reason for the run to exit with 1."""
+    """Returns whether this case makes the run exit with 1."""
     return _fails(case, fail_on) or _drifts_or_exceeds(case, fail_on)
 
 
 def _replay_died(case: CaseReport) -> bool:
-    """Returns whether numbers that the user asked for are missing because of a fault; a bound or a known limit is none."""
+    """Returns whether numbers that the user asked for are missing because of a fault; a bound on time or memory, or a
+    known limit of the replay, is no fault.
+    """
     if case.device is not None and case.device.died:
         return True
     return case.replay is not None and case.replay.state is ReplayState.FAILED
@@ -212,8 +216,8 @@ def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
 
 
 def _weight(verdict: Verdict) -> int:
-    """Returns how much a verdict counts that no finding explains: as an error if it is wrong, as a warning if it is
-    latent, -1 (not at all) otherwise.
+    """Returns the weight of a verdict that no finding explains: that of an error if the verdict is wrong, that of a
+    warning if it is latent, else -1 (no weight at all).
     """
     match verdict:
         case Verdict.STALE | Verdict.CLOBBERED:

@@ -30,7 +30,7 @@ CONFIG = Path("pyproject.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """The change that `init` makes to one file, or the file that it leaves alone, with the line that it prints."""
+    """The change that `init` makes to one file, or no change, and the line that `init` prints about it."""
 
     path: Path
     """Path of the file, relative to the user's folder."""
@@ -82,7 +82,9 @@ def _plan_config(directory: Path) -> InitStep:
     table, path = _read("table.toml.txt"), directory / CONFIG
     if not path.exists():
         return InitStep(
-            path=CONFIG, text="", said=f"no {CONFIG} here; these are the defaults that one can have:\n{table}"
+            path=CONFIG,
+            text="",
+            said=f"no {CONFIG} here; it could set these options, shown with their defaults:\n{table}",
         )
     try:
         text = path.read_text(encoding="utf-8")

@@ -74,14 +74,19 @@ class ModuleLine(ReplayBounds, BudgetOptions, InspectOptions):
     """The options that `inspect` and `report` share."""
 
     fail_on: Annotated[
-        FailOn | None, Option("--fail-on", help="Least severity that fails the run. [default: warning]")
+        FailOn | None, Option("--fail-on", help="Lowest severity of a finding that fails the run. [default: warning]")
     ] = None
     strict: Annotated[
         bool | None,
-        Option("--strict/--no-strict", help="Exit with 4 when a module is inconclusive, with 1 for a bad suppression."),
+        Option(
+            "--strict/--no-strict",
+            help="Exit with 4 if a module is inconclusive, and with 1 if a suppression is unused or gives no reason.",
+        ),
     ] = None
     config: Config = None
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Evidence in full.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Show all evidence, and the numbers of each output.")] = (
+        False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ class InspectLine(ModuleLine):
 
 
 def run_inspect(line: InspectLine) -> None:
-    """Runs the inspection and exits with its code."""
+    """Runs the inspection and ends the process with the exit code."""
     _inspect(line, parse_outputs(line.output, line.format), html=line.html, time_limit=line.time_limit)
 
 
@@ -165,12 +170,17 @@ class ReportLine(ModuleLine):
     """The options of `report`."""
 
     html: Annotated[
-        Path, Option("--html", metavar="DIR", help="Where the pages go: a new or empty folder, or an older report.")
+        Path,
+        Option(
+            "--html",
+            metavar="DIR",
+            help="Folder for the pages: new, empty, or with an older report, whose pages are replaced.",
+        ),
     ] = DEFAULT_DIRECTORY
 
 
 def run_report(line: ReportLine) -> None:
-    """Inspects, writes the pages and exits with the inspection's code."""
+    """Inspects the modules, writes the pages, and ends the process with the exit code of the inspection."""
     _inspect(line, parse_outputs((), Format.TERMINAL), html=line.html, time_limit=None)
 
 

@@ -63,7 +63,7 @@ def list_cases(
     selectors: Annotated[
         list[str] | None, typer.Argument(help="Ids, globs, files, module:name.", show_default=False)
     ] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Ids only, one a line.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one a line.")] = False,
 ) -> None:
     """Prints the cases that the selectors choose."""
     from ligerdiag import api
@@ -186,7 +186,7 @@ def toolchains(
     match action:
         case Action.LIST:
             if names:
-                raise InputError(f"`list` takes no names but got `{names[0]}`: `doctor {names[0]}` looks closer")
+                raise InputError(f"`list` takes no names but got `{names[0]}`: `doctor {names[0]}` diagnoses it")
             statuses = api.list_toolchains(cache_dir)
         case Action.CREATE:
             if not names:

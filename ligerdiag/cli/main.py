@@ -100,7 +100,7 @@ def options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options before the command."""
+    """Takes the options that stand before the name of a command."""
 
 
 def main() -> None:

@@ -84,8 +84,8 @@ def _unpack(one: "Field[Any]", value: object) -> object:
 
 
 def fill_options[Options](options: type[Options], line: object, **changes: object) -> Options:
-    """Returns options of the API, with the fields that the record `line` has by the same names. changes: fields that
-    need more than the command line.
+    """Returns options of the API: each field has the value of the field of `line` with the same name, unless `changes`
+    gives it another value.
     """
     names = [one.name for one in fields(cast("Any", options))]
     return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
@@ -116,7 +116,7 @@ def parse_targets(names: Sequence[str]) -> tuple[str, ...]:
 
 Config = Annotated[
     Path | None,
-    Option("--config", metavar="FILE", help="Read [tool.ligerdiag] there. [default: nearest pyproject.toml]"),
+    Option("--config", metavar="FILE", help="Read [tool.ligerdiag] from this file. [default: nearest pyproject.toml]"),
 ]
 TimeLimit = Annotated[
     float | None,
@@ -133,8 +133,8 @@ ReportOutputs = Annotated[
     Option(
         "--output",
         metavar="[FORMAT=]FILE",
-        help="Write the report there, too: sarif=out.sarif. Repeatable. Without FORMAT, the suffix tells it "
-        "(.json, .md, .sarif, .txt, .xml), or else --format does, and the table goes to standard output.",
+        help="Write the report to a file, too: sarif=out.sarif. Repeatable. A FILE alone gets the format of its suffix "
+        "(.json, .md, .sarif, .txt, .xml), or else of --format, and then standard output gets the table.",
     ),
 ]
 Html = Annotated[
@@ -143,7 +143,7 @@ Html = Annotated[
 ]
 AnswerForm = Annotated[AnswerFormat, Option("--format", help="Format of the answer.")]
 AnswerOutput = Annotated[
-    Path | None, Option("--output", metavar="FILE", help="Write the answer there, and the table to standard output.")
+    Path | None, Option("--output", metavar="FILE", help="Write the answer to FILE, and a table to standard output.")
 ]
 
 
@@ -153,10 +153,20 @@ class ReplayBounds:
 
     replay_seconds: Annotated[
         float,
-        Option("--replay-seconds", min=0.001, metavar="SECONDS", help="Replay programs estimated below that."),
+        Option(
+            "--replay-seconds",
+            min=0.001,
+            metavar="SECONDS",
+            help="Replay a program only if its replay is estimated to take less time.",
+        ),
     ] = 10.0
     replay_memory: Annotated[
-        str, Option("--replay-memory", metavar="SIZE", help="Replay programs estimated below that: 500M, 4G.")
+        str,
+        Option(
+            "--replay-memory",
+            metavar="SIZE",
+            help="Replay a program only if its replay is estimated to take less memory, such as 500M.",
+        ),
     ] = "4G"
     full: Annotated[
         bool, Option("--full", help="Replay regardless of the estimate, up to 16G and the free memory.")
@@ -180,14 +190,16 @@ class BudgetOptions:
         Option(
             "--memory-budget",
             metavar="SIZE",
-            help="Most memory of one call on one device, such as 60G: all that XLA reserves, not only the peak of the "
-            "live bytes. [default: any]",
+            help="Most memory that one call may need on one device, such as 60G: all that XLA reserves, not only the peak "
+            "of the live bytes. [default: any]",
         ),
     ] = None
     copy_budget: Annotated[
         str | None,
         Option(
-            "--copy-budget", metavar="SIZE", help="Most bytes that one call copies, such as 1M; 0: none. [default: any]"
+            "--copy-budget",
+            metavar="SIZE",
+            help="Most bytes that one call may copy, such as 1M; 0 allows none. [default: any]",
         ),
     ] = None
 

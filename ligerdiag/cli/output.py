@@ -120,7 +120,7 @@ class AnswerFormat(StrEnum):
 
 
 class ComparisonFormat(StrEnum):
-    """The formats of the output of `compare`: some of those of a report."""
+    """The formats of the output of `compare`, which are some of the formats of a report."""
 
     TERMINAL = "terminal"
     JSON = "json"

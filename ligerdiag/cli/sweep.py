@@ -65,7 +65,7 @@ MEANINGS = {
     ExitCode.FINDINGS: "findings, or a case that is not as expected, as `check` says",
     ExitCode.INPUT: "usage or input error, in the grid or a case; the extra is not installed",
     ExitCode.NOT_ANALYSED: (
-        "could not analyse a case; a task has no result, as its worker was lost or unfit; or the --time-limit came first"
+        "could not analyse a case; a task has no result, as its worker was lost or unfit; or the --time-limit was reached"
     ),
     ExitCode.INCONCLUSIVE: "inconclusive, as `check` says",
     ExitCode.NOTHING_CHECKED: "nothing to check in any case",
@@ -91,7 +91,7 @@ class SweepLine:
     """The options of `sweep`."""
 
     grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
-    out: Annotated[Path, Option("--out", metavar="DIR", help="Where tables and pages go.")] = Path("sweep")
+    out: Annotated[Path, Option("--out", metavar="DIR", help="Folder for the tables and pages.")] = Path("sweep")
     store: Annotated[
         str | None,
         Option("--store", metavar="URL", help="Folder or fsspec URL of the results. [default: DIR/results]"),
@@ -104,12 +104,12 @@ class SweepLine:
         int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Do every task again.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Do every task again, even if it has a result.")] = False
     retry: Annotated[bool, Option("--retry", help="Do again the tasks that could not be analysed.")] = False
 
 
 def run_sweep_command(line: SweepLine) -> None:
-    """Runs the sweep, writes its files and exits with its code."""
+    """Runs the sweep, writes its files, and ends the process with the exit code."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()
@@ -193,7 +193,7 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     reasons = Counter(str(error) for error in report.failed.values())
     lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
     if report.ended_by is not None:
-        lines.append(f"ended by {report.ended_by.value}: the same command continues")
+        lines.append(f"ended by {report.ended_by.value}: the same command continues the sweep")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
     lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
@@ -234,7 +234,9 @@ def render_sweep_difference(difference: "SweepDifference") -> str:
         lines.append(f"{change.case}  {column.name}  {said}")
     lines.append(f"{count_of(len(difference.changes), 'change')} in {count_of(difference.compared, 'cell')}")
     if difference.unknown:
-        lines.append(f"{count_of(difference.unknown, 'cell')} not known on one side")
+        lines.append(f"{count_of(difference.unknown, 'cell')} unknown in one of the two sweeps")
     if difference.first_only or difference.second_only:
-        lines.append(f"only in the first: {difference.first_only}, only in the second: {difference.second_only}")
+        lines.append(
+            f"cells only in the first sweep: {difference.first_only}, only in the second: {difference.second_only}"
+        )
     return "".join(f"{compute_printable(line)}\n" for line in lines)

@@ -1,6 +1,6 @@
 """Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
 
-If nothing has changed, the cache's index gives both cases and artifacts, without a worker and without JAX.
+If nothing has changed, cases and artifacts come from the cache's index, without a worker and without JAX.
 """
 
 import os
@@ -77,10 +77,11 @@ def discover_cases(
 ) -> tuple[CaseSpec, ...]:
     """Returns the selected cases, each once, in the order of the selectors.
 
-    directory: the folder to which paths and modules are relative; by default the current one. refresh: look into the
-    sources even if the cache knows their cases. on_broken: called for each source with an error if there are several
-    sources; the cases of the other sources are returned. Raises InputError for a selector that matches nothing and for
-    a size that no file asks for, CaseError for a file that does not import, CompileError if the worker dies.
+    directory: the folder to which paths and modules are relative; by default the current one. refresh: whether to read
+    the sources even if the cache knows their cases. on_broken: called for each source whose cases cannot be found, if
+    there are several sources; the cases of the other sources are returned. Raises InputError for a selector that
+    matches nothing and for a size that no file asks for, CaseError for a file that cannot be imported, CompileError if
+    the worker dies.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -134,8 +135,8 @@ def _check_sizes(asked: set[str]) -> None:
     given = read_sizes()
     unknown = sorted(given.keys() - asked)
     if unknown:
-        known = f"its cases ask for {', '.join(sorted(asked))}" if asked else "`ligerdiag.size` asks for one"
-        raise InputError(f"no file of cases asks for the size `{unknown[0]}` when it is imported: {known}")
+        known = f"the files ask for {', '.join(sorted(asked))}" if asked else "a file asks by calling `ligerdiag.size`"
+        raise InputError(f"no case file asks for the size `{unknown[0]}` when it is imported: {known}")
 
 
 def compile_cases(
@@ -149,7 +150,8 @@ def compile_cases(
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as soon as it exists; results from the cache come first.
 
-    An error of a case is not raised: it is in the case's result.
+    An error of a case is not raised: it is in the case's result. variation: the compiler options and ties with which
+    the cases are compiled; by default none. refresh: whether to compile even cases whose artifacts are in the cache.
     """
     report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0

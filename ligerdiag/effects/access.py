@@ -2,8 +2,8 @@
 
 An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
 one of the kernel's instances, of which the launch's grid has many. Every value except UNKNOWN is proven for all
-programs of the grid, for the scalars of the launch and the size of the buffer, provided that the kernel terminates and
-no pointer leaves the buffer from which it was made.
+programs of the grid, for the scalars that the launch passes and the size of the buffer, provided that the kernel
+terminates and no pointer leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,8 +50,8 @@ class Neighbours(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRead:
-    """A read of bytes that no program of the launch has written before: the first program to run reads the old
-    contents.
+    """A read that sees contents from before the launch, at least in the first program that executes it: no program has
+    written the bytes by then.
     """
 
     is_atomic: bool
@@ -68,7 +68,7 @@ class OperandUse:
     coverage: WriteCoverage = WriteCoverage.UNKNOWN
     neighbours: Neighbours = Neighbours.UNKNOWN
     reason: str = ""
-    """Why a part of this use is UNKNOWN, in one line; empty if none is."""
+    """Why a part of this use is UNKNOWN, in one line; empty if all parts are known."""
     outside: tuple[OutsideAccess, ...] = ()
     """Accesses that certainly reach outside the buffer, whatever the data; the list may be incomplete."""
     span: tuple[int, int] | None = None
@@ -99,10 +99,11 @@ UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCovera
 
 
 def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
-    """Returns the use of a buffer that holds whichever configuration the launcher runs. uses: one per configuration.
+    """Returns the use of one buffer that is true of whichever configuration the launcher runs.
 
     If the kernel reads old contents, or its programs share bytes, in one configuration, it does so in the result. The
-    coverage is UNKNOWN unless it is the same in all configurations. Takes at least one use.
+    coverage is UNKNOWN unless it is the same in all configurations. uses: the use of the buffer in each configuration,
+    at least one.
     """
     found = tuple(uses)
     reads = {use.reads_before_write for use in found}
@@ -127,7 +128,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         may_read_old=any(use.may_read_old for use in found),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
-        return replace(joined, reason="the configurations among which the autotuner chooses use it differently")
+        return replace(joined, reason="the configurations among which the autotuner chooses use the buffer differently")
     return joined
 
 
@@ -145,8 +146,8 @@ class InPlace:
     """Number of the buffer through whose pointer the kernel writes; equal to `reader` for a buffer that it updates."""
     neighbours: Neighbours
     """SHARED: a program certainly reads bytes that another program certainly writes, and nothing orders the two.
-    DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of which neither is
-    known is omitted.
+    DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of buffers of which
+    neither is known has no `InPlace`.
     """
     is_update: bool = False
     """Whether `neighbours` is SHARED and each program that reads shared bytes also writes all of them afterwards, as
@@ -157,10 +158,10 @@ class InPlace:
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """Returns, for each pair of buffers, the property that holds whichever configuration the launcher runs.
+    """Returns, for each pair of buffers, the `InPlace` that is true of whichever configuration the launcher runs.
 
-    found: the properties of all known pairs, per configuration. A pair is SHARED if it is in one configuration,
-    DISJOINT only if it is in all; any other pair is omitted.
+    A pair is SHARED if it is SHARED in at least one configuration, DISJOINT if it is DISJOINT in all; any other pair is
+    omitted. found: for each configuration, its known pairs.
     """
     by_pair: dict[tuple[int, int], list[InPlace]] = {}
     for configuration in found:
@@ -295,8 +296,7 @@ class CallEffects:
         """Returns the entry of `in_place` for these two buffers, which holds if they are the same bytes; None if
         unknown.
 
-        reader, writer: numbers of buffers, operands before outputs; the kernel reads through the one and writes through
-        the other.
+        reader, writer: numbers of the buffers, operands before outputs, through which the kernel reads and writes.
         """
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 

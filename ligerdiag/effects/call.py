@@ -42,7 +42,7 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
         kernel=kernel or target,
         operands=operands,
         outputs=outputs,
-        reason=f"{what}; say what it writes under [tool.ligerdiag.effects]",
+        reason=f"{what}; declare its writes under [tool.ligerdiag.effects]",
     )
 
 
@@ -79,7 +79,7 @@ def carries_kernel(target: str) -> bool:
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the operands that a library call declares to overwrite: the operands that an output aliases.
+    """Returns the numbers of the operands that a library call declares to overwrite: those that an output aliases.
 
     Returns None if the call may also write other operands, because it has side effects, exposes the operands' own
     buffers, or carries a kernel (the kernel's code then decides).
@@ -90,7 +90,7 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why a call may write operands that no output aliases; empty if it may not (see `find_aliased`)."""
+    """Returns why a call may write operands that no output aliases; empty if it overwrites only aliased ones."""
     target = call.proto.custom_call_target
     if needs_parser(target):
         return "the call carries a kernel whose code could not be analysed"

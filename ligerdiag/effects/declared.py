@@ -11,7 +11,7 @@ writes = "aliased"  # only operands that an output of the call aliases
 ```
 
 The name is that of a custom call's target or of its kernel; if both are declared, the kernel's declaration applies. If
-neither is, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have
+neither is declared, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have
 `writes = "aliased"`.
 
 A declaration decides the effects on an operand only where they are UNKNOWN. Known effects stay, and a declaration that
@@ -34,11 +34,11 @@ from ligerdiag.model.jobs import CaseSpec
 
 _KEYS = ("writes", "reads")
 _ALIASED = "aliased"
-_ONLY_DECLARED = "is only declared: its kernel was not analysed"
+_ONLY_DECLARED = "was not analysed: its effects are those that you declared"
 NOT_TRUSTED = f'`writes = "{_ALIASED}"` is declared, but not trusted'
-_REMEDY = "say what it writes under"
+_REMEDY = "writes under [tool.ligerdiag.effects]"
 """Text in a reason for UNKNOWN effects that asks the user for a declaration."""
-_NO_CALL = "the program lacks the call"
+_NO_CALL = "the program does not contain the call"
 _LARGEST = 10_000
 """The largest operand number that a declaration may name; a larger one is taken for a typing error."""
 
@@ -50,8 +50,8 @@ class DeclaredEffects:
     name: str
     """Name of the custom-call target or of the kernel, or a pattern of targets."""
     writes: frozenset[int] | None
-    """Numbers of the operands that the call may overwrite; it overwrites no others. None: the operands that an output
-    aliases.
+    """Numbers of the operands that the call may overwrite; it overwrites no others. None for `"aliased"`: the operands
+    that an output aliases.
     """
     reads: frozenset[int] | None = None
     """Numbers of the operands that the call may read; None for all."""
@@ -104,10 +104,14 @@ def _parse_declaration(name: str, value: object, where: str) -> DeclaredEffects:
             hint = f", did you mean `{near[0]}`" if near else ""
             raise InputError(f"expected `writes` or `reads` in {where} but got `{key}`{hint}")
     if "writes" not in fields:
-        raise InputError(f"expected `writes` in {where}: the operands that it overwrites, [] for none")
+        raise InputError(
+            f"expected `writes` in {where}: the numbers of the operands that the call overwrites, [] for none"
+        )
     is_trusted = fields["writes"] == _ALIASED
     if not is_trusted and _is_pattern(name):
-        raise InputError(f'expected `writes = "{_ALIASED}"` in {where}: a pattern has no operands of its own')
+        raise InputError(
+            f'expected `writes = "{_ALIASED}"` in {where}: a pattern may match calls with different operands'
+        )
     return DeclaredEffects(
         name=name,
         writes=None if is_trusted else _parse_numbers(where, "writes", fields["writes"]),
@@ -157,11 +161,11 @@ def apply_declarations(
     aliased: frozenset[int] | None = None,
     untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """Returns the effects of a call of `target` after its declaration was applied, and the contradictions between the
-    two.
+    """Returns the effects of a call of `target`, with those that were UNKNOWN replaced by the declared ones, and the
+    contradictions between the declaration and the known effects.
 
     aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted for this call.
-    untrusted: why it may not.
+    untrusted: why `"aliased"` may not be trusted.
     """
     declared = find_declaration(declarations, target=target, kernel=effects.kernel)
     if declared is None:

@@ -1,5 +1,5 @@
-"""Implements both sides of `python -m ligerdiag.effects.effects_worker`, a worker that reads kernels with the Triton of
-its own environment.
+"""Implements a worker, the process `python -m ligerdiag.effects.effects_worker`, that reads kernels with the Triton of
+its own environment, and makes the jobs that ask the worker.
 
 A job and its answer are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR
 changes from version to version, and another version may refuse it, so the version that wrote the IR reads it.
@@ -31,7 +31,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 EFFECTS_WORKER = "ligerdiag.effects.effects_worker"
 MODULE = "module"
-"""The kind of a job that asks for the operations of a module, as its field `job` states it."""
+"""Value of the field `job` in a job that asks for the operations of a module."""
 _NO_SOURCE = Source(root="")
 
 
@@ -43,7 +43,7 @@ def render_effects(effects: CallEffects) -> str:
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
     """Returns the effects in the output of `render_effects`; None if the text is anything else.
 
-    operands, outputs: their numbers in the call, which the effects must match.
+    operands, outputs: how many of them the call has, which the effects must match.
     """
     try:
         effects = parse_record(CallEffects, text)
@@ -106,7 +106,7 @@ def _parse_answer(line: str, call: CustomCall) -> CallEffects:
     text = read_str(parse_answer(line), "effects")
     effects = parse_effects(text, operands=call.operands, outputs=call.outputs)
     if effects is None:
-        raise FieldError("expected effects that match the call")
+        raise FieldError("expected an effect for each operand and each output of the call")
     return effects
 
 

@@ -47,15 +47,16 @@ WORKER_MEMORY = 16 * 2**30
 """The most bytes of data that a worker may use."""
 
 _CALLS_PER_WORKER = 16
-"""Number of kernels for which one more worker is started: a kernel takes milliseconds, the start of a worker half a
-second.
+"""Number of kernels that justify the start of one more worker: reading a kernel takes milliseconds, starting a worker
+half a second.
 """
 
 
 def compute_effects_isolated(
     calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
-    """Computes the effects of each call, in order, in worker processes; those of equal calls once.
+    """Returns the effects of each call, in the order of `calls`, computed in worker processes; each distinct call is
+    computed once.
 
     A call that crashes a worker or exceeds its time gets unknown effects; no content of a call makes this function
     raise. timeout: seconds for one call. cache_directory: where results are cached, created if missing; None for no
@@ -99,7 +100,7 @@ def _compute_in_workers(
 
 
 def _open_own_readers(count: int, timeout: float) -> Pool:
-    """Returns workers with the Triton of this environment, as many as pay for `count` kernels."""
+    """Returns workers with the Triton of this environment, as many as are worth starting for `count` kernels."""
     return Pool(
         toolchain=describe_interpreter(),
         jobs=min(count_cores(), -(-count // _CALLS_PER_WORKER)),
@@ -131,7 +132,7 @@ def _explain(error: LigerdiagError, timeout: float) -> str:
         case WorkerTimeout():
             return f"reading the kernel took longer than {timeout:g} s"
         case WorkerDied(status=int(status)):
-            return f"reading the kernel ended its process (exit code {status})"
+            return f"the process that read the kernel died (exit code {status})"
         case _:
             return describe_error(error)
 
@@ -196,7 +197,8 @@ def _write(directory: Path, key: str, text: str) -> None:
 
 
 def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, readers: Pool) -> Mapping[str, Path]:
-    """Returns, by the sha256 of each module of Triton IR, the file that holds its operations; omits unreadable modules.
+    """Returns, by the sha256 of each module of Triton IR, the JSON file that holds the module's operations; omits
+    modules that cannot be read.
 
     readers: workers that run `EFFECTS_WORKER` with the Triton that made the modules.
     """
@@ -206,7 +208,8 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
 
 def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
-    """Returns, by the sha256 of each module of Triton IR, the file that holds its operations; omits unreadable modules.
+    """Returns, by the sha256 of each module of Triton IR, the JSON file that holds the module's operations; omits
+    modules that cannot be read.
 
     Workers with the Triton of this environment read the modules, so a hostile module kills only a worker.
     """
@@ -243,7 +246,7 @@ TIMEOUT = 60.0
 
 
 type _Lookup = tuple[CustomCall, frozenset[int] | None, str]
-"""A call, the operands that it declares to overwrite (None: not trusted), and why that declaration is not trusted."""
+"""A call, the operands that its outputs alias (None if its aliases are not trusted), and why they are not trusted."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -287,7 +290,7 @@ class CallEffectsReader:
         return self._apply(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
-        """Returns the user's declarations that are untrue of a custom call. call: of a module passed to `read`."""
+        """Returns the user's declarations that contradict a custom call of a module passed to `read`."""
         return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 
     def _apply(

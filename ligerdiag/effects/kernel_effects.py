@@ -1,4 +1,4 @@
-"""Maps a kernel's effects on its arguments to its custom call's effects on its buffers.
+"""Maps the effects of a kernel on its arguments to the effects of its custom call on the call's buffers.
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
 descriptor the next buffer of the call, operands before outputs, whatever the names of the parameters. Buffers that are
@@ -45,8 +45,8 @@ def compute_kernel_effects(
 ) -> CallEffects:
     """Returns the effects, on its buffers, of a custom call that launches a kernel in one of several configurations.
 
-    calls: the configurations. operands, outputs: their numbers in the call. sizes: bytes of each operand, then of each
-    output; () if unknown. Doubtful effects are UNKNOWN.
+    calls: the configurations. operands, outputs: how many of them the call has. sizes: bytes of each operand, then of
+    each output; () if unknown. Effects that cannot be proven are UNKNOWN.
     """
     modules: dict[bytes, TtirModule | str] = {}
     sizes = tuple(sizes) if len(sizes) == operands + outputs else (None,) * (operands + outputs)
@@ -116,8 +116,8 @@ def _compute_configuration(
 
 
 def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a kernel by its PTX: its possible writes; it is assumed to read every buffer that it
-    receives.
+    """Returns the effects of a kernel whose PTX shows the buffers that it may write; the kernel is assumed to read
+    every buffer that it receives.
     """
     parameters = call.parameters or ()
     buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
@@ -126,7 +126,7 @@ def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> C
         return _create_unknown(call, operands, outputs, reason)
     found = find_ptx_writes(call.ptx, call.function, [parameter.is_buffer for parameter in parameters])
     if found.reason or any(parameter.is_descriptor for parameter in parameters):
-        reason = found.reason or "the kernel takes a tensor descriptor"
+        reason = found.reason or "writes through the tensor descriptor that it takes cannot be found in PTX"
         return _create_unknown(
             call, operands, outputs, f"the payload of `{call.function}` has no Triton IR, and {reason}"
         )

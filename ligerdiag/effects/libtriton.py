@@ -94,7 +94,7 @@ _BYTECODE = b"ML\xefR"
 def print_module(module: Module) -> str:
     """Returns the text of a module without locations.
 
-    Triton before about 3.5 cannot print without locations; they are then cut off.
+    Triton before about 3.5 cannot print without locations; they are then removed from the text.
     """
     printer = getattr(module, "str_nodebug", None)
     return module.str_nodebug() if printer is not None else _LOCATION.sub("", module.str())
@@ -181,7 +181,7 @@ _INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
 
 
 def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the printed line of each operation without regions; () if the text does not match.
+    """Returns the printed line of each operation without regions; () if the text does not match `names`.
 
     text: the printed module. names: the operations' names, in the order of the bindings' walk. A `scf.yield` without
     operands may be missing from the text and must be missing from `names`.
@@ -204,7 +204,8 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns, for each operation with regions, the line that opens its first region; () if the text does not match.
+    """Returns, for each operation with regions, the line that opens its first region; () if the text has other
+    operations than `names`.
 
     text: the printed module. names: the operations' names, in the order of the text.
     """
@@ -251,8 +252,8 @@ def parse_word(line: str, name: str) -> str:
 
 
 def parse_constant(line: str) -> int | None:
-    """Returns the integer of an `arith.constant` (0 or 1 for a boolean), or the one that all elements of a tensor have;
-    None for any other constant.
+    """Returns the integer of an `arith.constant` (0 or 1 for a boolean), or the integer that all elements of a constant
+    tensor equal; None for any other constant.
     """
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:

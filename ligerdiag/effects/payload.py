@@ -75,7 +75,7 @@ mebibyte per configuration.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of a kernel's launch; parameters are in the order of the kernel's own."""
+    """One parameter that a launch passes to a kernel, in the order of the kernel's own parameters."""
 
     is_buffer: bool
     """Whether the parameter takes the next of the call's buffers, as a pointer or as a tensor descriptor; otherwise it
@@ -115,7 +115,7 @@ class NoIrError(ArtifactError):
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
-            f"the payload of `{kernel}` has no Triton IR: say what it writes under [tool.ligerdiag.effects]"
+            f"the payload of `{kernel}` has no Triton IR; declare the kernel's writes under [tool.ligerdiag.effects]"
         )
         self.kernel = kernel
 

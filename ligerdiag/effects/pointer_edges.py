@@ -1,4 +1,5 @@
-"""Finds which pointers of a function may become which others: the edges along which `pointer_flow` carries roots.
+"""Finds, for each pointer of a function, the values that it may become: the edges along which `pointer_flow` carries
+roots.
 
 The *roots* of a pointer are the arguments from which it may come. An edge leads from one value of the function to
 another that may hold the same pointer:
@@ -127,12 +128,12 @@ def is_free(name: str) -> bool:
 
 
 def touches_memory(assembly: str) -> bool:
-    """Returns whether inline PTX names an instruction that can reach memory, whatever its `pure` attribute says."""
+    """Returns whether inline PTX names an instruction that can reach memory; ignores the operation's `pure` attribute."""
     return _ASSEMBLY_MEMORY.search(assembly) is not None
 
 
 def is_confined(assembly: str) -> bool:
-    """Returns whether inline PTX certainly accesses no memory, such as a fence: PTX has its addresses in brackets."""
+    """Returns whether inline PTX certainly accesses no memory: it lacks the brackets that PTX puts around an address."""
     return bool(assembly) and "[" not in assembly and not touches_memory(assembly)
 
 

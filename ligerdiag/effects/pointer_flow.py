@@ -5,8 +5,9 @@ loaded from memory, made from an integer, or returned by an unknown operation. R
 over the values of a function, through pointer arithmetic, loops, branches and selects. Control flow is ignored: an
 effect of one branch is an effect of the function.
 
-A function is summarised in terms of its own arguments, once per set of its callees' summaries. A call replaces these
-arguments by the roots of the values that it passes. Recursive functions are iterated to a fixpoint.
+A function is summarised in terms of its own arguments, and again when the summary of a function that it calls changes:
+recursive functions are iterated to a fixpoint. A call replaces these arguments by the roots of the values that it
+passes.
 
 A write through ELSEWHERE may hit any buffer: the access through every pointer is then UNKNOWN. A read through ELSEWHERE
 may read any buffer. An address that goes through an integer becomes ELSEWHERE, and so does one to which such an integer
@@ -139,7 +140,9 @@ def _sort_callees_first(callees: dict[str, tuple[str, ...]], entry: str) -> list
 
 def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> PointerSummary:
     if not function.blocks:
-        return PointerSummary(unknown=ELSEWHERE_BIT, reasons=(f"`{function.name}` has no body",))
+        return PointerSummary(
+            unknown=ELSEWHERE_BIT, reasons=(f"the function `{function.name}` has no body to analyse",)
+        )
     integers = _find_integers(function, summaries)
     roots = compute_roots(function, summaries)
     address_in_integer = any(op.name == "tt.ptr_to_int" for op in function.operations)
@@ -168,7 +171,9 @@ def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> Poin
             reasons.extend(callee.reasons)
             if not integers.isdisjoint(op.operands):
                 unknown |= ELSEWHERE_BIT
-                reasons.append(f"`{op.callee}` in `{function.name}` takes an address as an integer")
+                reasons.append(
+                    f"`{op.callee}`, called in `{function.name}`, takes an address as an integer and may access any memory"
+                )
         elif op.name == "tt.return":
             returns_integers = returns_integers or not integers.isdisjoint(op.operands)
             returned = [roots.get(operand, 0) for operand in op.operands]
@@ -202,10 +207,10 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
         if not op.is_pure and not is_confined(op.assembly):
             return f"{where} has unknown side effects"
         if has_pointer:
-            return f"{where} takes a pointer"
+            return f"{where} takes a pointer and may access memory through it"
         if address_in_integer and op.operands:
-            return f"{where} may take an address as an integer"
-        return f"{where} contains an instruction that may access memory" if touches_memory(op.assembly) else ""
+            return f"{where} may take an address as an integer and access memory there"
+        return f"{where} contains an instruction that may access any memory" if touches_memory(op.assembly) else ""
     if is_free(op.name) or op.name in REGION_OPERATIONS or op.name in TERMINATORS or op.name == "tt.int_to_ptr":
         return ""
     return f"{where} has unknown effects"

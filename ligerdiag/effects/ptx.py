@@ -39,7 +39,7 @@ class PtxWrites:
     parameters: frozenset[int]
     """Numbers of the kernel's parameters through which it may write."""
     reason: str = ""
-    """Why the kernel may write anywhere; empty if it may not."""
+    """Why the kernel may write anywhere; empty if it writes only through `parameters`."""
 
 
 def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrites:
@@ -125,13 +125,12 @@ def _split(operands: str) -> tuple[str, str]:
 
 
 def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
-    """Returns the parameters through which a statement may write, and why it may write anywhere.
-
-    The reason is empty if it may not.
+    """Returns the parameters through which a statement may write, and the reason if it may write anywhere, else an
+    empty text.
     """
     parts = opcode.split(".")
     if parts[0] == "call":
-        return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function"
+        return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function, which may write anywhere"
     address = _ADDRESS.search(operands)
     if parts[0] in _ONLY_READS or address is None:
         return frozenset(), ""

@@ -27,8 +27,8 @@ _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
 _MOST_PARTS = 64
 _OWN_TEXT = "/proc/self/fd/"
-"""Start of the name of the file from which `libtriton` parses: such a location means that the operation has none of its
-own.
+"""Start of the name of the file from which `libtriton` parses a module. MLIR gives a location in that file to an
+operation without a location in the kernel's Python source.
 """
 
 
@@ -68,7 +68,7 @@ _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A basic block, as far as it is kept: its arguments."""
+    """A basic block, of which only the arguments are kept."""
 
     arguments: tuple[int, ...]
 
@@ -199,8 +199,8 @@ def _is_left_out(name: str, operands: int) -> bool:
 
 
 class _Reader:
-    """Reads the functions of a module; finds its regions from the operations inside them: the bindings give no way
-    down.
+    """Reads the functions of a module; finds the contents of each region from the operations inside it, because the
+    bindings do not list them.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class _Reader:
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
     def add_first_lines(self, text: str) -> None:
-        """Adds the first lines of operations with regions; none if the text does not fit.
+        """Adds the first lines of operations with regions; none if the text does not match the operations.
 
         text: the printed module, in which such an operation is printed before its contents.
         """

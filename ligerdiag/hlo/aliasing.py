@@ -12,8 +12,8 @@ together:
 
 It does not model that XLA reuses the bytes of dead values.
 
-`find_buffer_fault` checks an assignment from a file, whose missing bytes could be the ones that matter. It requires
-that
+`find_buffer_fault` checks an assignment that was read from a file and may be incomplete: a missing value could be the
+one that a kernel overwrites. It requires that
 
 - each logical buffer is assigned once, within one allocation, with its own size (`buffers`);
 - each leaf of an entry parameter lies in that parameter's allocation and each constant in a constant's, and every
@@ -45,7 +45,8 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
     """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage.
 
-    ambiguous: whether to count entries of `output_to_operand_aliasing` of which several name one buffer, as XLA does.
+    ambiguous: whether entries of `output_to_operand_aliasing` that name the same output or operand count as aliases, as
+    they do in XLA.
     """
     sharing = _Sharing(module)
     sharing.run(ambiguous=ambiguous)
@@ -158,8 +159,8 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _HANDS_ON = having(Trait.RUNS_SCHEDULED, Trait.BARRIER, Trait.UPDATE, Trait.DONE) | {"parameter"}
-"""Opcodes whose results are mostly values of other positions; the values that such an instruction defines itself are in
-`_shared` as well.
+"""Opcodes whose results are mostly values that other instructions define. A value that an instruction with such an
+opcode defines itself is in `_Check._shared` as well.
 """
 
 
@@ -202,7 +203,7 @@ class _Check:
                     continue
                 number = self._positions.find(instruction, index)
                 if number is None:
-                    raise _Fault(f"{name} has no place in it")
+                    raise _Fault(f"no bytes are assigned to {name}")
                 size, given = compute_byte_size(shape), self._buffers.slices[number].size
                 if size is not None and given != size:
                     raise _Fault(f"{name} needs {size} bytes and is assigned {given}")
@@ -248,7 +249,7 @@ class _Check:
                 if shape.element_type == TOKEN:  # a token has no bytes
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
-                    raise _Fault(f"`{parameter.name}`{_render(index)} is not in the bytes of the caller's argument")
+                    raise _Fault(f"`{parameter.name}`{_render(index)} is not in an allocation of that entry parameter")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is marked as an entry parameter's, but no entry parameter is in it")
         for constant in self._constants:

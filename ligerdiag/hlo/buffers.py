@@ -6,9 +6,9 @@ may overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysi
 compile for a described GPU lacks that analysis in some versions.
 
 `name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus
-the access's offset. Several values may use these bytes over time. The call's own outputs come first, then the last
-value that is defined before the call, in its own computation or else before the loop, branch or call around it; that
-value may be dead by then. Parameters of the program occupy their bytes from the start.
+the access's offset. Several values may use these bytes over time: `name_hits` prefers an output of the call itself,
+then the value that is defined last before the call, in the call's computation or else before the loop, branch or call
+around it. That value may be dead by then. Parameters of the program occupy their bytes from the start.
 """
 
 from collections import defaultdict
@@ -77,16 +77,16 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferAssignment:
-    """Where each value lies that an instruction defines, by the number of a slice; `dataflow.Positions` finds the
-    slices of aliases.
+    """The slice of bytes that holds each value, for the instruction that defines the value; `dataflow.Positions` finds
+    the slice for an instruction that only passes a value on.
     """
 
     slices: tuple[Slice, ...]
     """All distinct slices; a slice's number is its index here."""
     definitions: Mapping[int, tuple[tuple[ShapeIndex, int], ...]]
     """From instruction id to the values that the instruction defines, each as (ShapeIndex, slice number). A parameter
-    of a loop's body or condition defines the value that the loop joins from its initial and its next one (XLA's
-    phi).
+    of a loop's body or condition defines the value that the loop joins from its initial value and the body's result
+    (XLA's phi).
     """
     overlapping: Mapping[int, tuple[int, ...]]
     """From slice number to the numbers of all slices that share bytes with that slice, including itself."""
@@ -158,9 +158,9 @@ def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tup
                 return f"the logical buffer {buffer} is assigned twice"
             assigned.add(buffer)
     if len(assigned) < len(sizes):
-        return f"the logical buffer {min(sizes.keys() - assigned)} is assigned nowhere"
+        return f"the logical buffer {min(sizes.keys() - assigned)} is in no allocation"
     if any(len({index for index, _ in found}) < len(found) for found in definitions.values()):
-        return "one value is assigned to two places"
+        return "two logical buffers hold one value"
     return ""
 
 
@@ -240,7 +240,9 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations, completed by the names of the values that the launches hit outside of their buffers."""
+    """Returns the launches, with the name of the value that is hit (`find_hit`) added to each access outside of a
+    buffer.
+    """
     if not any(one.outside for one in launches):
         return tuple(launches)
     from ligerdiag.hlo.dataflow import Positions  # imported late: that module imports this one

@@ -1,12 +1,12 @@
 """Finds loop counters: elements of a loop's state that grow by a constant step, and the loop's trip count.
 
-A counter is known from the loop's own operations; the backend_config is a hint that may say anything. The loop's
-operand gives a constant first value, the body adds a positive constant, and the condition compares the element with a
-constant, which gives the last value. Each of these may be inside of fusions, behind copies and barriers, and in sums
-and differences with constants. Any other form is no counter.
+Counters are recognized by the loop's own operations, not by its backend_config, which is only a hint and may be wrong.
+The loop's operand gives a constant first value, the body adds a positive constant, and the condition compares the
+element with a constant, which gives the last value. Each of these may be inside of fusions, behind copies and barriers,
+and in sums and differences with constants. An element that is computed in another way does not count as a counter.
 
-XLA inlines the body of a loop that runs once. What a loop that surely runs computes anew in each iteration does not
-depend on the state before the loop.
+Callers need the trip count because XLA inlines the body of a loop that runs once, and because a value that the body
+computes anew in each iteration does not depend on the state before the loop if the loop surely runs.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,9 @@ class Counter:
 
 
 def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
-    """Returns the counter that an element of the loop's state is; None if it is not known to be one."""
+    """Returns the values that element number `element` of the loop's state takes; None if it is not known to be a
+    counter.
+    """
     body, condition = (module.computations[number] for number in loop.called_computations)
     begin = find_linear(module, loop.operands[0], (), (element,))
     after = find_linear(module, body.root, (), (element,))

@@ -1,4 +1,4 @@
-"""The traits of custom-call targets, as `opcodes` lists those of opcodes.
+"""Lists the traits of custom-call targets, as `opcodes` lists the traits of opcodes.
 
 `custom_calls.toml` lists the targets by group and says where each is defined. A target in no group has no trait: its
 effects are unknown until the user declares them. NCCL has no targets, because XLA's collectives are instructions.
@@ -22,14 +22,14 @@ PARTITIONED = "CustomSPMDPartitioning"
 
 
 class CallTrait(Flag):
-    """The traits of custom-call targets, each of which describes every call of such a target."""
+    """The traits of custom-call targets. A trait of a target describes every call of that target."""
 
     NONE = 0
     READS_ONLY = auto()
     """The call overwrites no operand, except those that its outputs declare to alias."""
     MADE_BY_XLA = auto()
-    """XLA itself rewrites an operation to this call, and XLA's launcher of the call knows every buffer: the aliases
-    that the call declares inside of a fusion are not checked (`fused_aliases`, LD022).
+    """XLA itself rewrites an operation to this call, and XLA's launcher of the call knows every buffer: so
+    `fused_aliases` (LD022) does not check the aliases that the call declares inside of a fusion.
     """
 
     # targets that carry a kernel
@@ -52,7 +52,7 @@ class CallTrait(Flag):
     MATRIX_PRODUCT = auto()
     """The first result is the product of operands 0 and 1; a matrix may be added."""
     TOP_K = auto()
-    """The results are the largest elements of each row, and their places."""
+    """The results are the largest elements of each row, and their indices in the row."""
     RADIX_SORT = auto()
     """The results are keys, or keys and values, sorted along the last dimension."""
     THREEFRY = auto()
@@ -60,7 +60,7 @@ class CallTrait(Flag):
     ALLOCATES = auto()
     """The result is a buffer that nobody has written."""
     IDENTITY = auto()
-    """Each result has the value of the operand with its number."""
+    """Result k has the value of operand k."""
 
     # partitioning
     MARKER = auto()
@@ -105,7 +105,7 @@ def is_call_with(instruction: HloInstruction, traits: CallTrait) -> bool:
 
 @cache
 def load_notes() -> Mapping[str, str]:
-    """Returns a map from each target whose effects cannot be read to the reason."""
+    """Returns, by target, the reason why the effects of a call of the target cannot be read; omits all other targets."""
     return {target: group["note"] for group in load_groups() if "note" in group for target in group["targets"]}
 
 

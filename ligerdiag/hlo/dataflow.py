@@ -2,7 +2,7 @@
 
 A position is an instruction and an index into its shape. One of the positions that hold a value defines it; all others
 pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on, and every walk consists of
-such steps. A walk says what it looks through (`PassThrough`) and which callers it asks:
+such steps. `PassThrough` selects the operations through which a walk continues to their sources:
 
 - bitcasts: to the operand; barriers (opt-barrier, domain, add-dependency): to the first operand;
 - tuples: to a tuple's element, and to the tuple of a get-tuple-element;
@@ -202,7 +202,9 @@ def look_through_forward(
 
 
 def list_running(module: HloModule) -> list[HloComputation]:
-    """Returns the computations that run in sequence, the entry first; the values of all others have no storage."""
+    """Returns the entry computation, and after it those that loops, branches, calls and asynchronous starts run, nested
+    ones included. The values of all other computations, which are fused or applied, have no storage.
+    """
 
     def list_called(number: int) -> list[int]:
         calling = [one for one in module.computations[number].instructions if one.opcode in _RUNS_SCHEDULED]
@@ -360,7 +362,9 @@ def is_operandwise(instruction: HloInstruction) -> bool:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Removes from the module the aliases that custom calls declare between buffers which lie in different bytes."""
+    """Moves the aliases that custom calls declare between buffers in different bytes from the calls to
+    `module.invalid_aliases`.
+    """
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():
         entries = call.proto.output_operand_aliasing
@@ -370,7 +374,7 @@ def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
             operand = positions.find(call.operands[entry.operand_index], tuple(entry.operand_shape_index))
             place = positions.find(call, output)
             if place is not None and operand is not None and place != operand:
-                reason = "the buffer assignment has the two in different bytes"
+                reason = "the buffer assignment puts the output and the operand into different bytes"
                 module.invalid_aliases.append(
                     InvalidAlias(instruction=call.id, operand=entry.operand_index, output=output, reason=reason)
                 )

@@ -3,13 +3,15 @@
 A dynamic-slice fusion copies nothing. It gives the call addresses: of the slices that the call reads, in the fusion's
 operands, and of its results, in the fusion's results or in the operand of a dynamic-update-slice. XLA does not pass the
 call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc), so
-nothing keeps the two in the same bytes. Where they differ, a kernel with one pointer for both overwrites the fusion's
-operand, and the result holds whatever its bytes held before.
+the buffer assignment may put an operand and the result that aliases it into different bytes. A kernel that has one
+pointer for operand and result then overwrites the fusion's operand, and the result holds whatever its bytes held
+before.
 
-An operand's address is a parameter of the fusion or one slice of it; a result's is a result of the fusion, or the part
-of one that a dynamic-update-slice fills. The two are the same bytes if both have one slice of the buffer assignment and
-the same part of it: all of it, or parts that begin at the same indices and have the same number of elements. In any
-other form the two may differ, and `certain` is False.
+The operand's address is that of a parameter of the fusion or of one slice of a parameter; the result's address is that
+of a result of the fusion, or of the part of it that a dynamic-update-slice fills. Operand and result are the same bytes
+if they are the same part of one slice of the buffer assignment: all of it, or parts that begin at the same indices and
+have the same number of elements. If an address is computed in any other way, operand and result may differ, and
+`BrokenAlias.certain` is False.
 """
 
 from collections.abc import Iterator
@@ -37,7 +39,9 @@ class BrokenAlias:
     output: ShapeIndex
     """ShapeIndex of the call's output."""
     certain: bool
-    """Whether the bytes of both are known to differ; False where the bytes of one of the two are not known."""
+    """True if operand and output are known to lie in different bytes; False if the bytes of either are unknown, or come
+    from a buffer assignment that is not XLA's own.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ respects
 - the order among instructions that have effects beside their results: random state, infeed and outfeed, sends and
   receives.
 
-Nothing else is fixed. The orders vary the kernels: `first` and `last` run each of them as early, or as late, as
-possible; others do so for one kernel and order the rest at random, so that each read that nothing orders with a kernel
-comes before it in one order and after it in another; the rest are random.
+Nothing else is fixed. `kernels first` and `kernels last` run each kernel as early, or as late, as possible. `one kernel
+first` and `one kernel last` do so for one kernel and order the rest at random: if nothing orders a read with a kernel,
+the read comes before the kernel in one order and after it in another. `random` orders everything at random.
 """
 
 from collections import defaultdict
@@ -127,8 +127,8 @@ def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
 def _run_first(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Returns an order that runs what each kernel needs, then the kernels, then the rest. numbers: if given, draws the
-    order of the kernels and that of equals at random.
+    """Returns an order that runs what each kernel needs, then the kernels, then the rest. numbers: if given, the order
+    of the kernels, and of instructions with equal rank, is drawn with it at random.
     """
     listed = [one.id for one in computation.sequence]
     chosen = [number for number in listed if number in kernels]
@@ -143,8 +143,8 @@ def _run_first(
 def _run_last(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Returns an order that runs a kernel only when nothing else can run. numbers: if given, draws the order of equals
-    at random.
+    """Returns an order that runs a kernel only when nothing else can run. numbers: if given, the order of instructions
+    with equal rank is drawn with it at random.
     """
     return _sort(computation, needed, {one.id: (False, one.id in kernels) for one in computation.sequence}, numbers)
 
@@ -157,7 +157,8 @@ def _sort(
 ) -> tuple[HloInstruction, ...]:
     """Returns a topological order in which, of all instructions that are ready, the one with the least rank comes next.
 
-    numbers: if given, draws among instructions of equal rank at random; otherwise these keep the order of the schedule.
+    numbers: if given, the order of instructions with equal rank is drawn with it at random; otherwise they keep the
+    order of the schedule.
     """
     keys = {
         one.id: (*ranks[one.id], numbers.random() if numbers is not None else place)

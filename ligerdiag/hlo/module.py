@@ -11,7 +11,7 @@ and `%23`.
 Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules
 share is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on.
 XLA's call inliner appends the call's chain to the chain of each inlined instruction, and gives the call's chain to an
-instruction without one. A tag is text in an op_name: a user's scope may look like one, and one may be cut off. The
+instruction without one. A tag is text in an op_name: a user's scope may look like a tag, and a tag may be cut off. The
 compile worker tags every operation of a program and escapes every other `#` and `;`. So a module from before the
 optimizations is *tagged* only if each named instruction has one tag at the end of each joined name, and only
 instructions that MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are ignored.
@@ -240,7 +240,9 @@ class HloModule:
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """Returns the instructions of a computation sorted by their tags, each after its operands."""
+        """Returns the instructions of a computation sorted by their tags, which number the author's operations, and
+        each after its operands.
+        """
         found = self._orders.get(computation.id)
         if found is None:
             found = self._orders[computation.id] = self._sort(computation)
@@ -392,14 +394,14 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_added_barrier(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a barrier that ligerdiag's translation of the program as written added after
-    an operation, whose tag the barrier has.
+    """Returns whether the instruction is a barrier that ligerdiag added after an operation when it translated the
+    program as written; the barrier has the operation's tag.
     """
     return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether the tags of a module from before the optimizations are complete."""
+    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag."""
     return bool(program.tags) and all(
         _TAGGED.fullmatch(one.op_name) if one.op_name else one.opcode in _UNNAMED
         for one in program.instructions

@@ -1,4 +1,4 @@
-"""Renders a module as text: in a form like XLA's own for people, and as lines that are equal for equal programs.
+"""Renders a module as text: as HLO text for people to read, and as lines that are equal for equal programs.
 
 `fingerprint_lines` renders the structure; two modules with the same lines are the same program to XLA. A line is an
 instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes. Numbers

@@ -5,8 +5,8 @@ otherwise an unknown instruction would count as one that only reads, and a `Cust
 
 A trait holds for every instruction with the opcode. Where program and schedule differ, there are two traits: a barrier
 is an operation of the program (BARRIER), and launches nothing in the schedule (LAUNCHES_NOTHING). ADR 11 lists the
-differences that are meant. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup is then as cheap as
-in any frozenset.
+intended differences. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup is then as cheap as in
+any frozenset.
 """
 
 from enum import Flag, auto
@@ -27,8 +27,7 @@ class Trait(Flag):
     LAUNCHES_NOTHING = auto()
     """XLA emits no code for the instruction in a schedule: it reads no bytes and writes none."""
     HANDS_ON = auto()
-    """The instruction's result has the value of operand 0; that of a `done` has the value that its start has computed.
-    """
+    """The instruction's result has the value of operand 0, or, for a `done`, the value that its start has computed."""
     BARRIER = auto()
     """The instruction is an operation of the program that passes operand 0 on, leaf by leaf, and only orders other
     operations; the schedule runs nothing for it.
@@ -75,7 +74,9 @@ class Trait(Flag):
     """The result has each of the operand's elements once; if the layout allows, XLA makes operand and result one value.
     """
     OTHER_FORM = auto()
-    """The result is the operand in another form; MLIR composes two such operations, or lets them cancel out."""
+    """The result is the operand converted, negated or rearranged; MLIR may merge two such operations, or remove both if
+    they cancel out.
+    """
     KEEPS_SCALAR = auto()
     """If all of operand 0's elements are the same number, all elements of the result are that number, too, apart from a
     change of dtype.
@@ -83,7 +84,7 @@ class Trait(Flag):
     NO_NEW_NAN = auto()
     """A NaN in the result comes from the operand, or is a constant of the program: the instruction makes no new one."""
     VIEW = auto()
-    """NumPy computes the instruction without touching the elements, or the instruction is a single number."""
+    """In replay, NumPy computes the instruction without touching the elements, or the result is a single number."""
     ROUNDS = auto()
     """A floating point result of the instruction is rounded to its dtype, so another order of evaluation changes it by
     rounding errors.
@@ -117,7 +118,7 @@ class Trait(Flag):
     SORTS = auto()
     """The instruction's work is more than linear in the number of elements."""
     BROADCAST_IN_DIM = auto()
-    """The instruction is one of those, all with this trait, to which a StableHLO broadcast_in_dim is translated."""
+    """A StableHLO broadcast_in_dim is translated to instructions with this trait."""
     UNNAMED = auto()
     """MLIR adds such instructions without a name, so an instruction with this opcode may have no tag."""
 

@@ -1,9 +1,8 @@
-"""Decides whether an instruction may write a result into the bytes of an operand that it reads last.
+"""Decides whether an instruction may write a result into the bytes of an operand that no later instruction reads.
 
-It may if it reads no element of the operand after it has written another element there. XLA reuses the bytes of
-operands by the same rule, one operation at a time (CanShareOperandBufferWithUser in
-xla/hlo/analysis/hlo_dataflow_analysis.cc, and xla/service/gpu/buffer_sharing.cc). These operations may write over an
-operand:
+It may if it reads no element of the operand after it has written over that element. XLA reuses the bytes of operands by
+the same rule, one operation at a time (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc, and
+xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
 
 - an operation that needs only element i of the operand for element i of the result, a sort, and a collective that NCCL
   computes in place; with several operands, result i may overwrite operand i only. A copy or a transpose may if the
@@ -15,8 +14,8 @@ operand:
   reductions first, so a parameter may reach another result through a reduction; a kernel that XLA generates in Triton
   (kCustom) holds whole rows.
 
-An operation that is not listed is assumed to be allowed to, and so is one on single elements: what this module does not
-know must not become a finding.
+An operation that is not listed is assumed to be allowed to write over any operand, and every operation over an operand
+of a single element: an operation that this module does not know must not cause a finding.
 """
 
 from ligerdiag.hlo.aliasing import find_in_place
@@ -56,8 +55,8 @@ def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeI
 
 
 def _moves_elements(one: HloInstruction, number: int) -> bool:
-    """Returns whether an element of the result may need an operand's element in another place; the operation is no
-    fusion.
+    """Returns whether an element of the result may need an element of operand `number` in another place. one: any
+    instruction except a fusion.
     """
     if one.opcode == "custom-call":
         target = one.proto.custom_call_target

@@ -27,8 +27,8 @@ def pause_collector(*, keep: bool = False) -> Generator[None]:
     """Pauses Python's garbage collector: views hold many small long-lived objects, and searching them for cycles
     doubles the time.
 
-    keep: moves the objects made meanwhile to the oldest generation without a search, unless the caller has frozen
-    objects, which this would unfreeze.
+    keep: whether to move the objects made meanwhile to the oldest generation without a search. This is not done if the
+    caller has frozen objects, because they would be unfrozen.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -78,8 +78,8 @@ def parse_hlo_module(data: bytes) -> HloModule:
 
 
 def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) -> Message:
-    """Fills the message from the bytes and returns it. Raises MemoryError or ArtifactError, for both of which protobuf
-    has one exception.
+    """Fills the message from the bytes and returns it. Raises MemoryError if memory is exhausted, ArtifactError if the
+    bytes are no such message; protobuf raises one exception for both.
     """
     try:
         message.ParseFromString(data)
@@ -141,16 +141,20 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
     if opcode not in OPCODES:
         raise ArtifactError(f"`{name}` has the opcode `{opcode:.40}`, which XLA does not have")
     if opcode not in _ALIASING and instruction.proto.output_operand_aliasing:
-        raise ArtifactError(f"`{name}` is a {opcode} that declares aliases")
+        raise ArtifactError(f"`{name}` declares aliases, which the opcode `{opcode}` does not allow")
     if not operands and opcode in _NEEDS_OPERAND:
-        raise ArtifactError(f"`{name}` is a {opcode} without operands")
+        raise ArtifactError(f"`{name}` has no operand, but the opcode `{opcode}` needs one")
     if opcode in _DONES and operands[0].opcode == "tuple":
-        raise ArtifactError(f"`{name}` is a {opcode}, but its operand `{operands[0].name}` is a tuple, not a start")
+        raise ArtifactError(f"`{name}` is a `{opcode}`, but its operand `{operands[0].name}` is a tuple, not a start")
     called = instruction.called_computations
     if len(called) < _CALLEES.get(opcode, 0):
-        raise ArtifactError(f"`{name}` is a {opcode} that calls {len(called)} computations")
+        raise ArtifactError(
+            f"`{name}` calls {len(called)} computations, but the opcode `{opcode}` needs {_CALLEES[opcode]}"
+        )
     if opcode == "conditional" and len(operands) != len(called) + 1:
-        raise ArtifactError(f"`{name}` has {len(called)} branches and {len(operands)} operands")
+        raise ArtifactError(
+            f"`{name}` has {len(operands)} operands, but its {len(called)} branches need {len(called) + 1}"
+        )
     if opcode in _OPERANDS_ARE_PARAMETERS:
         numbers = [parameter.proto.parameter_number for parameter in callees[called[0]].parameters]
         if numbers != list(range(len(operands))):

@@ -2,10 +2,10 @@
 
 Tuples, get-tuple-elements, barriers and the edges of a shard_map pass on a single leaf, and so do loops, branches,
 calls and fusions, into their computations and out again. A value that decides a trip count or a branch reaches
-everything that comes out. A custom call passes on by `list_dependents` where that is given: to leaves of its result,
-and to operands that it overwrites with values that depend on this one, whose other users are then reached too. Without
-it, a custom call passes on to its whole result. Any other operation passes an operand on to every leaf of its result; a
-collective of several operands only to the operand's own leaf.
+everything that comes out. For a custom call, `list_dependents` lists the leaves of the result that depend on an
+operand, and the operands that the call overwrites with values that depend on it; other users of an overwritten operand
+are then reached too. Without `list_dependents`, the whole result depends on every operand. Any other operation passes
+an operand on to every leaf of its result; a collective of several operands only to the operand's own leaf.
 
 The result is an upper bound: it ignores which elements are read, and when.
 """
@@ -19,8 +19,8 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 type Dependents = Callable[[HloInstruction, int], tuple[Iterable[ShapeIndex], Iterable[int]]]
-"""Returns, for a custom call and an operand number, the leaves of the call's result and the operands that depend on
-that operand.
+"""Returns, for a custom call and the number of an operand, the leaves of the call's result that depend on that operand,
+and the numbers of the operands that the call overwrites with values that depend on it.
 """
 
 type _Node = tuple[int, ShapeIndex]

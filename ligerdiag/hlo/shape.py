@@ -105,8 +105,8 @@ class InvalidAlias:
     part: ShapeIndex = ()
     """The part of the operand that the entry names."""
     is_shared: bool = False
-    """Whether output and operand exist and match, but another entry names one of the two as well: XLA takes them all
-    for one buffer.
+    """Whether output and operand exist and match, but another entry names the same output or operand: XLA puts the
+    outputs and operands of all these entries into one buffer.
     """
 
 
@@ -141,7 +141,7 @@ def render_index(index: Sequence[int]) -> str:
 
 def _find_fault(entry: OutputOperandAliasing, result: ShapeProto, operands: list[ShapeProto]) -> str:
     if not 0 <= entry.operand_index < len(operands):
-        return f"the call has {len(operands)} operands"
+        return f"the call has only {len(operands)} operands"
     output = _find_part(result, tuple(entry.output_shape_index))
     part = tuple(entry.operand_shape_index)
     operand = _find_part(operands[entry.operand_index], part)
@@ -150,7 +150,7 @@ def _find_fault(entry: OutputOperandAliasing, result: ShapeProto, operands: list
     if operand is None:
         return f"the operand is `{render_shape(operands[entry.operand_index])}`, which has no part {render_index(part)}"
     if render_shape(output) != render_shape(operand):
-        return f"the output is `{render_shape(output)}`, the operand `{render_shape(operand)}`"
+        return f"the output is `{render_shape(output)}`, but the operand is `{render_shape(operand)}`"
     return ""
 
 

@@ -99,7 +99,7 @@ def find_shared_bytes(
     readers.
 
     is_assigned: whether the buffers are XLA's own assignment, in which the caller owns the arguments. Raises
-    TooManyStepsError.
+    TooManyStepsError if the module calls its computations along too many paths.
     """
     return _Walk(module, buffers, is_assigned=is_assigned).run()
 
@@ -239,8 +239,8 @@ class _Joined:
                     self._add_result(one)
 
     def _add_state(self, loop: HloInstruction) -> None:
-        """Adds, as definitions, the elements of a loop's state that its body changes: all but those that it leaves as
-        they came, or exchanges for an equal one.
+        """Adds, as definitions, the elements of a loop's state that its body changes: all except those that it returns
+        unchanged, or exchanges for an element with the same initial value.
         """
         callees = [self._module.computations[number] for number in loop.called_computations]
         body, state = callees[0].root, callees[0].parameters[0]
@@ -451,8 +451,8 @@ class _Walk:
     def _read_leaf(
         self, leaf: _Leaf, reader: HloInstruction | None, results: frozenset[Definition] = frozenset()
     ) -> int:
-        """Reads a leaf's bytes, and returns the pairs of conflicting values that it depends on, one bit each; a new
-        pair if the bytes hold another value.
+        """Reads a leaf's bytes, and returns the pairs of conflicting values that it depends on, one bit each. If the
+        bytes hold another value than the leaf's, these two values are one of the pairs.
 
         results: names of the results of an asynchronous operation that the reader waits for.
         """

@@ -1,4 +1,4 @@
-"""Finds values that share bytes however XLA orders a module: names of one value, as opposed to new values.
+"""Finds the values of a module that share bytes in whatever order XLA runs it, because they are names of one value.
 
 XLA chooses an order along operands and control edges and assigns storage for it. It knows every value that an
 instruction defines and keeps it as long as somebody reads it, in its own storage or in a copy. It does not know what a

@@ -1,1 +1,3 @@
-"""Records of cases, findings, reports, views and jobs: plain data without decisions. Imports the standard library only."""
+"""Plain-data records of cases, findings, reports, views of schedules, and jobs for workers; no code here judges a
+program or imports a third-party package.
+"""

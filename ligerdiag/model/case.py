@@ -13,12 +13,13 @@ from operator import index
 from typing import Any, cast
 
 AXES = "xyzwvu"
-"""Names of the axes of a mesh that is given by its sizes alone."""
+"""Names of the mesh axes, in order, if a mesh is given by its sizes alone."""
 SIZES = "LIGERDIAG_SIZES"
-"""Name of the environment variable with the sizes of a sweep: a JSON object from the name of a size to a whole number.
+"""Name of the environment variable through which `ligerdiag sweep` sets sizes in a case file: its value is a JSON
+object from the name of a size to a whole number.
 """
 ASKED_SIZES: set[str] = set()
-"""Names of the sizes that this process has asked `size` for."""
+"""Names of the sizes that calls of `size` in this process have requested."""
 _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zeros")
 
 
@@ -28,10 +29,11 @@ class Draw:
 
     kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
     [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint` for
-    integers, so that by default they are 0 and 1 and count as labels, token ids and steps of any program; `bernoulli`
-    with probability 1/2 for booleans; `squares` for what an optimizer keeps of squared gradients (a leaf of an argument
-    below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a field `v` of a
-    class, in AdamW `opt_state[0].nu`), since its root is taken; `normal` for everything else.
+    integers, so that by default they are 0 or 1, which are legal labels, token ids and step numbers in any program;
+    `bernoulli` with probability 1/2 for booleans; `squares` for an optimizer's averages of squared gradients (a leaf of
+    an argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a
+    field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their square root; `normal` for
+    everything else.
     seed: the integer of `numpy.random.PCG64(seed)`.
     """
 
@@ -52,7 +54,9 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Values:
-    """The values of an argument where the user gives them, the same in each draw of inputs."""
+    """Values that the user gives for an argument: every draw of inputs (one set of arguments for a run) uses these
+    values.
+    """
 
     data: bytes
     """The bytes of the elements, in the shape and dtype of the argument, row-major."""
@@ -95,27 +99,27 @@ class Case:
     function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs. A
         mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static arguments of a
         `jax.jit` are kept.
-    args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`; a
-        JAX or NumPy array as one with these values; a Python number as in `jax.jit`.
-    params: the values that distinguish this case from its siblings; they make the id `name[a-b-c]`.
+    args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`, a
+        JAX or NumPy array as an `Arg` with the values of the array, and a Python number as in `jax.jit`.
+    params: the values that distinguish this case from others of the same name; they make the id `name[a-b-c]`.
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
         (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh.
     expected_rules: None (not compared), or the ids of exactly the rules that have findings, such as ("LD006",
-        "LD009"); beside `expected`. A rule that needs a replay or a device counts only where there was one; "LD017?"
-        may have findings in one run and none in the next.
-    effects: the effects of custom calls without IR to follow: from the name of a target or kernel to the numbers of the
-        operands that it overwrites and reads, such as {"my_ffi_target": {"writes": [0]}}; they take precedence over
-        those of the configuration file.
+        "LD009"); allowed only beside `expected`. A rule that needs a replay or a device run is compared only if there
+        was one. An id with a question mark, such as "LD017?", may have findings in one run and none in the next.
+    effects: declares which operands a custom call overwrites and reads, for calls whose IR ligerdiag cannot follow: from
+        the name of the custom call's target or kernel to the numbers of the operands, such as {"my_ffi_target":
+        {"writes": [0]}}. These effects take precedence over those of the configuration file.
     expected_elsewhere: replaces `expected` and `expected_rules` when a toolchain other than the default one compiles:
         from the name of the toolchain to a value as in `expected`.
-    reference: the same function in plain jnp, when there is one.
-    about: one line: the report or question that it represents.
-    mitigation: the measure against a kernel's hidden write, in one word, such as `trivial` or `aliased`: a rung of the
-        ladder that `bisect --over mitigation` climbs. Cases of one table are rungs of one ladder when they have the
-        same name, the same params but for one, and mitigations of their own. If it is empty, the one param that is a
-        usual word for it (hidden, trivial, barrier, aliased, out_of_place, shard_map) is used.
+    reference: a function that computes the same in plain jnp; None if there is none.
+    about: one line on the bug report or the question that the case is about.
+    mitigation: the measure against a kernel's hidden write, in one word, such as `trivial` or `aliased`.
+        `bisect --over mitigation` compares the cases of one file that have the same name, differ in exactly one of their
+        params, and have different mitigations. If it is empty and exactly one of the params is a usual name of a measure
+        (hidden, trivial, barrier, aliased, out_of_place, shard_map), that param counts as the mitigation.
     """
 
     name: str
@@ -136,7 +140,7 @@ class Case:
     def __post_init__(self) -> None:
         """Converts the fields to their types. Raises InputError for a value that does not fit."""
         if not isinstance(cast("object", self.name), str) or not self.name:
-            raise _refuse(f"expected name to be a text but got {_describe(self.name)}")
+            raise _refuse(f"expected name to be a string but got {_describe(self.name)}")
         if not callable(self.function):
             raise _refuse(f"expected function to be a function but got {_describe(self.function)}")
         object.__setattr__(self, "args", _read_sequence("args", self.args, "arguments"))
@@ -154,7 +158,8 @@ class Case:
 
 
 def size(name: str, default: int) -> int:
-    """Returns the size of that name in a sweep; `default` outside of a sweep, or if the sweep does not set the size.
+    """Returns the value that `ligerdiag sweep` sets for the size `name`; returns `default` outside of a sweep, or if
+    the sweep does not set this size.
 
     Call it while the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep learns the names from
     these calls. Raises InputError unless the default is a whole number above 0.

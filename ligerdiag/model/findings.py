@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The weight of a finding, which `--fail-on` is compared with; a finding weighs at most as much as its rule."""
+    """The severity of a finding, which `--fail-on` is compared with; a finding is at most as severe as its rule."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -81,8 +81,8 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFailure:
-    """A rule that raised an exception on a module, which is a bug of ligerdiag: whether the module has findings of this
-    rule is unknown.
+    """A rule that raised an exception on a module: a bug of ligerdiag, so it is unknown whether the rule would have
+    found anything in the module.
     """
 
     rule: str
@@ -127,7 +127,7 @@ class CallPlace:
     in_backward: bool = False
     """Whether the call is in the backward pass of the lines in `callers`."""
     number: int = 0
-    """Number of the hidden write, which tells apart several calls on one line."""
+    """Number of the hidden write, which distinguishes several calls on one line."""
     target: str = ""
     """Target of the custom call, which depends on the version of jax-triton."""
     operands: int = 0
@@ -180,8 +180,8 @@ class Finding:
     reader: ReadPlace | None = None
     """The place that reads the value; None if the finding is about no read."""
     decided: tuple[str, ...] = ()
-    """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: these
-    outputs are right for some input numbers.
+    """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: on some
+    inputs the decision, and so the output, is right all the same.
     """
     parts: tuple["Finding", ...] = ()
     """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
@@ -236,8 +236,8 @@ class ReplayState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """Compares the numbers of one output with the intended ones, and with the stale ones that a run without hidden
-    writes computes.
+    """How the numbers of one output compare with the intended ones, and with the stale ones, which a run computes in
+    which no instruction sees a hidden write.
     """
 
     attribution: Attribution
@@ -280,8 +280,8 @@ class ProgramMeeting:
     """Number of the buffer through which the other program accesses the bytes, counted as for `buffer`."""
     writer: int
     other: int
-    """Number of the other program, as `program` is that of the writer: both are linear numbers in the grid, of which x
-    changes fastest.
+    """Linear number, in the grid, of the program that makes the other access; `writer` is the number of the program
+    that writes. Linear numbers count the programs of the grid with x changing fastest.
     """
     other_writes: bool
     first_byte: int
@@ -357,12 +357,13 @@ class OutsideAccess:
     line: SourceLine | None
     """The kernel's line that accesses the elements; None if unknown."""
     hit: str | None = None
-    """Name of the instruction whose value lies, by the buffer assignment, in the bytes of the first element outside.
-
-    Empty if no value is there or the bytes are outside of the program's; None if unknown.
+    """Name of the instruction whose value lies, by the buffer assignment, at the place of the first element outside.
+    Empty if no value lies there or the place is outside of the program's memory; None if unknown.
     """
     is_later: bool = False
-    """Whether the access happens only in a second execution on the same constants, and not in the first."""
+    """Whether the access happens only when the replay executes the schedule a second time, with the constants as the
+    first execution left them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,12 +399,12 @@ class LaunchNumbers:
     line: SourceLine | None = None
     """The user's line that calls the kernel; None if the HLO has no location."""
     unwritten_later: tuple[int, ...] = ()
-    """Numbers of the outputs in `unwritten` that are written by a first execution but not by a second one on the same
-    constants.
+    """Numbers of those outputs in `unwritten` that the call writes fully in a first execution, but not in a second
+    execution that starts with the constants as the first one left them.
     """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
-    """The order of the grid's programs whose results differ most."""
+    """The way of running the launch again, of those tried, whose results differ most from those of the first run."""
     reached_by_order: tuple[str, ...] | None = None
     """Names of the program's outputs that differ if the programs of this call's grid run in the order `order_tried`;
     None if that was not tried.
@@ -429,22 +430,24 @@ class CutLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderChange:
-    """How much one output changes if the schedule runs in another legal order."""
+    """How much one output changes if the schedule runs in another legal order (one that its dependences allow)."""
 
     order: str
     """Name of the order that changes the output most, such as `kernels last (1)`."""
     error: float
-    """Relative difference from the result in the schedule's own order; NaN if one of the two is not finite."""
+    """Relative difference from the result in the schedule's own order; NaN if either result is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """The results of running the schedule in other legal orders, compared with those in its own order."""
+    """How the results change if the schedule runs in other legal orders (orders that its dependences allow) instead of
+    its own.
+    """
 
     tried: int = 0
-    """Number of orders that were tried besides the schedule's own; 0 if the schedule has no kernel."""
+    """Number of other orders that were tried; 0 if the schedule has no kernel."""
     changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
-    """From output name to a change that rounding does not explain."""
+    """From output name to the largest change of the output; only outputs whose change rounding does not explain."""
     left_out: int = 0
     """Number of orders that were not tried for lack of time."""
     not_covered: str = ""
@@ -465,22 +468,23 @@ class Replay:
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
     """From output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the result in program order, compared with the case's own reference;
-    empty without a reference.
+    """From output name to the relative error of the output in program order (the program's operations run in the order
+    in which they are written), measured against the case's own reference function; empty if the case has none.
     """
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     rounded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to a relative error due to a workaround that adds a value to the operand of a kernel and
-    subtracts it again: the results in program order with and without the workaround, compared. Empty without such a
-    workaround.
+    """From output name to the relative error that a workaround causes by adding a value to the operand of a kernel and
+    subtracting it again: the difference between the program's results with and without the workaround. Empty if the
+    program has no such workaround.
     """
     changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
     """From the name of an argument that was overwritten although it was not donated, to the share of its elements that
     changed.
     """
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the output in a second execution on the same constants, if that error
-    differs from the first one's.
+    """From output name to the relative difference between the output's values in a first and a second execution
+    of the schedule, where the second starts with the constants as the first left them; only differences that rounding
+    does not explain.
     """
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
@@ -493,7 +497,7 @@ class Replay:
     iterations are right.
     """
     orders: OrderNumbers | None = None
-    """The results in other legal orders of the schedule; None if these were not requested."""
+    """The results of running the schedule in other legal orders; None if these were not requested."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
@@ -516,7 +520,7 @@ class DeviceOutput:
     """
     replay_error: float | None = None
     """||replay - device|| / ||device||, where `replay` is the replay of the device's artifact on the same inputs; None
-    without a replay.
+    if that was not replayed.
     """
     unsteady: float = 0.0
     """Largest relative difference between two runs on the same inputs; 0 if all were equal bit for bit."""
@@ -540,9 +544,13 @@ class DeviceRun:
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
     """From output name to the static analysis's verdict on the artifact that was compiled on the device."""
     not_covered: tuple[str, ...] = ()
-    """Limits of `verdicts`, one line each."""
+    """One line for each part of the device's artifact that the static analysis does not cover, so that `verdicts` say
+    nothing of it.
+    """
     intended_from: str = ""
-    """Where the intended result comes from: PROGRAM_ORDER, or `reference` and the reason."""
+    """The source of the intended result: PROGRAM_ORDER, or `reference` (the case's own reference function) and the
+    reason why the program was not replayed.
+    """
     artifact: str = ""
     """Directory of the artifact that was compiled on the device."""
     milliseconds: float | None = None

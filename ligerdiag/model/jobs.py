@@ -212,8 +212,8 @@ class Variation:
     """The ways in which a compile differs from the default one; an empty Variation is the default compile."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
-    """Compiler options, in addition to the toolchain's; the option `xla_dump_hlo_pass_re` makes the compile fill
-    `Artifact.passes`.
+    """Compiler options, in addition to those of the toolchain. With the option `xla_dump_hlo_pass_re`, the compile also
+    keeps the modules that XLA dumps between passes, in `Artifact.passes`.
     """
     ties: tuple[str, ...] = ()
     """Ids of `Artifact.readers`, in any order; the compile adds a trivial operation that makes each of these readers

@@ -46,7 +46,7 @@ class CopyCause(StrEnum):
     RESHARDED = "resharded"
     """XLA's partitioner first moves the operand of an aliased call between devices, and so to other bytes."""
     UNKNOWN = "unknown"
-    """None of the other causes."""
+    """The cause is not known: no cause above fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +94,13 @@ class DonationFault(StrEnum):
     SHAPE = "shape"
     """The outputs that are computed from the argument have other shapes."""
     DTYPE = "dtype"
-    """An output has the argument's shape, and another dtype."""
+    """An output has the argument's shape, but another dtype."""
     SURPLUS = "surplus"
     """Other donated arguments take all outputs of the argument's shape and dtype."""
     SHARDING = "sharding"
-    """An output has the argument's shape and dtype, and another sharding."""
+    """An output has the argument's shape and dtype, but another sharding."""
     LAYOUT = "layout"
-    """An output has the argument's shape and dtype, and another layout."""
+    """An output has the argument's shape and dtype, but another layout."""
     UNUSED = "unused"
     """The program does not use the argument."""
     UNKNOWN = "unknown"
@@ -222,8 +222,8 @@ class MemoryUse:
 
     @property
     def is_in_place(self) -> bool:
-        """Returns whether every request to work in place is met: no copy that the program does not need, and no void
-        donation.
+        """Returns whether every request to work in place is met: the program needs all copies that are made, and no
+        donation is void.
         """
         return not any(not one.is_needed for one in self.copies) and not any(one.fault for one in self.donations)
 

@@ -86,7 +86,9 @@ def record_copy(copy: Copy) -> RecordedCopy:
 
 
 def compute_change(before: int, after: int) -> int:
-    """Returns `after - before` in bytes; 0 if that is within the larger of the two tolerances."""
+    """Returns `after - before` in bytes; 0 if the difference is within TOLERANCE or TOLERANCE_BYTES, whichever allows
+    more.
+    """
     return after - before if abs(after - before) > max(TOLERANCE_BYTES, TOLERANCE * before) else 0
 
 

@@ -35,8 +35,8 @@ class Status(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """An output is undecided, or a part of the program is not covered; this never counts as clean."""
     DISAGREEMENT = "disagreement"
-    """The analysis of the schedule and the computed numbers contradict each other, and no finding explains it; whatever
-    was expected.
+    """The analysis of the schedule and the computed numbers contradict each other, and no finding explains it; the
+    case's expectation does not matter.
     """
     NOTHING = "nothing to check"
     """Every kernel of the program is known, none writes an operand, and the program asks for nothing in place."""
@@ -51,7 +51,7 @@ class Coverage:
     """How much of a program the verdicts are based on, so that "no hazards" never means "did not look"."""
 
     instructions: int = 0
-    """Number of instructions of the optimized module that were followed."""
+    """Number of instructions of the optimized module whose values the analysis followed."""
     kernels: int = 0
     """Number of custom calls (kernels, libraries, FFI targets) whose effects were computed."""
     hidden_writes: int = 0
@@ -59,13 +59,17 @@ class Coverage:
     declared_writes: int = 0
     """Number of (custom call, result) pairs of which XLA knows that the result takes the bytes of an operand."""
     tags: int = 0
-    """Number of tags (see the glossary) that operations of the program have in the unoptimized module."""
+    """Number of tags in the unoptimized module; a tag is the number by which ligerdiag finds an operation of the
+    program again after the compile.
+    """
     tags_found: int = 0
-    """Number of the unoptimized module's tags that the optimized module has, too."""
+    """Number of tags of the unoptimized module that the optimized module has, too."""
     buffer_assignment: bool = False
     """Whether XLA's own buffer assignment could be read."""
     requests: int = 0
-    """Number of requests to work in place, donated arguments and copies that were explained (see `model.memory`)."""
+    """Number of requests to work in place (such as donated arguments) and of copies that the analysis judged; see
+    `model.memory`.
+    """
     not_covered: tuple[str, ...] = ()
     """One line for each construct that the analysis met but does not model."""
 
@@ -81,8 +85,8 @@ class Disagreement:
     """One line that states both answers."""
     evidence: tuple[tuple[str, str], ...] = ()
     """(label, sentence) pairs: the evidence of both answers, then the causes that are possible or ruled out."""
-    help: str = "trust neither for this output"
-    """The causes that are not ruled out, and the advice what to do."""
+    help: str = "trust neither answer about this output"
+    """A line about the causes that are not ruled out, with advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,7 @@ class CaseReport:
     findings: tuple[Finding, ...] = ()
     """The findings of all rules, one for each place; renderers combine those with one cause (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
-    """Rules that raised an exception, which the coverage names, too; a case with such a rule is neither clean nor as
+    """Rules that raised an exception; `coverage` names them, too. A case with such a rule is neither clean nor as
     expected.
     """
     coverage: Coverage = field(default_factory=Coverage)
@@ -125,22 +129,24 @@ class CaseReport:
     artifact: str = ""
     """Directory of the artifact, for `inspect` and for reading the HLO by hand."""
     source: str = ""
-    """Absolute path of the file that defines the case; empty if unknown. JSON does not have it."""
+    """Absolute path of the file that defines the case; empty if unknown. The JSON report leaves it out."""
     source_roots: tuple[str, ...] = ()
     """Real paths of the folders below which renderers read source lines (see `source_text`). No report shows it."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """The neighbourhood of each hidden write, if a baseline or a comparison needs it. No report shows it."""
+    """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if a
+    baseline or a comparison needs it. No report shows it.
+    """
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
     memory: MemoryUse | None = None
-    """The memory, copies and donations of the program; None if nothing could be analysed, or without XLA's buffer
-    assignment.
+    """The memory, copies and donations of the program; None if nothing could be analysed, or if XLA's buffer assignment
+    is missing.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedSuppression:
-    """A suppression that allowed nothing, or has no reason."""
+    """A suppression that allowed no finding, or that gives no reason."""
 
     kind: SuppressionKind
     rule: str
@@ -179,11 +185,10 @@ class CheckReport:
     ended_by: Ending = Ending.INTERRUPT
     """The event that ended the run, if `interrupted`."""
     notes: tuple[str, ...] = ()
-    """One line each about a file that contains no case of the report, or about how a case was read if that is in doubt.
-    """
+    """One line each about a file that has no case in the report, or about a doubt in how ligerdiag read a case."""
     sandbox: tuple[str, ...] = ()
-    """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. JSON
-    does not have it.
+    """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. The
+    JSON report leaves it out.
     """
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
@@ -200,7 +205,7 @@ class Progress:
     """The event: `started` or `finished`."""
     done: int
     total: int
-    """The number at which `done` ends; 0 if not known yet."""
+    """The value that `done` has at the end of the phase; 0 if not known yet."""
     case_id: str = ""
     target: str = ""
     cached: bool = False
@@ -238,7 +243,9 @@ class WrittenOperand:
 
     kernel: str
     call: int
-    """Tag of the kernel's custom call; 0 if the call has no tag."""
+    """Tag of the kernel's custom call: the number that ligerdiag gives each operation before the compile; 0 if the call
+    has no tag.
+    """
     operand: int
     """0-based number of the overwritten operand of the call."""
     unknown: bool
@@ -257,19 +264,21 @@ class Inspection:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the intended output depends, as a bit set of labels
-    (`analysis.evaluation.labels`) with the writes in program order; empty without any.
+    """From output name to the hidden writes on which the intended output depends, as a bit set that
+    `analysis.evaluation.labels` defines, with the writes in program order; empty if no output depends on one.
     """
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From output name to the reason why the output may hold bytes that nobody has written, which only computed numbers
-    can decide.
+    """From output name to the reason why the output may hold bytes that no kernel has written; whether it does, only a
+    replay can show.
     """
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """The neighbourhood of each hidden write, if requested."""
+    """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if
+    requested.
+    """
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None
-    """The memory, copies and donations; None without a schedule or XLA's buffer assignment."""
+    """The memory, copies and donations; None if there is no schedule, or if XLA's buffer assignment is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +317,7 @@ def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, c
 def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
     """Returns the record of a case that cannot be analysed because of a bug in ligerdiag."""
     refusal = Refusal(
-        error=f"ligerdiag failed on it, which is a bug: {describe_bug(fault)}",
+        error=f"a bug in ligerdiag stopped the analysis: {describe_bug(fault)}",
         exit_code=LigerdiagError.exit_code,
         log_tail="".join(traceback.format_exception(fault)[-MOST_FRAMES:]),
     )

@@ -28,14 +28,16 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a reader gets the overwritten value from."""
+    """The place from which a reader gets the overwritten value."""
 
     VALUE = "value"
-    """From the overwritten bytes themselves."""
+    """The reader gets the value from the overwritten bytes themselves."""
     SOURCE = "source"
-    """From other bytes, of which the overwritten ones are a copy."""
+    """The reader gets the value from other bytes, from which the overwritten bytes were copied."""
     RECOMPUTED = "nowhere"
-    """From neither: the compiler computes the value again, or uses the value that it was computed from."""
+    """The reader does not get the value from any bytes: the compiler computes it again, or uses a value from which it
+    was computed.
+    """
 
 
 class Fate(StrEnum):
@@ -94,7 +96,7 @@ class Neighbourhood:
     """Opcodes of the operations, such as `all-gather`, that copy the computed value to the bytes that the kernel gets.
     """
     shares: tuple[str, ...] = ()
-    """Other values of the neighbourhood that lie in the same bytes: one phrase each, sorted."""
+    """Other values of the neighbourhood that lie in the operand's bytes: one phrase each, sorted."""
 
     @property
     def title(self) -> str:
@@ -128,7 +130,7 @@ class Lane(StrEnum):
 
 
 class AccessKind(StrEnum):
-    """How an instruction accesses the bytes of a mutated buffer, which a kernel overwrites."""
+    """The way in which an instruction accesses the bytes of a mutated buffer, which a kernel overwrites."""
 
     DEFINE = "define"
     """The instruction computes the value that the kernel overwrites later."""
@@ -173,15 +175,16 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read finds the value that a kernel overwrites."""
+    """The place in which a read finds the value that a kernel overwrites."""
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
-    """In other bytes: those that the overwritten ones were copied, gathered or cast from, or a copy of the overwritten
-    ones.
+    """The read finds the value in other bytes: in those from which the overwritten ones were copied, gathered or cast,
+    or in a copy of the overwritten ones.
     """
     RECOMPUTED = "computed again"
-    """In no bytes: the instruction computes the value again, or the origin of the value is unknown."""
+    """The read finds the value in no bytes: the instruction computes it again, or the origin of the value is unknown.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +199,8 @@ class BufferAccess:
     read: ReadKind = ReadKind.NONE
     place: Place = Place.SAME_BYTES
     outputs: tuple[str, ...] = ()
-    """Names of the outputs that the read reaches; for a wrong read, or one that is right by luck, only the outputs that
-    it makes so.
+    """Names of the outputs that the read reaches. For a wrong read, only the outputs that it makes wrong; for a read
+    that is right by luck, only those that it makes right by luck.
     """
 
 
@@ -218,7 +221,7 @@ class MutatedBuffer:
     size: int
     """Size of the buffer in bytes; 0 if unknown."""
     allocation: int | None
-    """Index of the BufferAllocation that holds the buffer; None without a buffer assignment."""
+    """Index of the BufferAllocation that holds the buffer; None if the buffer assignment is unknown."""
     offset: int
     """Bytes from the start of the allocation to the buffer."""
     is_performed: bool
@@ -277,7 +280,7 @@ class MissingEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """How one output of the program is computed, as far as a kernel or a wrong read is involved."""
+    """One output of the program, with its verdict and the steps that lead to it from a kernel or a wrong read."""
 
     name: str
     verdict: Verdict
@@ -307,7 +310,7 @@ class ScheduleView:
     accesses: tuple[BufferAccess, ...] = ()
     """The accesses to all mutated buffers, in the order of their steps."""
     steps: tuple[ScheduleStep, ...] = ()
-    """The instructions of the neighbourhoods, by the LogicalTime of their start; a loop precedes its body."""
+    """The instructions of the neighbourhoods, sorted by the LogicalTime of their start; a loop precedes its body."""
     outputs: tuple[OutputView, ...] = ()
     """The view of each output, in the program's order."""
     omitted: int = 0

@@ -1,6 +1,6 @@
 """The pytest plugin: the fixture `schedule`, which checks a function in one line of a test, and a marker for cases.
 
-Every run of pytest in an environment with ligerdiag loads this file, so it imports everything slow only when that is
+Every run of pytest in an environment with ligerdiag loads this file, so it imports slow modules only when they are
 needed.
 
 It also hides a harmless log of JAX. ligerdiag brings the CUDA plugin of JAX without CUDA libraries, because it compiles
@@ -63,14 +63,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ligerdiag_target", target, type="string", default="")
     parser.addini(
         "ligerdiag_fail_on",
-        "least severity of a finding that fails a test (error, warning, note, never); by default that of"
+        "lowest severity of a finding that fails a test (error, warning, note, never); by default that of"
         " [tool.ligerdiag], else warning",
         type="string",
         default="",
     )
     parser.addini(
         "ligerdiag_strict",
-        "whether what could not be decided fails a test; by default that of [tool.ligerdiag], else true",
+        "whether a test fails if something could not be decided; by default that of [tool.ligerdiag], else true",
         type="bool",
         default=None,
     )

@@ -192,8 +192,8 @@ class Schedule:
         return self._require_right(report, every)
 
     def check_case(self, case: CaseSpec, **words: Unpack[CaseCheckKeywords]) -> CaseReport:
-        """Returns the report of a case of the marker `ligerdiag_cases`. Raises WrongScheduleError unless the case is as
-        it expects itself to be.
+        """Returns the report of a case of the marker `ligerdiag_cases`. Raises WrongScheduleError unless the case meets
+        its own expectation.
         """
         __tracebackhide__ = True
         require_known(words, tuple(CaseCheckKeywords.__annotations__), "`schedule.check_case`")

@@ -1,36 +1,38 @@
 """Decides whether the verdict on an output agrees with the numbers that a replay and a device computed.
 
-The rows of the table are verdicts; the cells are the attributions with which the numbers agree, say nothing or disagree.
+Each row of the table is a verdict. Its cells list the attributions (what the numbers say about the output) that agree
+with the verdict, say nothing about it, or contradict it.
 
 | verdict | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
-| fresh, latent | fresh; lossy against the reference alone | undecided, lossy | stale, partly stale, neither |
+| fresh, latent | fresh; lossy compared with the reference alone | undecided, lossy | stale, partly stale, neither |
 | stale, clobbered | stale, partly stale, neither | undecided, lossy; fresh where they cannot tell | fresh |
 | unknown | | all | |
 
-A clobbered read sees the wrong bytes, so its numbers may be wrong in any way. Numbers that are lossy against program
-order neither confirm nor contradict a verdict: `replay.runs.rounding.is_overwritten` recognises a sum with one small
-stale term where that term is larger than the roundings. Numbers that equal program order and are lossy only against the
-case's reference come from a right schedule.
+Below, program order means the result of running the program's operations in the order in which they are written, and
+the reference is the case's own `Case.reference`. A clobbered read sees the wrong bytes, so its numbers may be wrong in
+any way. Numbers that are lossy compared with program order neither confirm nor contradict a verdict:
+`replay.runs.rounding.is_overwritten` recognises a sum with one small stale term where that term is larger than the
+roundings. Numbers that equal program order and are lossy only compared with the reference come from a right schedule.
 
 Right numbers do not contradict a wrong verdict
 
 - if the intended and the stale numbers are equal up to rounding;
 - if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small
   term of a sum may be stale;
-- if an output misses some of the hidden writes and sees others: the stale prediction, in which no read sees any of
-  them, is not what the schedule computes, and a sign or a maximum may hide the difference;
+- if an output misses some of the hidden writes and sees others: the stale numbers, for which no read sees any hidden
+  write, are not what the schedule computes, and a sign or a maximum may hide the difference;
 - if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a
   maximum that a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
 - if the replay cut loops short: a later iteration may be the wrong one;
 - if XLA keeps two values in the same bytes: the one that is left may be the right one.
 
 The numbers of a device are compared with the verdict on the artifact that the device ran, and with the replay of that
-artifact. They contradict no verdict on an output that races or that no program defines, and no verdict at all if a
-launcher tries a kernel on bytes that nobody restores. Where nothing was replayed, the numbers of the device are compared
-with the case's reference alone. Wrong numbers then do not contradict "fresh", because the program may differ from its
-reference in program order already, or on its second draw, after it has overwritten a constant; the line that
-`explain_unknown_order` returns says so.
+artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict
+at all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was
+replayed, the numbers of the device are compared with the reference alone. Wrong numbers then do not contradict "fresh",
+because program order may already differ from the reference, or the second draw of inputs may, after the program has
+overwritten a constant; the line that `explain_unknown_order` returns says so.
 
 A fresh output has the same numbers in each legal order of its schedule.
 """
@@ -87,8 +89,9 @@ def compute_agreement(
     """Returns how an attribution compares with a verdict, by the table at the top of this module.
 
     can_tell: whether right numbers would show that the output is right: the intended and the stale numbers differ by
-    more than rounding, and the arguments reach the read that makes them differ. in_program_order: whether the numbers
-    equal those of program order; an output that is lossy all the same differs from the case's reference alone.
+    more than rounding, and the run on the drawn arguments executes the read that makes the stale numbers stale.
+    in_program_order: whether the numbers equal those of running the program in the order in which it is written; if
+    they do, a lossy output differs only from the case's reference.
     """
     match verdict:
         case Verdict.UNKNOWN:
@@ -110,10 +113,10 @@ def compute_agreement(
 def compute_replay_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns, for each output name, how the replayed numbers compare with the verdict; empty without a finished
-    replay.
+    """Returns, for each output name, how the replayed numbers compare with the verdict; empty if no replay has
+    finished.
 
-    Where the two differ and a finding explains the difference, the agreement is SILENT.
+    An output whose numbers contradict its verdict is SILENT if a finding explains the contradiction.
     """
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
@@ -165,10 +168,10 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
 
 
 def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
-    """Returns the findings, in which warnings that the replay confirms have become errors.
+    """Returns the findings with their severities: each warning that the replay confirms has become an error.
 
-    A finding about a wrong read is a warning where the value that is read only decides something, such as a predicate.
-    It becomes an error if an output that depends on the decision has wrong numbers in the replay.
+    A finding about a wrong read is a warning if the value that is read only decides something, such as a predicate. It
+    becomes an error if an output that depends on the decision has wrong numbers in the replay.
     """
     if replay is None or replay.state is not ReplayState.DONE:
         return tuple(findings)
@@ -183,7 +186,7 @@ def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Fin
     )
 
 
-_SHOWN = "the replayed numbers are wrong, so the kernel does create or remove such a value"
+_SHOWN = "the replayed numbers are wrong, so the kernel does create or remove such a special value"
 
 
 def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
@@ -194,8 +197,8 @@ def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
     """Returns the names of the outputs for which a device may compute more than one value.
 
-    Such an output races, or no program defines its value, or a launcher tries a kernel of the program on bytes that it
-    does not restore; in this last case all outputs are unsteady.
+    Such an output races, or the program leaves its value undefined, or the launcher of a kernel runs the kernel on
+    trial, on bytes that the launcher does not restore; in this last case all outputs are unsteady.
     """
     if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
         return frozenset(device.outputs)
@@ -204,7 +207,7 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the name of each output whose value no program defines, with the first finding that says so.
+    """Returns the name of each output whose value the program leaves undefined, with the first finding that says so.
 
     An allowed finding does not count, because its author accepts any value.
     """
@@ -217,8 +220,8 @@ def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that findings call wrong about some of the hidden writes of the program, but not
-    about all.
+    """Returns the names of the outputs that, by the findings, are wrong about some hidden writes of the program and
+    right about others.
     """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
@@ -233,7 +236,7 @@ def compute_device_agreements(
     device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
     """Returns, for each output name, how the device's numbers compare with the verdict on the artifact that the device
-    ran; empty without a device run.
+    ran; empty if nothing ran on a device.
 
     unsteady: outputs that `find_unsteady` returns. unreached: outputs that `find_unreached` returns.
     """
@@ -260,8 +263,8 @@ def compute_device_agreements(
 
 
 def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
-    """Returns the names of the outputs that are right by the verdict and wrong on the device compared with the case's
-    reference; empty where the device was compared with a replay of program order.
+    """Returns the names of the outputs that are right by the verdict, but on the device differ from the case's
+    reference; empty if the device was compared with a replay of the program instead.
     """
     if device.intended_from == PROGRAM_ORDER:
         return frozenset()
@@ -273,8 +276,8 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
-    """Returns one line about the outputs whose device numbers differ from the reference for a reason that only a replay
-    can tell; empty if there are none.
+    """Returns one line about the outputs that are right by the verdict but differ from the reference on the device, for
+    a reason that only a replay could find; empty if there are none.
     """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
@@ -293,7 +296,8 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns each contradiction between two of verdict, replay and device run that no finding explains.
+    """Returns each contradiction between the verdict, the replay and the device run about an output, leaving out
+    contradictions that a finding explains.
 
     failed: ids of the rules that raised an exception.
     """
@@ -309,8 +313,8 @@ def compute_disagreements(
 def list_explained(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
-    """Returns each contradiction between two of verdict, replay and device run that findings explain, with the ids of
-    the rules of these findings.
+    """Returns each contradiction between the verdict, the replay and the device run about an output that findings
+    explain, with the ids of the rules of these findings.
     """
     every = _list_differences(outputs, findings, replay, device, ())
     return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
@@ -349,8 +353,8 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns the names of the fresh outputs whose values change if the schedule runs in another legal order, with the
-    change.
+    """Returns a mapping from output name to change, for each fresh output whose value changes if the schedule runs in
+    another legal order (one that its dependences allow).
     """
     orders = replay.orders if replay is not None else None
     if orders is None:
@@ -366,7 +370,10 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
             message=f"`{name}` is fresh by its schedule, but has another value in another legal order of the schedule",
-            evidence=(("static", "fresh"), ("orders", f"{render_figure(one.error)} from itself with {one.order}")),
+            evidence=(
+                ("static", "fresh"),
+                ("orders", f"relative difference {render_figure(one.error)} with the order {one.order}"),
+            ),
         )
         for name, one in changes.items()
         if replay is not None and name in replay.outputs
@@ -413,7 +420,9 @@ def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
 def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
     output = device.outputs[name]
     assert output.replay_error is not None
-    difference = f"{render_figure(output.replay_error)} from it, tolerance {render_figure(output.tolerance)}"
+    difference = (
+        f"relative difference {render_figure(output.replay_error)}, tolerance {render_figure(output.tolerance)}"
+    )
     return Disagreement(
         output=name,
         static=Verdict(device.verdicts[name]) if name in device.verdicts else Verdict.UNKNOWN,
@@ -425,6 +434,6 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
     """Returns the message and the evidence of the first finding that reaches the output, as (label, sentence) pairs;
-    empty without one.
+    empty if no finding reaches it.
     """
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

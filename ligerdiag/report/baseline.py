@@ -60,7 +60,7 @@ class Baseline:
     ligerdiag: str
     """Version of ligerdiag that recorded the file."""
     toolchains: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Name of each toolchain to the versions of its packages when the baseline was recorded."""
+    """From the name of each toolchain to the versions of its packages when the baseline was recorded."""
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
@@ -73,9 +73,9 @@ class Baseline:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Returns the baseline of a file. Raises InputError if the file is missing, too large or no baseline."""
+    """Returns the baseline in a file. Raises InputError if the file is missing, too large, or does not hold a baseline."""
     if path.exists() and not path.is_file():
-        raise InputError(f"expected a file with a baseline but `{path}` is none: record one with --record")
+        raise InputError(f"expected a file with a baseline but `{path}` is no regular file: record one with --record")
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -88,14 +88,16 @@ def load_baseline(path: Path) -> Baseline:
     try:
         return parse_baseline(data.decode("utf-8"))
     except (FieldError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` is no baseline that can be read: {error}; delete it and record again") from None
+        raise InputError(f"`{path}` is no baseline that can be read: {error}; delete it and record a new one") from None
 
 
 def parse_baseline(text: str) -> Baseline:
-    """Returns the baseline that a JSON text holds. Raises FieldError if the text is no baseline."""
+    """Returns the baseline that a JSON text holds. Raises FieldError if the text does not hold a baseline."""
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
-        raise FieldError(f"expected format {FORMAT} but got {read_int(top, 'format')}, of another ligerdiag")
+        raise FieldError(
+            f"expected format {FORMAT} but got {read_int(top, 'format')}, which another version of ligerdiag wrote"
+        )
     entries: dict[EntryKey, ScheduleFacts] = {}
     for item in read_list(top, "cases"):
         fields = as_object(item, "cases")
@@ -103,7 +105,7 @@ def parse_baseline(text: str) -> Baseline:
             case=read_str(fields, "id"), target=read_str(fields, "target"), toolchain=read_str(fields, "toolchain")
         )
         if key in entries:
-            raise FieldError(f"`{key.case}` on {key.target} by {key.toolchain} is there twice")
+            raise FieldError(f"`{key.case}` on {key.target} by {key.toolchain} is in the file twice")
         entries[key] = _parse_facts(fields)
     toolchains = read_object(top, "toolchains")
     return Baseline(

@@ -74,7 +74,7 @@ def find_case_place(case: CaseReport) -> SourceLine | None:
 
 def find_case_line(file: str, case_id: str) -> int:
     """Returns the 1-based line of the call `Case(name=...)` that names the case, else the line of the assignment to
-    `CASE` or `CASES`; 0 without either.
+    `CASE` or `CASES`; 0 if the file has neither.
 
     The file is parsed and not imported, so a name that is computed is not found. file: path of the user's case file.
     """
@@ -84,8 +84,8 @@ def find_case_line(file: str, case_id: str) -> int:
 
 @lru_cache(maxsize=64)
 def _index_file(file: str) -> tuple[dict[str, int], int]:
-    """Returns the line of the first `Case(...)` call of each case name, and the line of the assignment to `CASE` or
-    `CASES`, 0 without one.
+    """Returns the line of the first `Case(...)` call for each case name, and the line of the assignment to `CASE` or
+    `CASES` (0 if there is no such assignment).
     """
     try:
         with warnings.catch_warnings():

@@ -47,7 +47,8 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns the causes behind the findings (see this module), in the order of each cause's first finding.
+    """Returns one finding for each cause: it joins the findings about one kernel call, at one source line, that go
+    wrong in one way. The order is that of each cause's first finding.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.
@@ -60,7 +61,9 @@ def compute_causes(
 
 
 def list_rules(cause: Finding) -> tuple[str, ...]:
-    """Returns the ids of all rules with a finding in the cause, the cause's own rule first."""
+    """Returns the ids of all rules that have a finding in the cause (findings that were joined), the cause's own rule
+    first.
+    """
     return tuple(dict.fromkeys((cause.rule, *(part.rule for part in cause.parts))))
 
 
@@ -194,8 +197,8 @@ def _collect_evidence(
 
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
-    """Returns the number of calls and the lines that they come from, such as `17, in 8 layers, from train.py:41 (8),
-    …`.
+    """Returns a text with the number of calls, and the lines from which they are called, such as `17, in 8 layers, from
+    train.py:41 (8), …`.
     """
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:
@@ -233,15 +236,17 @@ def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingGroup:
-    """A cause together with all cases that have it; the evidence is that of the first of these cases."""
+    """A cause (findings that come from one mistake, joined) with all cases that have it; the evidence is that of the
+    first of these cases.
+    """
 
     finding: Finding
     cases: tuple[CaseReport, ...]
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes of all cases, joining causes of different cases that share rule, message and source line;
-    sorted by severity, then rule.
+    """Returns the causes (findings of one mistake, joined) of all cases; causes of different cases with the same rule,
+    message and source line become one group. Sorted by severity, then rule.
     """
     members: dict[tuple[object, ...], list[CaseReport]] = {}
     first: dict[tuple[object, ...], Finding] = {}
@@ -257,7 +262,9 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns one group for each cause of each case, in the order of the cases; causes of different cases stay apart."""
+    """Returns one group for each cause of each case, in the order of the cases; equal causes of different cases are not
+    joined.
+    """
     return tuple(
         group
         for case in cases
@@ -266,7 +273,7 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the causes behind those findings of the case that are not allowed."""
+    """Returns the causes (findings of one mistake, joined) behind those findings of the case that are not allowed."""
     return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 

@@ -1,7 +1,7 @@
 """Renders a comparison of two reports as Markdown for a pull request: one table, the worst case first.
 
-All text of the reports is in code spans, so that no name in it is markup. Cases that are the same are counted. The table
-has at most `MOST_ROWS` rows.
+All text of the reports is in code spans, so that no name in it is markup. Cases without a change have no row, and a line
+gives their number. The table has at most `MOST_ROWS` rows.
 """
 
 from ligerdiag.report.compared.comparison_words import (

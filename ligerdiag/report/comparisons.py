@@ -38,9 +38,9 @@ class BisectionRow:
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Output name to verdict, in the program's order."""
+    """From output name to verdict, in the program's order."""
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Column title to text, for the columns between the label and the outputs."""
+    """From column title to text, for the columns between the label and the outputs."""
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""
@@ -71,7 +71,7 @@ class Bisection:
     answers: tuple[str, ...] = ()
     """One sentence for each answer that the bisection found."""
     notes: tuple[str, ...] = ()
-    """Limits of the search, and notes on how to read the result."""
+    """Limits of the search, and hints on how to read the result."""
     trials: int = 0
     """Number of trials, each of which compiles the case in one way."""
     compiled: int = 0
@@ -110,7 +110,9 @@ class Difference:
     changes: "tuple[Drift, ...]" = ()
     """The changes of verdicts, followed by the changes around each hidden write."""
     memory: tuple[MemoryFigure, ...] = ()
-    """The memory of both compiles, which does not count as a difference; empty if neither has figures."""
+    """The memory figures of both compiles; a change of memory alone does not count as a difference. Empty if neither
+    compile has figures.
+    """
 
     @property
     def differs(self) -> bool:
@@ -132,7 +134,7 @@ class Difference:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Returns one line for each hidden write whose place is unknown in one of the compiles."""
+        """Returns one line for each hidden write whose time in the schedule is unknown in one of the compiles."""
         return tuple(
             f"{side.label}: the time at which {one.title} is written is unknown"
             for side in self.sides
@@ -155,7 +157,7 @@ class DifferenceReport:
     seconds: float = 0.0
     """Wall time, in seconds."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the run; `differences` then holds those of which both compiles were done."""
+    """Whether Ctrl-C ended the run; `differences` then holds only the programs of which both compiles were done."""
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:

@@ -31,8 +31,12 @@ from ligerdiag.rules.rule import Party
 from ligerdiag.text import join_words
 
 _ASKED = (Party.JAX, Party.XLA, Party.KERNEL)
-NOTHING_LEFT = "only a bug in ligerdiag is left: trust neither for this output, and report it with this text"
-SOMETHING_LEFT = "trust neither for this output: one of the remaining causes applies, and nothing here says which"
+NOTHING_LEFT = (
+    "only a bug in ligerdiag is left: trust neither answer about this output, and report the bug with this text"
+)
+SOMETHING_LEFT = (
+    "trust neither answer about this output: one of the remaining causes applies, and nothing here says which"
+)
 
 
 class CauseStanding(StrEnum):
@@ -50,9 +54,9 @@ class PossibleCause:
     party: Party
     standing: CauseStanding
     evidence: str
-    """A phrase for or against this party as the cause."""
+    """A phrase that gives the reason why this party may be, or cannot be, the cause."""
     rules: tuple[str, ...] = ()
-    """Ids of the rules whose findings show this party as the cause."""
+    """Ids of the rules whose findings show that this party is the cause."""
 
     @property
     def line(self) -> tuple[str, str]:
@@ -92,7 +96,7 @@ def _judge(party: Party, output: str, findings: Sequence[Finding], failed: froze
         return PossibleCause(party=party, standing=CauseStanding.POSSIBLE, evidence=evidence)
     broken = [rule for rule in rules if rule in failed]
     if broken or not rules:
-        evidence = f"{join_words(_name(broken, rules))} failed" if broken else "no rule looks for it"
+        evidence = f"{join_words(_name(broken, rules))} failed" if broken else "no rule looks for its mistakes"
         return PossibleCause(party=party, standing=CauseStanding.POSSIBLE, evidence=evidence)
     evidence = f"{join_words(list(rules))} {'finds' if len(rules) == 1 else 'find'} nothing about `{output}`"
     return PossibleCause(party=party, standing=CauseStanding.RULED_OUT, evidence=evidence)

@@ -40,7 +40,7 @@ def label_evidence(evidence: Sequence[tuple[str, str]]) -> list[JsonObject]:
 
 
 def render_place(source: SourceLine | None) -> JsonObject | None:
-    """Returns the source line as a JSON object, in which an unknown line number is null; None for None."""
+    """Returns the source line as a JSON object, in which an unknown line number is null; None if `source` is None."""
     return None if source is None else {**make_plain(source), "line": source.line or None}
 
 

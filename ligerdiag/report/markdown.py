@@ -165,8 +165,8 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 
 def _render_memory(report: CheckReport, cap: int | None) -> list[str]:
-    """Returns the section about memory: a sentence and a folded table, the worst case first, with the cases whose
-    memory is worth a line.
+    """Returns the section about memory: a sentence, and a folded table of the cases whose memory is worth a line, the
+    worst case first.
     """
     cases = list_worst_first([case for case in report.cases if case.memory is not None and not is_small(case.memory)])
     if not cases:

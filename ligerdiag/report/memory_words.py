@@ -113,8 +113,8 @@ def describe_peak(memory: MemoryUse) -> str:
 
 
 def _render_beside(size: int, power: int) -> str:
-    """Returns a size in the unit 1024 to the `power`, without the unit's name; in its own unit, with the name, if it
-    would be zero in this one.
+    """Returns a size in units of 1024 ** `power` bytes, without the unit's name. A size that would read `0.0` there, or
+    that is too large for that unit, has a unit of its own, with the unit's name.
     """
     text = render_in_unit(size, power)
     return "0" if not size else render_bytes(size) if text == "0.0" or find_unit(size) > power else text

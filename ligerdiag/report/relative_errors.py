@@ -1,5 +1,5 @@
 """Renders relative errors, which say how far the numbers of an output are from the intended ones, and their
-explanation.
+explanation. The stale prediction is the output computed as if no read saw a hidden write.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ def render_numbers(numbers: OutputNumbers) -> str:
 
 
 def render_error(numbers: OutputNumbers) -> str:
-    """Returns the error of an output and how it compares with a stale one, such as `relative error 1.2e+04, equal to
-    the stale prediction`.
+    """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
+    hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
     """
     error = f"relative error {render_figure(numbers.error)}"
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
@@ -51,7 +51,7 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
         cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
-        word = "the same right or stale" if cannot_tell else numbers.attribution.value
+        word = "with equal intended and stale numbers" if cannot_tell else numbers.attribution.value
         found.setdefault(word, []).append(numbers.error)
     phrases: list[str] = []
     for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):

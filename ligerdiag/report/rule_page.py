@@ -118,7 +118,7 @@ def render_index(rules: Sequence[Rule]) -> str:
 
 
 def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
-    """Returns file name to text, for the index and for the page of each rule."""
+    """Returns a mapping from file name to text, for the index and for the page of each rule."""
     return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
 
 
@@ -157,8 +157,8 @@ def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
 
 
 def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
-    """Returns (title, code) of the example's file, after the file from which its baseline was recorded, if there is
-    one.
+    """Returns (title, code) of each file of the example: the file from which the baseline is recorded, if the example
+    has one, then the file that is checked.
     """
     if not example.recorded:
         return ((_describe_budgets(example), example.code),)
@@ -167,7 +167,7 @@ def _list_files(example: Example) -> tuple[tuple[str, str], ...]:
 
 def _describe_budgets(example: Example) -> str:
     """Returns the command-line options that set the budgets of an example, such as ``With `--copy-budget 64K` ``; empty
-    without a budget.
+    if it has no budget.
     """
     budgets = {"--memory-budget": example.budgets.memory, "--copy-budget": example.budgets.copies}
     given = [f"{option} {_render_option(size)}" for option, size in budgets.items() if size is not None]

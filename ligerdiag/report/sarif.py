@@ -45,8 +45,8 @@ def render_bases(repository: Repository) -> JsonObject:
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """Returns the line that a result points at: `source`, else the line of the case, else the analysed file; None
-    without any of these.
+    """Returns the line that a result points at: `source`, else the line of the case, else the analysed file; None if
+    all of these are unknown.
     """
     if source is not None and repository.compute_absolute(source.file):
         return source
@@ -128,7 +128,7 @@ def render_notifications() -> list[JsonObject]:
             for kind in (TroubleKind.NOT_ANALYSED, TroubleKind.NOT_CHECKED, TroubleKind.NO_NUMBERS)
         ),
         {"id": INTERRUPTED, "shortDescription": {"text": "the run was ended early, before every case was done"}},
-        {"id": NOTE, "shortDescription": {"text": "a note on something that is no case of the report"}},
+        {"id": NOTE, "shortDescription": {"text": "a note about the run, and not about a case of the report"}},
     ]
 
 
@@ -343,7 +343,7 @@ def render_sarif(
     """Returns the report as SARIF with one run: ASCII only, with a final newline.
 
     exit_code: exit code of the process. meaning: the exit code in words. successful: whether everything could be
-    analysed, whatever was found.
+    analysed, whether or not there are findings.
     """
     driver = {
         "name": "ligerdiag",

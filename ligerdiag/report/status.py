@@ -17,9 +17,10 @@ unknown output, and an allowed finding that explains an unknown verdict leaves t
 a device ran has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed on the
 described GPU.
 
-An output whose value no program defines (`Rule.leaves_undefined`) becomes unknown if it would count as right, and stays
-wrong otherwise. Its finding is the reason, so such an output alone does not make a case inconclusive. Without a replay,
-an output that may hold bytes that nobody has written becomes unknown as well, and leaves the case inconclusive.
+An output whose value the program leaves undefined (`Rule.leaves_undefined`) becomes unknown if it would count as right,
+and stays wrong otherwise. The finding of that rule is the reason, so such an output alone does not make a case
+inconclusive. Without a replay, an output that may hold bytes that nobody has written becomes unknown as well, and leaves
+the case inconclusive.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -58,8 +59,8 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns output name to verdict, for each output whose verdict is allowed: all findings that explain the verdict
-    are.
+    """Returns a mapping from output name to verdict for the outputs whose verdict is allowed: suppressions allow all
+    findings that explain it.
     """
     if not list_allowed(findings):
         return {}
@@ -99,8 +100,8 @@ class ExpectedRules:
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """Returns the rules that a case expects, or None for None. An id that ends with `?` is a rule that may have a
-    finding.
+    """Returns the rules that a case expects; None if `expected_rules` is None. An id that ends with `?` is a rule that
+    may have a finding.
 
     beside: what the case expects of its verdicts. Raises InputError for an id that no rule has, and if `beside` is
     None.
@@ -108,7 +109,7 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
     if expected_rules is None:
         return None
     if beside is None:
-        raise InputError("expected `expected` beside `expected_rules`, which says nothing of the verdicts")
+        raise InputError("expected `expected` beside `expected_rules`: rules alone say nothing of the verdicts")
     for name in (rule.removesuffix("?") for rule in expected_rules):
         if get_rule(name).id != name:
             raise InputError(f"expected the rule's id {get_rule(name).id} in `expected_rules` but got `{name}`")
@@ -122,7 +123,7 @@ def compare_rules(
     findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
 ) -> RuleContradictions:
     """Returns how the rules that have findings differ from the expected ones. undecided_rules: ids of rules that are
-    left out.
+    not compared, because this run cannot tell whether they have findings.
     """
     if expected is None:
         return RuleContradictions()
@@ -428,7 +429,7 @@ def _conclude(
 
 
 def _identify(judged: Judged) -> dict[str, Any]:
-    """Returns the fields of the report that identify the case, and how long its compile took."""
+    """Returns those fields of the report that identify the case, and the seconds and cache use of its compile."""
     identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
     return {**identity, "seconds": judged.seconds, "cached": judged.cached}
 
@@ -436,7 +437,7 @@ def _identify(judged: Judged) -> dict[str, Any]:
 def mark_undefined(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
 ) -> Mapping[str, Verdict]:
-    """Returns the verdicts, in which right ones of outputs that have no defined value have become unknown.
+    """Returns the verdicts, changed to `unknown` for each output that would count as right but has no defined value.
 
     unlooked: names of outputs that may hold bytes that nobody has written, if no replay has decided that.
     """

@@ -109,7 +109,7 @@ class SeenScope:
     ids: frozenset[str] = frozenset()
     """Ids of the cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """File to the reports of its cases, for each file all of whose cases were in the run."""
+    """From each file all of whose cases were in the run to the reports of these cases."""
 
 
 def compute_scope(
@@ -162,19 +162,21 @@ class AllowComment:
     unknown: tuple[str, ...]
     """Words that name no rule, though the comment should name a rule there."""
     reason: str
-    """The reason that the comment gives; a comment without one allows nothing."""
+    """The reason that the comment gives; a comment that gives no reason allows nothing."""
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
-    """Returns the allowing comments of a file, in their order; none if the file must not be read. roots: real paths of
-    the user's folders.
+    """Returns the comments of a file that allow findings, in their order; empty if the file must not be read. roots:
+    real paths of the user's folders.
     """
     code = read_source(file, roots)
     return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
-    """Returns the allowing comments of a Python source, in their order; none if the source is not valid Python."""
+    """Returns the comments of a Python source that allow findings, in their order; empty if the source is not valid
+    Python.
+    """
     if b"ligerdiag:" not in code:
         return ()
     try:
@@ -236,7 +238,7 @@ class Suppressions:
     known: KnownFindings = field(default_factory=KnownFindings)
     """The findings that the project knows, which are allowed if nothing else allows them."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
-    """Real path of each file that was read to its allowing comments."""
+    """From the real path of each file that was read to its comments that allow findings."""
     _used_entries: set[int] = field(default_factory=set[int])
     _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
     """(real path of the file, line of the comment, rule id) of each comment that allowed a finding."""
@@ -258,8 +260,8 @@ class Suppressions:
         )
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns the suppressions that allowed nothing or lack a reason: comments by file and line, then entries.
-        scope: what the run has seen in full.
+        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and
+        line, then the entries of the configuration. scope: the cases and files that the run has seen in full.
         """
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))
@@ -291,8 +293,8 @@ class Suppressions:
         return found[0] if found else None
 
     def _load(self, file: str, source_roots: Sequence[str]) -> tuple[str, tuple[AllowComment, ...]]:
-        """Returns the real path of a file and its allowing comments. Reads each file once, and none that came with the
-        inspected dump.
+        """Returns the real path of a file, and its comments that allow findings. Reads each file once, and none that
+        came with the inspected dump.
         """
         try:
             path = os.path.realpath(file)
@@ -346,7 +348,9 @@ class Suppressions:
 
 
 def _are_analysed(cases: Sequence[CaseReport], rule: str) -> bool:
-    """Returns whether each of these cases was analysed completely, so that a finding of the rule would have been seen."""
+    """Returns whether each of these cases was analysed completely, so that the run would have seen a finding of the
+    rule.
+    """
     return not any(
         case.status is Status.ERROR
         or case.coverage.not_covered

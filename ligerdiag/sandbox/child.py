@@ -1,11 +1,12 @@
-"""The child: `python -m ligerdiag.sandbox.child` inspects one module after another for its parent.
+"""The sandboxed process, `python -m ligerdiag.sandbox.child`, which inspects one HLO module after another for its
+parent.
 
 Before it imports anything that reads a file, it gives up
 
 - resources: no core file, few open files, bounded file sizes. Memory and time are limited per module (see
   `dumps.content`); a process that does not stop itself in time is killed (`limit_processor`);
-- the network: it enters an empty network namespace. An ordinary user needs a user namespace for it, which some kernels
-  refuse: it reports that and continues;
+- the network: it enters an empty network namespace. For an ordinary user this needs a user namespace, which some
+  kernels refuse: the process reports that and continues;
 - changing files outside of one folder, and opening devices (see `landlock`);
 - all capabilities, including those that the user namespace gave (see `_drop_capabilities`);
 - system calls that reading does not need (see `seccomp`).
@@ -13,11 +14,11 @@ Before it imports anything that reads a file, it gives up
 If memory runs out, the operating system kills this process before its parent. All of this must happen before the
 process has a second thread.
 
-It writes only to its current folder, so it caches nothing for others: it reads kernels' effects from the cache, and the
-effects that it adds disappear with its folder. Questions come on stdin, answers go into files; one line for each goes
-to the original stdout. Output of libraries, up to the message of an abort, goes to stderr, a file of the parent's. It
-ends with its parent (see `ending`). Messages between ligerdiag and this process are JSON records, each validated on
-arrival.
+The process writes only to its current folder, so it caches nothing for others: it reads kernels' effects from the
+cache, and the effects that it adds disappear with its folder. Questions come on stdin, answers go into files; a line on
+the original stdout reports that an answer is in its file. The output of libraries, including the message of an abort,
+goes to stderr, a file of the parent's. The process ends with its parent (see `ending`). Messages between ligerdiag and
+this process are JSON records, each validated on arrival.
 """
 
 import ctypes
@@ -74,10 +75,10 @@ def confine(folder: Path) -> Confinement:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
     os.environ.pop(SHARED_TEMPLATES, None)  # a template server forks its workers outside of the sandbox
     steps: tuple[tuple[Callable[[], object], str, str], ...] = (
-        (_leave_network, "the network", "no network"),
-        (lambda: deny_changes(folder), "writing to your files", "Landlock {}"),
-        (_drop_capabilities, "capabilities", "no capabilities"),
-        (deny_calls, "system calls that it does not need", "a filter of system calls"),
+        (_leave_network, "the right to use the network", "no network"),
+        (lambda: deny_changes(folder), "the right to write to your files", "Landlock {}"),
+        (_drop_capabilities, "its Linux capabilities", "no capabilities"),
+        (deny_calls, "the right to make system calls that it does not need", "a filter of system calls"),
     )
     active, refused = list[str](), list[str]()
     for give_up, what, name in steps:
@@ -141,7 +142,7 @@ def _drop_capabilities() -> None:
         raise make_error()
     left = _CAPABILITY_SETS.findall(Path("/proc/self/status").read_text(encoding="ascii"))
     if any(int(one, 16) for one in left):
-        raise OSError("some are left")
+        raise OSError("some capabilities are left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +170,8 @@ class Question:
     subject: ModuleFiles | Path
     """The files of a module, or the directory of an artifact; paths are absolute."""
     replay_seconds: float = 0.0
-    """If positive, the request is to run the pending replay of the last module within these seconds of processor time;
-    if 0, to judge the subject.
+    """If positive, the request is to run the replay of the subject, which was judged last, within these seconds of
+    processor time; if 0, to judge the subject.
     """
     is_count: bool = False
     """Whether the request is only to count the modules of the file `subject`."""

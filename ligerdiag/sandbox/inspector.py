@@ -1,10 +1,11 @@
-"""The parent of a sandboxed process that inspects modules, so that a crash costs one module.
+"""The parent's side of a sandboxed process that inspects HLO modules, so that a crash costs only one module.
 
 One process inspects all modules as long as it behaves. After it dies, or exceeds its memory or time, the next module
 gets a new process. A module that ends the process counts as one that could not be analysed, with the reason; other
 modules are unaffected. Each process has its own folder, for its answers and everything else that it writes, which is
-deleted with it. Nothing that the process says is trusted: each answer is validated against its type (`codec`). A replay
-is a separate question after the judgement, which stands if the process dies of the replay.
+deleted with it. Nothing that the process says is trusted: each answer is validated against its type (`codec`). The
+replay of a module is a separate question after its judgement, so the judgement is kept even if the process dies during
+the replay.
 """
 
 import os
@@ -251,7 +252,7 @@ class _Child:
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
             if remaining <= 0 or not select.select([file], [], [], remaining)[0]:
-                raise ChildEnded(f"was ended after {seconds:.0f} s by the clock")
+                raise ChildEnded(f"did not answer within {seconds:.0f} s of wall-clock time and was ended")
             block = os.read(file, 1 << 16)
             if not block:
                 raise self._make_end()
@@ -268,7 +269,7 @@ class _Child:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return ChildEnded("closed its output")
+            return ChildEnded("closed its output but did not end")
         if code >= 0:
             said = self._read_last_line()
             return ChildEnded(f"ended with exit code {code}" + (f": {said}" if said else ""))

@@ -1,13 +1,13 @@
-"""Uses Landlock, a protection of the Linux kernel: a process permanently gives up, with its children, to change any
-file outside of one folder.
+"""Uses Landlock, a protection of the Linux kernel: a process permanently gives up, for itself and its children, the
+right to change files outside of one folder.
 
 Linux 5.13 and later may offer Landlock to any process; the rights that it covers depend on its version
 (`linux/landlock.h`). A file that was open before stays open. Below that folder the process makes no devices, sockets
 and pipes, and from version 5 on it sends no ioctl to devices. It opens no device, not even to read, except harmless
 ones (`/dev/null` and the like). From version 4 on it connects to no TCP port and listens on none; from version 6 on it
-sends no signal to a process outside, and connects to no abstract Unix socket of one. Nothing of this can be undone, not
-even by root, unlike a mount namespace, which root could remount. A file's mode, times, owner and attributes could still
-be changed: `seccomp` denies that.
+sends no signal to a process outside of its Landlock domain, and connects to no abstract Unix socket of such a process.
+Nothing of this can be undone, not even by root, unlike a mount namespace, which root could remount. A file's mode,
+times, owner and attributes could still be changed: `seccomp` denies that.
 """
 
 import ctypes
@@ -35,16 +35,16 @@ _RIGHTS = (
 _IOCTL_DEVICE = 1 << 15
 _NETWORK_SINCE, _NETWORK = 4, 0b11
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""First version of Landlock that can deny connecting to abstract Unix sockets of other processes, and signals to them;
-the bits of both.
+"""First version of Landlock that can deny signals to other processes and connections to their abstract Unix sockets,
+and the bits of these two denials.
 """
 _HARMLESS = ("null", "zero", "full", "random", "urandom")
 _MEMORY = "/dev/shm"
 
 
 def deny_changes(folder: Path) -> int:
-    """Denies this thread and its children to change files outside of the folder, except `/dev/null`, and to open
-    devices; returns the version of Landlock. Raises OSError if that is impossible.
+    """Keeps this thread and its children from changing files outside of the folder, except `/dev/null`, and from
+    opening devices other than the harmless ones; returns the version of Landlock. Raises OSError if that is impossible.
     """
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no Landlock")
@@ -84,7 +84,7 @@ def _list_readable() -> list[Path]:
 def find_version(library: ctypes.CDLL) -> int:
     """Returns the version of Landlock that the kernel offers. Raises OSError if it offers none.
 
-    library: the C library, with which errors are read.
+    library: the C library, loaded with `use_errno`.
     """
     return call(library, CREATE_RULESET, None, 0, _ASK_VERSION)
 

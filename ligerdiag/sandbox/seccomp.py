@@ -1,4 +1,5 @@
-"""Filters system calls: a process permanently gives up, with its children, calls that reading files never needs.
+"""Filters system calls: a process permanently gives up, for itself and its children, the system calls that reading
+files never needs.
 
 - Denied are changes of owners, modes, times and attributes of files; making devices; sockets, except pairs of streams;
   namespaces, mounts and file handles; other processes' memory and limits; keys, modules, clocks and the like. Each
@@ -8,8 +9,8 @@
 - Everything else is allowed, because `landlock` protects files. This is not a list of harmless calls.
 
 The filter is a program of classic BPF (`linux/filter.h`, `linux/seccomp.h`), made from the tables below. libseccomp
-could make it too, but its bindings need that library on the system, which slim images lack, or have a single author.
-The filter supports x86_64, without x32, and aarch64; a call of any other architecture fails.
+could make it too, but its Python bindings either need that library on the system, which slim images lack, or have a
+single author. The filter supports x86_64, without x32, and aarch64; a call of any other architecture fails.
 """
 
 import ctypes
@@ -129,10 +130,10 @@ class _Program:
         self.fail(error)
 
     def fail_where(self, call: int, argument: int, *tests: tuple[int, int], mask: int | None = None) -> None:
-        """Adds instructions that deny the call if its argument passes one of the tests.
+        """Adds instructions that deny the system call `call` if one of its arguments passes one of the tests.
 
-        argument: its number. tests: (kind of jump, value to compare with). mask: bits of the argument that are
-        compared.
+        argument: number of that argument, from 0. tests: (kind of jump, value to compare with). mask: bits of the
+        argument that are compared.
         """
         own = _Program()
         own.load_argument(argument)
@@ -182,7 +183,9 @@ def deny_calls() -> None:
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no seccomp")
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
-        raise OSError(f"no filter of system calls is known for {platform.machine()} as it is used here")
+        raise OSError(
+            f"the filter of system calls needs a 64-bit little-endian process, unlike this one on {platform.machine()}"
+        )
     code = make_filter(os.uname().machine)
     kept = ctypes.create_string_buffer(code, len(code))
     program = _FilterProgram(len(code) // 8, ctypes.addressof(kept))

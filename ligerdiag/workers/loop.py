@@ -1,22 +1,25 @@
-"""The main loop of a worker process: answers each line of JSON with one line, or, as a template, forks workers.
+"""The main loop of a worker, which answers each job, a line of JSON, with one line, and of a template, which forks
+workers.
 
 Jobs and answers go over the socket that was standard input at the start. Everything that the program, JAX or XLA print
-during a job goes to the job's log, up to the message of an abort. A worker takes the cases of one source only and
-refuses any other; the parent then asks another worker. A worker that dies leaves no core file. When memory runs out,
-the operating system is asked to kill the worker and not its parent. A worker ends together with its parent (see
-`ending`), and the processes that it started, which share its process group, end with it.
+during a job, including the message of an abort, goes to the job's log. A worker takes the cases of one source only (a
+file, a module, or a live function) and refuses those of any other; the parent then asks another worker. A worker that
+dies leaves no core file. A worker asks the operating system to kill it, and not its parent, if memory runs out. A
+worker ends together with its parent (see `ending`), and the processes that it started, which share its process group,
+end with it.
 
-A process that has only done its imports is a template: it forks a worker whenever the parent asks for one, so no worker
-inherits side effects of another one's cases. A fork copies one thread alone, and a lock that another thread holds would
-stay locked for ever. So a process forks only while it has one thread and JAX has no backend, whose threads and devices
-a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent starts another process
-for the next worker.
+A template is a process that has done only its imports: it forks a worker whenever the parent asks for one, so no worker
+inherits side effects of another worker's cases. A fork copies only the thread that forks, and a lock that another
+thread holds would stay locked for ever. So a process forks only while it has one thread and JAX has no backend, whose
+threads and devices a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent
+starts another process for the next worker.
 
 To ask for a fork, the parent sends one byte with three descriptors: the worker's socket, a pipe for the exit code, and
-the worker's first log. A line with the worker's own settings waits on the socket: its folder, the variables that no
-import reads, and its module where this is not the template's (its `prepare` then does the remaining imports). The
-worker reports its process id once it leads a session of its own. The template writes the exit code to the pipe, as a
-line. When the parent's socket closes, the template ends, and its workers notice.
+the worker's first log. The parent has already written a line with the worker's own settings to the worker's socket: its
+folder, the environment variables that may differ between workers because no import reads them, and its module if this
+is not the template's (its `prepare` then does the remaining imports). The worker reports its process id once it leads a
+session of its own. When the worker ends, the template writes the exit code to the pipe, as a line. When the parent's
+socket closes, the template ends, and its workers notice.
 """
 
 import gc
@@ -54,8 +57,8 @@ type Answerer = Callable[[Json, Path], str]
 LigerdiagError, the error becomes the answer.
 """
 type Work = Callable[[socket.socket, Answerer | None], None]
-"""A function that answers the jobs that arrive on a socket, by the given answerer or, without one, by that of the
-template.
+"""A function that answers the jobs that arrive on a socket, with the given answerer or, if that is None, with the
+template's.
 """
 
 
@@ -154,17 +157,18 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
 
 
 def is_per_worker(name: str) -> bool:
-    """Whether no import reads the environment variable of this name, so that each worker of a template may have its own
-    value.
+    """Whether the environment variable of this name may have a different value in each worker that is forked from one
+    template; only variables that no import reads may.
     """
     return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 
 
 def render_settings(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
-    """Returns the line with a new worker's own settings, which the parent sends before the worker exists.
+    """Returns the line of JSON with a new worker's own settings, which the parent writes to the worker's socket before
+    the worker is forked.
 
-    environment: the worker's; only variables that differ between workers are sent. folder: the worker's current folder.
-    module: the module that the worker runs; empty for the template's.
+    environment: the worker's environment variables; only those that may differ between workers are sent. folder: the
+    worker's current folder. module: the module that the worker runs; empty for the template's module.
     """
     own = {name: value for name, value in environment.items() if is_per_worker(name)}
     return (json.dumps({"own": own, "folder": str(folder), "module": module}) + "\n").encode()
@@ -172,7 +176,7 @@ def render_settings(environment: Mapping[str, str], folder: Path, module: str = 
 
 def _apply_settings(channel: socket.socket) -> str:
     """Reads this worker's own settings from the socket and applies them to the process. Returns the module that the
-    worker runs; empty for the template's.
+    worker runs; empty for the template's module.
     """
     line = b""
     while not line.endswith(b"\n"):
@@ -206,7 +210,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     """Runs the process of a worker or of a template, until its parent closes the socket.
 
     Calls `prepare`, which does the slow imports, and reports that the process is ready. Then a template forks a worker
-    for each request, and a worker answers jobs. starts_nothing: the jobs start no processes.
+    for each request, and a worker answers jobs. starts_nothing: whether the jobs start no processes.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -243,7 +247,7 @@ def _answer_jobs(channel: socket.socket, answer: Answerer, *, starts_nothing: bo
             text = render_error(error)
         except MemoryError:
             traceback.print_exc()
-            text = render_error(CompileError("out of memory"))
+            text = render_error(CompileError("the worker ran out of memory"))
         sys.stdout.flush()
         sys.stderr.flush()
         channel.sendall(text.encode())

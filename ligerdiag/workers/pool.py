@@ -1,8 +1,8 @@
-"""A pool of workers of one kind: gives each job to a worker that has the job's source loaded, and starts workers as
-needed.
+"""A pool of worker processes: gives each job to a worker that has loaded the job's source, and starts workers as
+needed. A source is the file, module or live function that defines the cases.
 
 A worker starts when a job finds no idle worker for its source, so there are never more workers than concurrent jobs,
-nor more than the given number. A worker takes the jobs of one source only, because a case can change the process that
+nor more than the pool's `jobs`. A worker takes the jobs of one source only, because a case can change the process that
 it runs in. A job whose worker dies or takes too long fails alone, and the next job gets another worker. The pool ends a
 worker whose answer cannot be read, and one that sends more than one answer. `close` ends all workers at once, including
 busy ones: their jobs fail, and their half-written directories are removed.
@@ -44,7 +44,7 @@ _STACK = re.compile(r"\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace")
 
 
 class Pool:
-    """Runs jobs in worker processes that all have one module and one toolchain; a context manager."""
+    """Runs jobs in worker processes that all run the same module with the same toolchain; a context manager."""
 
     def __init__(
         self,
@@ -60,13 +60,14 @@ class Pool:
         templates: Templates | None = None,
         template: str = "",
     ) -> None:
-        """jobs: the most workers, by default one per core. timeout: seconds per job. memory_limit: bytes of data per
-        worker.
+        """cache: the cache in which the answers are kept; by default the user's. toolchain: the set of packages with
+        which the workers run; by default the current one. jobs: the most workers, by default one per core. timeout:
+        seconds per job. memory_limit: bytes of data per worker.
 
-        module: the module that a worker runs. environment: variables that override those of a compile worker. forks:
-        whether a worker may be forked from a template, a process that has already done the imports. templates:
-        templates that the caller keeps for several pools; by default the pool has its own. template: the module of the
-        template, where it is not the worker's.
+        module: the module that a worker runs. environment: environment variables that override those of a compile
+        worker. forks: whether a worker may be forked from a template, a process that has already done the imports.
+        templates: templates that the caller keeps for several pools; by default the pool has its own. template: the
+        module that the template runs; by default `module`.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()
@@ -189,8 +190,8 @@ class Pool:
             log.unlink(missing_ok=True)
 
     def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
-        """Returns a worker and its answer to the job; if an idle worker refuses the job, it is ended and another one is
-        asked. Raises WorkerDied or WorkerTimeout.
+        """Returns a worker and its answer to the job. An idle worker that refuses the job is ended, and another worker
+        is asked. Raises WorkerDied or WorkerTimeout.
         """
         while True:
             taken = self._take(job.source)
@@ -227,7 +228,7 @@ class Pool:
 
     def _start(self, log: Path) -> WorkerProcess:
         if self._is_closed:
-            raise LigerdiagError("the workers were ended")
+            raise LigerdiagError("the pool of workers is closed, so no worker can start")
         try:
             worker = self._templates.start_worker(
                 self._kind, self._module, log, self._start_log, lambda: not self._is_closed
@@ -262,8 +263,8 @@ def _read_tail(log: Path) -> str:
 
 
 def render_tail(text: str) -> str:
-    """Returns the last lines of a log. If XLA ended with a fatal message, leaves out the stack trace after it, so that
-    the message is among them.
+    """Returns the last lines of a log. If XLA ended with a fatal message, leaves out the stack trace after the message,
+    so that the message is among the returned lines.
     """
     lines = text.splitlines()
     if any(_FATAL.match(line) for line in lines):

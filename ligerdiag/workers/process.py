@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: sends one line, receives one line, and ends the process.
+"""A worker process as its parent sees it: the parent sends a line, receives a line, and ends the process.
 
 The worker runs in a session and process group of its own. So Ctrl-C in the terminal reaches only the parent, which can
 end the worker together with the processes that the worker started, such as ptxas. The worker is isolated: it gets
@@ -35,8 +35,8 @@ FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """Returns the first line that a worker or a template sends, as soon as it is ready. forks: whether the process is a
-    template.
+    """Returns the first line that a worker or a template sends, as soon as it is ready. pid: the process's id. forks:
+    whether the process is a template, from which workers are forked.
     """
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
@@ -88,7 +88,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs and has sent nothing that nobody asked for."""
+        """Whether the process runs and has sent only answers to requests."""
         silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 
@@ -111,7 +111,7 @@ class WorkerProcess:
         try:
             self.channel.sendall(line.encode())
         except TimeoutError:  # the worker does not read
-            raise WorkerTimeout(f"was ended after {timeout:g} s") from None
+            raise WorkerTimeout(f"did not answer within {timeout:g} s and was ended") from None
         except OSError as error:
             raise self._make_end() from error
         return self._read_line(timeout)
@@ -135,7 +135,7 @@ class WorkerProcess:
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
             if remaining <= 0 or not select.select([self.channel], [], [], remaining)[0]:
-                raise WorkerTimeout(f"was ended after {timeout:g} s")
+                raise WorkerTimeout(f"did not answer within {timeout:g} s and was ended")
             try:
                 block = self.channel.recv(1 << 16)
             except ConnectionError:
@@ -152,7 +152,7 @@ class WorkerProcess:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return WorkerDied("closed its output")
+            return WorkerDied("closed its connection but did not end")
         if code >= 0:
             return WorkerDied(f"ended with exit code {code}", status=code)
         return WorkerDied(_describe_signal(code), status=code)

@@ -2,9 +2,9 @@
 process that has done the slow imports and forks workers (see `loop`).
 
 `python -m ligerdiag.workers.template_server SOCKET` listens until its standard input closes. It starts a template when
-the first request of a kind arrives. Runs whose LIGERDIAG_TEMPLATES names the socket ask there; the socket belongs in a
-folder that no other user may enter. A kind is an interpreter, a module, and all environment variables except those that
-differ between workers (see `loop`).
+the first request of a kind arrives. A run whose environment variable LIGERDIAG_TEMPLATES has the path of the socket
+requests its workers there; the socket belongs in a folder that no other user may enter. A kind is an interpreter, a
+module, and all environment variables except those that differ between workers (see `loop`).
 
 A request is the one byte and the three descriptors that a template receives, followed by the kind. The new worker
 answers, not the server. If no fork is possible, the server closes the descriptors, and the run starts a template of its
@@ -35,8 +35,8 @@ from ligerdiag.workers.templates import VARIABLE, TemplateKind, send_request, st
 
 _START_SECONDS, _END_SECONDS = 60.0, 5.0
 MAXIMUM = 8
-"""The most templates that the server keeps, or more while the oldest have workers; each takes about 200 MB, mostly
-shared with its forks.
+"""The most templates that the server keeps, not counting old ones that still have workers. Each takes about 200 MB,
+mostly shared with its forks.
 """
 
 
@@ -120,8 +120,8 @@ class _TemplateServer:
             worker.close()
 
     def close(self) -> None:
-        """Ends the templates and waits for them, so that the resources that they used count as the server's when it
-        ends.
+        """Ends the templates and waits for them, so that the operating system adds the resources that they used to the
+        server's.
         """
         with self._lock:
             for slot in self._slots.values():
@@ -167,8 +167,8 @@ def _accept(listener: socket.socket, keeper: _TemplateServer) -> None:
 
 @contextmanager
 def keep_templates() -> Generator[None]:
-    """Runs a template server inside the context, from which all workers that start meanwhile are forked; does nothing
-    if there is one already.
+    """Runs a template server inside the context, whose templates fork all workers that start meanwhile; does nothing if
+    a template server runs already.
     """
     if os.environ.get(VARIABLE):
         yield

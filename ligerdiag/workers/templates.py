@@ -1,9 +1,10 @@
 """The templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
 
-The first process of a kind becomes the template. If it reports that it cannot fork, it is the worker itself, and the
-next worker is a new process again. The pools of one run may share their templates. A worker may run another module than
-its template: it does the remaining imports itself. If LIGERDIAG_TEMPLATES names a socket, workers are forked from the
-templates that another process keeps for many runs (see `template_server`).
+The first process of a kind (an interpreter, a module and an environment) becomes the kind's template. If this process
+reports that it cannot fork, it is used as a worker itself, and the next worker is a new process again. The pools of one
+run may share their templates. A worker may run another module than its template; the worker then does the remaining
+imports itself. If LIGERDIAG_TEMPLATES names a socket, workers are forked from the templates that another process keeps
+for many runs (see `template_server`).
 """
 
 import json
@@ -35,7 +36,9 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment of a template: workers with the same three can be forked from it."""
+    """The interpreter, module and environment of a template, a preloaded process from which workers of this kind are
+    forked.
+    """
 
     python: str
     module: str
@@ -73,8 +76,8 @@ def connect(kind: TemplateKind) -> socket.socket | None:
 
 
 def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
-    """Asks a template for a fork. With `kind`, the other end of `control` is a template server, which chooses the
-    template.
+    """Asks the process at the other end of `control` to fork a worker. The process is a template or, if `kind` is
+    given, a template server, which chooses a template of that kind.
 
     descriptors: the new worker's socket, the pipe for its exit code, and its first log.
     """
@@ -123,10 +126,10 @@ class Templates:
     ) -> WorkerProcess:
         """Returns a new worker that is ready: forked from a template of that kind, which is started if necessary.
 
-        module: the one that the worker runs; it need not be the template's. log: receives the worker's output before
-        its first job. start_log: receives the output of a template's imports. is_wanted: asked before slow imports
-        begin, because the pool may have closed while this thread waited. Raises OSError if no process can be started,
-        and the exceptions of `WorkerProcess.wait_until_ready`.
+        module: the module that the worker runs; it need not be the template's module. log: receives the worker's output
+        before its first job. start_log: receives the output of a template's imports. is_wanted: asked before slow
+        imports begin, because the pool may have closed while this thread waited. Raises OSError if no process can be
+        started, and the exceptions of `WorkerProcess.wait_until_ready`.
         """
         shared = connect(kind)
         if shared is not None:
@@ -196,7 +199,7 @@ class _WorkerStarter:
 
     def _start(self, kind: TemplateKind, log: Path, is_wanted: Callable[[], bool]) -> tuple[WorkerProcess, bool]:
         if not is_wanted():
-            raise WorkerDied("was not started: the workers were ended")
+            raise WorkerDied("was not started: the pool of workers is closed")
         worker = WorkerProcess(*start_process(kind, log))
         self._importing = worker
         if not is_wanted():  # the pool may have closed before there was a process to end
@@ -216,7 +219,7 @@ def _fork(
     """Returns a new worker, forked by the template at the other end of the socket. Raises OSError or WorkerDied if the
     template is gone.
 
-    is_shared: the other end is a template server.
+    is_shared: whether the process at the other end is a template server.
     """
     ours, theirs = socket.socketpair()
     status, their_status = os.pipe()

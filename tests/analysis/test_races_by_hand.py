@@ -146,8 +146,11 @@ def test_a_command_buffer_races_only_if_it_keeps_no_more_than_the_declared_order
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (None, "there is no thunk sequence, so command buffers are unknown"),
-        ("001: kCopy [source | sink] kCopy", "the thunks of `entry` could not be matched with instructions"),
+        (None, "there is no thunk sequence, so races in command buffers are not found"),
+        (
+            "001: kCopy [source | sink] kCopy",
+            "the thunks of `entry` could not be matched with instructions, so races in its command buffers are not found",
+        ),
     ],
 )
 def test_command_buffers_that_are_not_understood_are_noted(text: str | None, note: str) -> None:

@@ -134,7 +134,7 @@ def test_a_reader_of_the_value_before_the_copy_reads_a_copy() -> None:
     assert (read_of(view, "abs").read, read_of(view, "abs").place) == (ReadKind.STALE, Place.COPY)
     assert view.buffers[0].value == step_of(view, "copy").name
     assert AccessKind.READ not in {one.kind for one in view.accesses if one.step == step_of(view, "copy").id}
-    assert "reads `%h_ld1`, but `double` overwrites `%copied`, which was made from it" in sentence_of(view, "y")
+    assert "reads `%h_ld1`, but `double` overwrites `%copied`, which was made from `%h_ld1`" in sentence_of(view, "y")
 
 
 def test_an_async_pair_is_one_step_in_its_lane_and_unknown_if_it_races() -> None:

@@ -58,7 +58,7 @@ CASES = (
 )
 """
 NAMES = ("moved", "shared", "kept", "without", "inline")
-SEEN = "which show how JAX moves Refs"
+SEEN = "in which ligerdiag observes how JAX moves Refs"
 REMOVALS = {
     "nothing": ("", "stale clobbered fresh fresh fresh", "", ""),
     "out_of_loop": ('refs._LOOPS = "gone"', "stale unknown unknown fresh fresh", SEEN, "moved shared kept"),
@@ -69,7 +69,7 @@ REMOVALS = {
         "refs._find_frames = lambda: None", "unknown unknown unknown fresh unknown", SEEN, "moved shared kept inline",
     ),
     "discharge": (
-        "refs._find_discharge = lambda: None", "unknown clobbered fresh fresh fresh", "not discharge", "moved shared",
+        "refs._find_discharge = lambda: None", "unknown clobbered fresh fresh fresh", "Refs by values", "moved shared",
     ),
     "translation": (
         'compile_job.convert_to_hlo = lambda text: b""', "unknown unknown unknown fresh fresh", "cannot translate",

@@ -51,7 +51,7 @@ def test_a_file_that_hangs_is_ended_and_has_its_report(tmp_path: Path, run_cli: 
     cases = {case["id"]: case for case in json.loads(outcome.out)["cases"]}
     assert set(cases) == set(files)
     assert {case["status"] for case in cases.values()} == {"could not analyse"}
-    assert "was ended after 5 s" in cases["hanging.py"]["error"]
+    assert "did not answer within 5 s and was ended" in cases["hanging.py"]["error"]
     assert outcome.code == 2
 
 

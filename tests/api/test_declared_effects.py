@@ -37,7 +37,9 @@ def test_a_declaration_is_trusted_if_the_effects_are_unknown_and_the_report_says
     assert set(case.outputs.values()) == {Verdict.FRESH}
     (finding,) = case.findings
     assert finding.rule == "LD006"
-    assert dict(finding.evidence)["kernel"] == "`forging_kernel` is only declared: its kernel was not analysed"
+    assert dict(finding.evidence)["kernel"] == (
+        "`forging_kernel` was not analysed: its effects are those that you declared"
+    )
     assert report.notes == (TRUSTED,)
 
 

@@ -113,7 +113,7 @@ def test_new_and_missing_cases_and_other_versions_are_notes(project: Project) ->
     assert "0 of 0 compiles drifted" in notes
     assert "the baseline was recorded with jax 0.9; this run has jax 0." in notes
     assert "the baseline was recorded by ligerdiag 0; this is" in notes
-    assert "not in the baseline: `released` on h100; `--record" in notes
+    assert "not in the baseline, so not compared with it: `released` on h100; `--record" in notes
     assert "in the baseline and not in this run, because not selected or gone: `old name` on h100" in notes
 
 

@@ -132,7 +132,7 @@ def test_any_other_failure_loses_only_its_module(
     report = run(tmp_path, other, artifact.directory)
     first, second = report.cases
     assert first.error.startswith(
-        "ligerdiag failed on it, which is a bug: ZeroDivisionError by us (test_rule_failures.py:"
+        "a bug in ligerdiag stopped the analysis: ZeroDivisionError by us (test_rule_failures.py:"
     )
     assert "ZeroDivisionError: by us" in first.log_tail
     assert not second.error

@@ -156,7 +156,7 @@ def test_under_sharding_the_kernel_overwrites_the_gathered_copy(reports: Reports
     (read,) = reads_of(view, "bias", ReadKind.STALE)
     assert read.place is Place.COPY
     assert set(read.outputs) == {"bias", "input", "weight"}
-    assert "which was made from it" in next(o.sentence for o in view.outputs if o.name == "bias")
+    assert "which was made from `%" in next(o.sentence for o in view.outputs if o.name == "bias")
 
 
 def test_an_output_is_explained_by_the_second_wrong_operation_of_one_instruction(reports: Reports) -> None:

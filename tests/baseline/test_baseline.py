@@ -92,7 +92,7 @@ def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
         ("[" * 100_000, "not JSON"),
         ("[]", "expected an object for `document`"),
         ("{}", "expected an integer for `format`"),
-        (change("format", 2), "expected format 1 but got 2, of another ligerdiag"),
+        (change("format", 2), "expected format 1 but got 2, which another version of ligerdiag wrote"),
         (change("cases", {}), "expected an array for `cases`"),
         (change("cases.0.outputs", {"loss": "fine"}), "expected one of fresh, latent"),
         (change("cases.0.writes.0.readers.0", {"side": "never"}), "`line`"),
@@ -101,7 +101,7 @@ def test_joined_baselines_keep_entries_that_the_newer_one_lacks() -> None:
         (change("cases.0.writes.0.readers.0.line", -(1 << 63)), "expected no negative number for `line`"),
         (change("cases.0.writes.0.shares", [1]), "expected a string for `shares`"),
         (change("toolchains", {"default": {"jax": 1}}), "expected a string for `default`"),
-        (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is there twice"),
+        (change("cases", json.loads(render_baseline(BASELINE))["cases"] * 2), "is in the file twice"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_a_baseline_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_error_for_a_missing_file_says_how_to_record_one(tmp_path: Path) -> 
 def test_a_folder_a_pipe_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, Path("/dev/null"), tmp_path / "pipe"):
-        with pytest.raises(InputError, match="is none: record one"):
+        with pytest.raises(InputError, match="is no regular file: record one"):
             load_baseline(path)
     (tmp_path / "b.json").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="is no baseline"):

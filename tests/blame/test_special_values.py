@@ -52,6 +52,7 @@ def test_a_read_for_special_values_is_distinguished_from_others(reports: dict[st
     else:
         assert Severity.ERROR in {one.severity for one in about}
     if name == "removed":
-        assert ("note", "the replayed numbers are wrong, so the kernel does create or remove such a value") in about[
-            0
-        ].evidence
+        assert (
+            "note",
+            "the replayed numbers are wrong, so the kernel does create or remove such a special value",
+        ) in about[0].evidence

@@ -53,7 +53,7 @@ def test_an_abort_is_reported_with_the_tail_of_the_log(results: dict[str, Compil
 def test_a_hanging_case_is_ended(results: dict[str, CompileResult]) -> None:
     error = error_of(results, "hang")
     assert isinstance(error, CompileError)
-    assert str(error) == "the worker for case `hang` was ended after 8 s"
+    assert str(error) == "the worker for case `hang` did not answer within 8 s and was ended"
     assert "about to hang" in error.log_tail
     assert results["hang"].seconds >= TIMEOUT
 
@@ -86,7 +86,7 @@ def test_running_out_of_memory_fails_only_its_case(results: dict[str, CompileRes
         ("double", "`float64` for array 0 of case `double` needs JAX_ENABLE_X64=1"),
         (
             "text",
-            "expected arrays and numbers in argument 0 of `text` but got 'fast' (type=str): bind it before,"
+            "expected arrays and numbers in argument 0 of `text` but got 'fast' (type=str): bind it to the function,"
             " as in `functools.partial(function, name=value)`",
         ),
     ],
@@ -138,7 +138,7 @@ def test_two_cases_with_the_same_id_are_an_input_error(pool: Pool, tmp_path: Pat
 
 
 def test_a_missing_module_is_an_input_error(pool: Pool, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no module `nowhere\.cases` to be found"):
+    with pytest.raises(InputError, match=r"no module `nowhere\.cases` is found from"):
         discover_cases(["nowhere.cases:CASES"], pool=pool, directory=tmp_path)
 
 

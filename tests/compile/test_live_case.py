@@ -273,7 +273,10 @@ def test_a_value_that_cannot_be_pickled_is_named_with_a_remedy(send: Send, tmp_p
 
     with pytest.raises(InputError, match=r"`locks` uses `lock`, a lock, which cannot be .* see `ligerdiag init`"):
         send(locks, np.ones(1))
-    with (tmp_path / "log").open("w") as log, pytest.raises(InputError, match="arguments of `max`: one of them"):
+    with (
+        (tmp_path / "log").open("w") as log,
+        pytest.raises(InputError, match="arguments of `max`: a value cannot be passed"),
+    ):
         send(max, log)
     with pytest.raises(InputError, match="expected a function but got 3"):
         send(3)
@@ -289,7 +292,7 @@ def test_a_modified_file_is_not_unpickled(send: Send) -> None:
     _, source = send(max, Arg(shape=()))
     path = Path(source.pickled)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    with pytest.raises(InputError, match="is not what was written there"):
+    with pytest.raises(InputError, match="has changed since it was written"):
         load_live_case(source)
     path.unlink()
     with pytest.raises(InputError, match="expected to read"):

@@ -20,7 +20,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 IN_A_BRANCH = "the kernel is inside a `stablehlo.case`: its results are not available outside"
 IN_A_LOOP = IN_A_BRANCH.replace("case", "while")
 EARLIER = "it reads, before the kernel, what an earlier iteration of the loop overwrote"
-TO_A_KERNEL = "the function `double` passes it to a kernel, which would get a copy"
+TO_A_KERNEL = "the function `double` passes the value to a kernel, which would get a copy"
 NO_OUTPUT = "the kernel returns no floating-point array to tie with"
 
 type Results = dict[str, CompileResult]

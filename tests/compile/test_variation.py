@@ -62,7 +62,8 @@ def test_an_unknown_reader_is_an_error_that_lists_the_readers(case: CaseSpec, po
     error = compile_it(case, Variation(ties=("5.0:99.0",)), pool, h100).error
     assert isinstance(error, InputError)
     assert str(error) == (
-        "no reader `5.0:99.0` in the program of case `read_beside`: there is `5.0:6.0`, `5.0:6.1`, `5.0:7.3`"
+        "no reader `5.0:99.0` in the program of case `read_beside`; the readers that can be tied: "
+        "`5.0:6.0`, `5.0:6.1`, `5.0:7.3`"
     )
 
 

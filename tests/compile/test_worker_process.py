@@ -17,7 +17,7 @@ def test_a_worker_that_does_not_read_times_out(line: str) -> None:
     ours, theirs = socket.socketpair()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
-        with ours, theirs, pytest.raises(WorkerTimeout, match=r"was ended after 0\.05 s"):
+        with ours, theirs, pytest.raises(WorkerTimeout, match=r"did not answer within 0\.05 s"):
             WorkerProcess(process, ours).ask(line, timeout=0.05)
     finally:
         process.kill()

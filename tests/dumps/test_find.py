@@ -114,7 +114,7 @@ def test_a_pattern_selects_by_id_name_or_part(tmp_path: Path) -> None:
     for pattern in ("*step*", "jit_step", "module_0000.*", "host0/module_0000.jit_step"):
         selection = select_modules([tmp_path], pattern)
         assert [module.id for module in selection.modules] == ["host0/module_0000.jit_step"], pattern
-        assert selection.notes == (f"1 module left out: no match of `{pattern}`",)
+        assert selection.notes == (f"1 module left out, because `{pattern}` does not match",)
     assert select_modules([tmp_path], "jit_*").notes == ()
     with pytest.raises(InputError, match=r"no module matches `x`: there are `host0/module_0000.jit_step`, `host0"):
         select_modules([tmp_path], "x")

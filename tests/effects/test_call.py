@@ -208,7 +208,7 @@ def test_a_target_in_no_table_is_unknown(target: str) -> None:
     assert effects.outputs == (UNKNOWN,)
     (reason,) = effects.reasons
     assert target in reason
-    assert reason.endswith("; say what it writes under [tool.ligerdiag.effects]")
+    assert reason.endswith("; declare its writes under [tool.ligerdiag.effects]")
     assert effects.operand_uses[0].reason == reason
 
 

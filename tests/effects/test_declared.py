@@ -41,13 +41,16 @@ def test_a_table_of_a_project_file_is_read() -> None:
     ("raw", "message"),
     [
         ({"f": 3}, r"expected a table such as { writes = \[0\] } for \[tool.ligerdiag.effects.f\] but got 3"),
-        ({"f": {}}, "expected `writes` in .*: the operands that it overwrites, \\[\\] for none"),
+        ({"f": {}}, "expected `writes` in .*: the numbers of the operands that the call overwrites, \\[\\] for none"),
         ({"f": {"reads": [0]}}, "expected `writes` in"),
         ({"f": {"write": [0]}}, "got `write`, did you mean `writes`"),
         ({"f": {"writes": [0], "colour": 1}}, "got `colour`$"),
         ({"f": {"writes": 0}}, 'expected a list of operand numbers or "aliased" for `writes` in .* but got 0'),
         ({"f": {"writes": [], "reads": "aliased"}}, "expected a list of operand numbers for `reads` in .* but got 'al"),
-        ({"f_*": {"writes": [0]}}, 'expected `writes = "aliased"` in .*: a pattern has no operands of its own'),
+        (
+            {"f_*": {"writes": [0]}},
+            'expected `writes = "aliased"` in .*: a pattern may match calls with different operands',
+        ),
         ({"f": {"writes": "01"}}, "but got '01'"),
         ({"f": {"writes": [-1]}}, "expected operand numbers from 0 on for `writes` in .* but got -1"),
         ({"f": {"writes": [True]}}, "but got True"),
@@ -80,7 +83,7 @@ def test_declared_effects_replace_unknown_ones() -> None:
         Neighbours.UNKNOWN,
     )
     assert (three.coverage, three.neighbours) == (WriteCoverage.NONE, Neighbours.DISJOINT)
-    assert two.reason == "`f` is only declared: its kernel was not analysed"
+    assert two.reason == "`f` was not analysed: its effects are those that you declared"
 
 
 def test_without_reads_every_operand_may_be_read() -> None:
@@ -168,7 +171,7 @@ def test_a_call_s_aliases_are_trusted_only_if_declared(
     ("reason", "left"),
     [
         (
-            "the effects of custom-call target `lib_f` are not known; say what it writes under [tool.ligerdiag.effects]",
+            "the effects of custom-call target `lib_f` are not known; declare its writes under [tool.ligerdiag.effects]",
             0,
         ),
         ("a pointer is made from an integer", 1),
@@ -196,7 +199,7 @@ def test_a_kernel_without_ir_is_declared_by_its_name() -> None:
     payload = zlib.compress(call.SerializeToString())
     found = compute_call_effects(target="triton_kernel_call", backend_config=payload, operands=2, outputs=1)
     assert (found.kernel, found.operands) == ("permute_kernel", (UNKNOWN, UNKNOWN))
-    assert found.reasons[0].startswith("the payload of `permute_kernel` has no Triton IR: say what it writes")
+    assert found.reasons[0].startswith("the payload of `permute_kernel` has no Triton IR; declare the kernel's writes")
     declarations = parse_declarations({"permute_kernel": {"writes": [1]}})
     effects, _ = apply_declarations(found, target="triton_kernel_call", declarations=declarations)
     assert effects.operands == (READ, BOTH)

@@ -83,7 +83,7 @@ def test_without_a_declaration_a_handler_is_unknown(name: str, handlers: None) -
     assert effects.operands == (Access.UNKNOWN, Access.UNKNOWN)
     assert effects.outputs == (Access.UNKNOWN,)
     assert effects.reasons == (
-        f"the effects of custom-call target `{name}` are not known; say what it writes under [tool.ligerdiag.effects]",
+        f"the effects of custom-call target `{name}` are not known; declare its writes under [tool.ligerdiag.effects]",
     )
 
 

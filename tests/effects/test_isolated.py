@@ -53,7 +53,7 @@ def test_a_kernel_that_crashes_its_reader_loses_only_its_own_answer(payload: byt
     effects = compute_effects_isolated(calls, cache_directory=cache, timeout=600)
     assert effects[0].operands == (BOTH,)
     assert effects[1].operands == (UNKNOWN,)
-    assert effects[1].reasons[0].startswith("reading the kernel ended its process (exit code ")
+    assert effects[1].reasons[0].startswith("the process that read the kernel died (exit code ")
     assert effects[2].operands == (READ, READ)
     assert effects[3] is effects[0]
     assert effects[4].operands == (BOTH, WRITE)

@@ -210,7 +210,10 @@ def test_only_uses_common_to_all_configurations_of_an_autotuned_kernel_hold() ->
     assert render(compute(make_payload(kernel, (4, 1, 1), [whole, whole])).output_uses[0]) == "ncd"
     effects = compute(make_payload(kernel, (4, 1, 1), [whole, half]))
     assert render(effects.output_uses[0]) == "n?d"
-    assert effects.output_uses[0].reason == "the configurations among which the autotuner chooses use it differently"
+    assert (
+        effects.output_uses[0].reason
+        == "the configurations among which the autotuner chooses use the buffer differently"
+    )
     assert effects.reasons == ()
     assert render(effects.operand_uses[0]) == "y-d"
 

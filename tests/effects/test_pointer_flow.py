@@ -236,7 +236,7 @@ def test_a_pointer_returned_by_a_recursion_keeps_its_roots() -> None:
 def test_a_call_of_a_function_without_body_is_unknown() -> None:
     effects = analyse("tt.call @f(%n) : (i32) -> ()", more="tt.func private @f(i32)")
     assert effects.accesses == (UNKNOWN, UNKNOWN, NONE)
-    assert effects.reasons == ("`f` has no body",)
+    assert effects.reasons == ("the function `f` has no body to analyse",)
 
 
 def test_an_operation_in_no_table_makes_its_pointers_unknown_and_is_named() -> None:

@@ -197,4 +197,4 @@ def test_a_baseline_of_an_older_version_is_read_and_a_note_says_that_it_has_no_m
     assert recorded.memory is None
     assert not conclude(make_judged(memory=make_memory(make_copy())), recorded=recorded).findings
     notes = list_baseline_notes(baseline, tmp_path / "b.json", [case], options, {})
-    assert any("recorded without memory, which was not compared: `flce[hidden]` on h100" in note for note in notes)
+    assert any("recorded without memory, so memory was not compared: `flce[hidden]` on h100" in note for note in notes)

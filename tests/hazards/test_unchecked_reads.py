@@ -143,8 +143,8 @@ def test_without_a_replay_such_an_output_is_unknown_with_a_reason(path: Path, sh
         if name in UNKNOWN:
             assert found == {"out": "unknown", "other": "fresh", "behind": "unknown"}, name
             assert said == [
-                f"whether `{name}_kernel` reads its output 0 before anything is written there depends on numbers, and no"
-                " replay has run"
+                f"whether `{name}_kernel` reads its output 0 before anything is written there depends on computed"
+                " values, and no replay has run to find out"
             ]
         else:
             assert found == {"out": "fresh", "other": "fresh", "behind": "fresh"}, name

@@ -58,7 +58,7 @@ def test_the_report_lists_the_orders_tried_and_the_outputs_changed(shared_cache:
     report = check(shared_cache, *DAILY)
     text = "\n".join(map(compute_text, render_replays(report, width=None, verbose=False)))
     assert "legal orders beside the schedules' own: 3 of 12 outputs changed" in text
-    assert "`other`, latent: 0.5 from itself with" in text
+    assert "`other`, latent: relative difference 0.5 with the order" in text
     assert '"orders":' in render_json(report)
 
 
@@ -75,5 +75,8 @@ def test_a_fresh_output_that_changes_is_a_bug(shared_cache: Path) -> None:
     replay = replace(case.replay, orders=moved)
     assert find_order_changes(case.outputs, replay).keys() == {"other"}
     (found,) = compute_disagreements(case.outputs, (), replay, None)
-    assert (found.output, found.evidence[1]) == ("other", ("orders", "0.5 from itself with kernels last (1)"))
+    assert (found.output, found.evidence[1]) == (
+        "other",
+        ("orders", "relative difference 0.5 with the order kernels last (1)"),
+    )
     assert find_order_changes({"other": Verdict.LATENT}, replay) == {}

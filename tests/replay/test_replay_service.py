@@ -173,7 +173,7 @@ def test_a_reference_that_kills_the_process_fails_only_its_case(replays: dict[st
 
 def test_a_reference_that_hangs_is_ended(replays: dict[str, Replay]) -> None:
     assert replays["hang"].state is ReplayState.FAILED
-    assert replays["hang"].reason == "the worker for the replay was ended after 8 s: about to hang"
+    assert replays["hang"].reason == "the worker for the replay did not answer within 8 s and was ended: about to hang"
 
 
 def test_a_reference_that_raises_is_reported_with_the_user_s_line(replays: dict[str, Replay], shared: Project) -> None:

@@ -129,7 +129,7 @@ def test_modules_are_matched_without_the_number_of_xla() -> None:
 def test_unknown_memory_is_not_compared_and_a_note_says_so() -> None:
     comparison = compare_by_hand([make_compared("a")], [make_compared("a", make_memory())])
     assert comparison.cases[0].grade is Grade.SAME
-    assert "the memory of 1 of 1 cases is in one report only, and was not compared" in comparison.notes
+    assert "the memory of 1 of 1 cases is in only one of the reports, so it was not compared" in comparison.notes
     assert "unknown → 140.0 MiB" in render_report_comparison_text(comparison, verbose=True)
 
 

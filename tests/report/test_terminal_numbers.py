@@ -228,5 +228,7 @@ def test_numbers_that_cannot_distinguish_right_from_stale_are_not_called_fresh()
     # gradients that rounding takes to zero, before the kernel and after it
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)
-    assert summarise_numbers({"w": lost, "b": lost}) == "2 outputs the same right or stale, relative error 0"
+    assert (
+        summarise_numbers({"w": lost, "b": lost}) == "2 outputs with equal intended and stale numbers, relative error 0"
+    )
     assert summarise_numbers({"w": told}) == "1 output fresh, relative error 0"

@@ -192,10 +192,10 @@ def test_confinement_allows_everything_that_reading_needs(
 @pytest.mark.parametrize(
     ("step", "what"),
     [
-        ("_leave_network", "the network"),
-        ("deny_changes", "writing to your files"),
-        ("_drop_capabilities", "capabilities"),
-        ("deny_calls", "system calls that it does not need"),
+        ("_leave_network", "the right to use the network"),
+        ("deny_changes", "the right to write to your files"),
+        ("_drop_capabilities", "its Linux capabilities"),
+        ("deny_calls", "the right to make system calls that it does not need"),
     ],
 )
 def test_a_protection_that_the_kernel_lacks_is_reported(

@@ -102,7 +102,7 @@ def test_a_hijacked_process_changes_none_of_our_files(
     entry.write_text("true")
     monkeypatch.setenv("VICTIM", str(entry))
     (said,) = look(inspector, "vandal").notes
-    if any("writing to your files" in line for line in inspector.confinement.refused):
+    if any("the right to write to your files" in line for line in inspector.confinement.refused):
         pytest.skip(str(inspector.confinement.refused))
     assert said == "Permission denied"
     assert entry.read_text() == "true"
@@ -125,7 +125,7 @@ def test_a_process_that_sleeps_is_ended_by_the_clock(
     judged = look(inspector, "sleep").judged
     assert judged is not None
     assert isinstance(judged.result, Refusal)
-    assert "by the clock" in judged.result.error
+    assert "of wall-clock time and was ended" in judged.result.error
 
 
 ABANDONED = """

@@ -101,7 +101,7 @@ def test_check_uses_a_size_and_refuses_one_that_no_file_asks_for(
     monkeypatch.setenv(SIZES, '{"tokens": 101}')
     assert check() == ["step", "large"]
     monkeypatch.setenv(SIZES, '{"token": 101}')
-    with pytest.raises(InputError, match=r"no file of cases asks for the size `token` .*: its cases ask for tokens"):
+    with pytest.raises(InputError, match=r"no case file asks for the size `token` .*: the files ask for tokens"):
         check()
     monkeypatch.setenv(SIZES, '{"tokens": 0}')
     with pytest.raises(InputError, match="a whole number above 0 for the size `tokens` but got 0"):
@@ -115,7 +115,7 @@ def test_check_uses_a_size_and_refuses_one_that_no_file_asks_for(
         ("[sizes]\na = { tokens = 1.5 }", "tokens"),
         ("[sizes]\na = { tokens = true }", "tokens"),
         ("[sizes]\na = 3", "a"),
-        ("[sizes]\na = { tokns = 8 }", r"asks for the size `tokns` when it is imported: its cases ask for tokens"),
+        ("[sizes]\na = { tokns = 8 }", r"asks for the size `tokns` when it is imported: the files ask for tokens"),
         ("pages = 1", "pages"),
     ],
 )

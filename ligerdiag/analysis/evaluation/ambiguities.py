@@ -1,16 +1,17 @@
-"""Defines ambiguities: values for which the author's intention, or the instruction that computes them, is unknown.
+"""Defines ambiguities: values for which it is unknown what the author means, or which instruction computes them.
 
-Without the program as written there is only the module that XLA got, folded by MLIR and without tags. An ambiguity is a
-mark on the values that depend on something unknown; `verdict.verdicts` makes outputs with such a mark unknown. `Reason`
-lists the kinds of ambiguities. A value that MLIR folded into the overwritten one itself, such as `x + 0`, leaves no
-trace: that is a limit, and has no mark.
+Without the program as written, only the module that XLA got is known, folded by MLIR and without tags. An ambiguity is
+a mark (an extra bit in dependence sets) on the values that depend on something unknown; `verdict.verdicts` makes
+outputs with such a mark unknown. `Reason` lists the kinds of ambiguities. A value that MLIR folded into the overwritten
+one itself, such as `x + 0`, leaves no trace: that is a limit, and has no mark.
 
 `AmbiguityMarker` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
-DERIVATIVE it asks which operations want the original. Autodiff saves values of the forward pass (residuals) and reads
-them later, in operations named `transpose(…)` that carry the source line of their forward operation. If that operation
-ran before the kernel (it defines the overwritten value, or reads it earlier), the derivative needs the value as it was
-then. An operation of a custom_vjp's own backward rule is also named `transpose(…)`, but has the source line of the
-custom function's call: it reads values in program order, as its author wrote it.
+DERIVATIVE it finds the operations that need the value from before the write. Autodiff saves values of the forward pass
+(residuals) and reads them later, in operations named `transpose(…)` that carry the source line of their forward
+operation. If that operation ran before the kernel (it defines the overwritten value, or reads it earlier), the
+derivative needs the value as it was then. An operation of a custom_vjp's own backward rule is also named
+`transpose(…)`, but has the source line of the custom function's call: it reads values in program order, as its author
+wrote it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ type StoredValue = Storage | tuple["StoredValue", ...]
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Lists the storage of each array in the value, in order."""
+    """Returns the storage of each array in the value, in order."""
     if isinstance(value, int):
         return [value]
     return [leaf for child in value for leaf in list_leaves(child)]
@@ -45,54 +46,57 @@ class Reason(StrEnum):
     """The reasons why it is unknown whether a value sees a hidden write as intended."""
 
     DERIVATIVE = "derivative"
-    """The reader may want the residual, which autodiff saved before the write; or an operation such as `* 1`, which
-    MLIR removed, may have separated the reader from the new value. The same applies to any reader outside of the
+    """The reader may mean the residual, the value that autodiff saved before the write; or an operation such as `* 1`,
+    which MLIR removed, may have separated the reader from the new value. The same applies to any reader outside of the
     forward pass if autodiff may have saved the value.
     """
     OTHER_FORM = "other form"
-    """An operation after the write reads a value of which the overwritten value is a reshape, transpose, cast, slice or
-    broadcast, or the reverse. MLIR folds a reshape of a reshape, so the module does not show which of the two values
-    the author means.
+    """An operation after the write reads a value that is a reshape, transpose, cast, slice or broadcast of the
+    overwritten value, or from which the overwritten value was made in such a way. MLIR folds a reshape of a reshape, so
+    the module does not show which of the two values the author means.
     """
     CONSTANT = "constant"
     """The overwritten value is computed from constants alone. MLIR computes such values itself and merges equal ones:
     an operation that depends on a constant may be meant to depend on the overwritten value.
     """
     AMBIGUOUS = "ambiguous"
-    """An instruction of the optimized module may compute one of several operations (see `provenance`), and if it
-    computes one of them, it is wrong or carries the original.
+    """An instruction of the optimized module may compute one of several operations (see `provenance`). If it computes
+    one of them, it is wrong or holds the value from before the write.
     """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made
     it.
     """
     NO_METADATA = "no metadata"
-    """No instruction that carries the original of the overwritten value is found in the optimized module, by any name.
+    """None of the instructions that hold the overwritten value from before the write is found in the optimized module,
+    by any name.
     """
     TOO_MANY = "too many"
     """There are too many wrong operations to find out which of them an output depends on."""
     UNIDENTIFIED = "unidentified"
     """An instruction of the optimized module without a name, or with a name that cannot be trusted (see `tag_trust`),
-    may carry the original, and the output is wrong if it does.
+    may hold the value from before the write, and the output is wrong if it does.
     """
     RECOMPUTED = "recomputed"
-    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. Either JAX has
-    dropped a call whose outputs nothing needs there, although its author means its write; or the call is outside of
-    the checkpointed function, and the author means the original.
+    """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. Either the
+    author means the kernel's write there, and JAX has dropped a call because nothing needs its outputs; or the call is
+    outside of the checkpointed function, and the author means the value from before the write.
     """
     MIXED = "mixed"
-    """Two values that XLA merged, one meant from before and one from after the write, meet in a loop or conditional
-    whose result is then unknown (see `verdict.merged_values.find_twin_confluences`).
+    """XLA merged two values, of which the author means one from before and the other from after the write, and they
+    meet in a loop or conditional, whose result is then unknown (see `verdict.merged_values.find_twin_confluences`).
     """
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them: the version of
-    the other one depends on when the kernel does so.
+    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; when it does
+    so decides what it finds in the other one.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """Key of the mark on values of which it is unknown whether they see this hidden write as intended."""
+    """Key of a mark (an extra bit in dependence sets) on values for which it is unknown whether they see this hidden
+    write as the author intends.
+    """
 
     write: int
     """Index of the hidden write."""
@@ -104,12 +108,12 @@ class Ambiguity:
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
-"""Name of an output to the output's ambiguities."""
+"""Maps the name of an output to the output's ambiguities."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's value is its only operand in another form, such as a reshape or a cast. An
-    operand that is a constant, a scalar or a tuple does not count.
+    """Returns whether the instruction only changes the form of its one operand, as a reshape, a cast, a slice, a
+    broadcast or a negation does. Returns False if the operand is a constant, a scalar or a tuple.
     """
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
@@ -122,16 +126,17 @@ _RESULT_NOT_SAVED = having(Trait.RESULT_NOT_SAVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualLines:
-    """Source lines of the forward operations that used the operand of one hidden write before the write; the
+    """The source lines of the forward operations that used the operand of one hidden write before the write; the
     derivatives of these operations may need the old value.
     """
 
     locations: frozenset[int]
-    """Numbers of the operations' source locations, as `find_file_location` returns them."""
+    """Numbers of the source locations of these operations, as `find_file_location` returns them."""
     is_complete: bool
     """Whether every one of these operations has a source location."""
     may_save: bool
-    """Whether some of these operations are differentiated and their derivatives may need the original operand."""
+    """Whether at least one of these operations is differentiated and its derivative may need the operand's old value.
+    """
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
@@ -167,7 +172,7 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def _skip_barrier(value: HloInstruction) -> HloInstruction:
-    """Returns the value behind the barriers that the translation of the program as written adds after operations."""
+    """Returns the value below the barriers that the translation of the program as written adds after operations."""
     while is_added_barrier(value):
         value = value.operands[0]
     return value
@@ -188,7 +193,7 @@ def is_differentiated(instruction: HloInstruction) -> bool:
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
-    """Returns whether the operation's name says that autodiff has made it by transposition."""
+    """Returns whether the operation's name says that autodiff made it by transposing a forward operation."""
     return "transpose(" in instruction.op_name
 
 
@@ -233,37 +238,38 @@ def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object,
 
 @dataclass(slots=True, eq=False)
 class AmbiguityMarker:
-    """Finds the ambiguities of a canonicalized program, and makes their marks. The evaluation reports every result and
-    every hidden write to it.
+    """Finds the ambiguities of a program that MLIR's canonicalizer changed, and makes a mark (an extra bit in
+    dependence sets) for each. The evaluation of the program reports every result and every hidden write to it.
     """
 
     module: HloModule
     space: LabelSpace
     lines: Mapping[int, ResidualLines]
-    """Index of a hidden write to the source lines of the operations that may have saved the overwritten value as a
-    residual.
+    """Maps the index of a hidden write to the source lines of the operations that may have saved the overwritten value
+    as a residual.
     """
     recomputed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """Id of an operation that recomputes an overwritten value to the indices of the value's hidden writes (see
+    """Maps the id of an operation that recomputes an overwritten value to the indices of the value's hidden writes (see
     `find_recomputed`).
     """
     overwritten: dict[Storage, list[tuple[int, Storage, Storage]]] = field(
         default_factory=dict[Storage, list[tuple[int, Storage, Storage]]]
     )
-    """Maps a storage to its overwritten forms, each as (index of the hidden write, overwritten storage, first storage
-    made after the write). The key is the form from which all others are made.
+    """Maps a storage to the overwritten storages that hold the same value in some shape or element type, each as (index
+    of the hidden write, overwritten storage, first storage made after the write). The key is the storage from which all
+    others are made.
     """
     to_constants: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
     _origin: dict[Storage, Storage] = field(default_factory=dict[Storage, Storage])
-    """Maps a storage to the first of the forms of its value: the storage of which it is a reshape, cast or the like,
-    directly or through other forms.
+    """Maps a storage that is a reshape, cast or the like of another one, directly or through several steps, to the
+    first storage in this chain.
     """
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records about an operation's result whether it is computed from constants alone, and of which storage it is
-        another form.
+        """Records whether an operation's result is computed from constants alone, and of which storage it is a reshape,
+        cast or the like.
         """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
@@ -278,15 +284,17 @@ class AmbiguityMarker:
                 self._origin[value] = self._origin.get(of, of)
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
-        """Records a hidden write. write: its index. storage: the overwritten storage. newer: the first storage that is
-        made after the write.
+        """Records a hidden write. write: index of the write. storage: the overwritten storage. newer: the first storage
+        that is made after the write.
         """
         if storage in self._constant:
             self.to_constants.add(write)
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks of the ambiguities of this reader about all of its operands."""
+        """Returns the marks for all operands about which it is unknown whether this reader means the old or the new
+        contents.
+        """
         labels = 0
         origin, overwritten = self._origin, self.overwritten
         for value in operands:
@@ -296,7 +304,7 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns the marks of the ambiguities of this reader about one storage."""
+        """Returns the marks for one storage if it is unknown whether this reader means its old or its new contents."""
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:
@@ -308,7 +316,9 @@ class AmbiguityMarker:
         return labels
 
     def mark_recomputed(self, instruction: HloInstruction) -> Labels:
-        """Returns the marks of an operation that recomputes an overwritten value; 0 for any other operation."""
+        """Returns the marks that the instruction's result gets because it recomputes an overwritten value; 0 for any
+        other instruction.
+        """
         found = self.recomputed.get(instruction.id, ())
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
@@ -319,8 +329,10 @@ class AmbiguityMarker:
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 
     def _may_want_original(self, reader: HloInstruction, lines: ResidualLines) -> bool:
-        """Returns whether a reader of the overwritten value may mean the residual, or a value that MLIR folded into the
-        overwritten one.
+        """Returns whether a reader of the overwritten value may mean the value that autodiff saved before the write, or
+        a value that MLIR folded into the overwritten one.
+
+        lines: the source lines of the operations that may have saved the value.
         """
         if lines.may_save and not is_differentiated(reader):
             return True

@@ -1,23 +1,22 @@
-"""Finds carriers: operations that hold the value of a kernel's operand from before the kernel overwrote it.
+"""Finds carriers: operations that hold the value of a kernel's operand from before the kernel overwrites it.
 
-A schedule can be stale without missing the write: a global norm over two gradients, one fresh and one stale, depends on
-the write all the same. But it *also* depends on the original, on a path that does not lead through the kernel (the
-label ORIG, see `labels`). ORIG starts at an entry parameter that a kernel overwrites (`Carriers.parameters`), and at
-carriers:
+A value can be stale although it depends on the kernel's write: a global norm over two gradients, one fresh and one
+stale, depends on the write through the fresh one. But it *also* depends on the original, on a path that does not lead
+through the kernel (the label ORIG, see `labels`). ORIG starts at an entry parameter that a kernel overwrites
+(`Carriers.parameters`), and at carriers:
 
 - the operation that defines the overwritten operand, found through its other names (see `reaching_definitions`);
-- each operation whose users all are carriers (the bf16 logits before the convert, the product before the bias); not a
-  broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is needed.
+- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias); not
+  a broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is needed.
 
-An operation that depends on no parameter (zeros, an iota) is no carrier, because the optimized module may share it
-legitimately. Neither is an operation with a *twin*, which is another operation of equal value in the same computation,
-in its callers or in computations called beside it: XLA inlines calls, and common subexpression elimination then merges
-the two.
+An operation that depends on no parameter (zeros, an iota) is no carrier, because XLA may share its value legitimately.
+Neither is an operation with a *twin*, which is another operation of equal value in the same computation, in its callers
+or in computations called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
 
 Carriers are found again in the optimized module by tag and opcode. An instruction with more elements than the carrier
-is a merger of two operations (two products with a common factor) and counts as neither. An operand with several
-definitions (elements of a loop's state that change places) should have as many in the optimized module. If some are not
-found there by tag, and the same number of instructions that are no carriers define the operand, these instructions are
+is a merger of two operations (two products with a common factor) and does not count as either. An operand with several
+definitions (elements of a loop's state that change places) should have as many in the optimized module. If n of them
+are not found there by tag, and exactly n instructions that are no carriers define the operand, these instructions are
 the missing definitions (`carry_displaced`). Without any carrier, only the check for missing writes remains.
 
 Exceptions, and where ORIG ends, are decided elsewhere:
@@ -51,21 +50,23 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: operations that hold an operand's old value, where ORIG labels start."""
+    """The carriers of all hidden writes: operations that hold an operand's value from before a write, where ORIG labels
+    start (an ORIG label says that a value depends on such old contents).
+    """
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
-    """(Tag path, instruction id) of a carrier in the unoptimized module to the indices of the hidden writes whose
-    original it carries.
+    """Maps (tag path, instruction id) of a carrier in the unoptimized module to the indices of the hidden writes whose
+    operand's old value it holds.
     """
     paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
-    """Tag path to pairs of a carrier and the index of a hidden write, by which `is_carrier` recognizes the carrier in
-    the optimized module.
+    """Maps a tag path to pairs of a carrier and the index of a hidden write; `is_carrier` uses them to recognize the
+    carrier in the optimized module.
     """
     parameters: Mapping[int, tuple[int, ...]]
-    """Number of an entry parameter to the indices of the hidden writes that overwrite the parameter itself."""
+    """Maps the number of an entry parameter to the indices of the hidden writes that overwrite the parameter itself."""
     origins: Mapping[int, frozenset[TagPath]] = MappingProxyType({})
-    """Index of a hidden write to the tag paths of the carriers that define its operand, if the operand has several
-    definitions, such as elements of a loop's state that change places.
+    """Maps the index of a hidden write to the tag paths of the carriers that define its operand, if the operand has
+    several definitions, such as elements of a loop's state that change places.
     """
 
 
@@ -101,12 +102,12 @@ def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
 def _group_origins(
     writes: tuple[HiddenWrite, ...], parameters: defaultdict[int, list[int]]
 ) -> Iterator[tuple[int, TagPath, HloComputation, list[HloInstruction], Frames]]:
-    """Yields each group of an overwritten operand's definitions in one computation: index of the hidden write, tags of
-    the calls that lead to the computation, the computation, the definitions, and the call path to one of them. Adds
-    to `parameters` each entry parameter that a kernel overwrites.
+    """Yields the definitions of each hidden write's operand, grouped by computation: index of the hidden write, tags of
+    the calls that lead to the computation, the computation, the definitions in it, and the call path to one of them.
+    Adds to `parameters` each entry parameter that a kernel overwrites.
 
-    Two calls that XLA merges into one write have one index, and their operands do not count as twins of each other (see
-    the module's docstring).
+    Two calls that XLA merges into one write have the same index, so that their operands do not count as twins of each
+    other (see the module's docstring).
     """
     found: dict[tuple[int, TagPath, int], tuple[HloComputation, dict[int, HloInstruction], Frames]] = {}
     for write in writes:
@@ -123,7 +124,9 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module may compute an operation with this opcode."""
+    """Returns whether an instruction of the optimized module may compute an operation with this opcode: it has the same
+    opcode, or is a custom call that may be a library's implementation of the operation.
+    """
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
 
@@ -133,14 +136,14 @@ _BECOMES: Mapping[str, tuple[str, ...]] = {
     "divide": ("multiply",),
     "subtract": ("add",),
 }
-"""Opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter of one
-slice or a quotient by a constant.
+"""Maps the opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter
+of one slice or a quotient by a constant.
 """
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module computes this operation alone. optimized: an instruction
-    with the operation's tag.
+    """Returns whether an instruction of the optimized module computes exactly this operation, and not a merger of
+    several ones. optimized: an instruction with the operation's tag.
     """
     if not is_same_operation(operation.opcode, optimized) and optimized.opcode not in _BECOMES.get(
         operation.opcode, ()
@@ -156,11 +159,11 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps the ids of carriers in the optimized module to the ORIG labels that start there (see the module's
-    docstring).
+    """Maps the ids of carriers in the optimized module to the ORIG labels that start there; ORIG says that a value
+    depends on the contents from before a write.
 
     candidates: tag path of an instruction that may compute one of several operations to the tag paths of these
-    operations; a label then starts only if all of them carry it.
+    operations; a label then starts only if all of these operations carry it.
     """
     paths, tags = carriers.paths, module.tags
     if not paths:
@@ -171,8 +174,8 @@ def compute_carried(
 
 
 def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns the carriers for which the optimized module has no instruction with their tag and operation: XLA has
-    rewritten them.
+    """Returns those carriers for which no instruction of the optimized module has the tag and computes the operation,
+    because XLA has rewritten them.
     """
     tags = module.tags
     found = {
@@ -190,12 +193,12 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """Finds instructions of the optimized module that define an overwritten operand in place of carriers that XLA has
-    rewritten; only for an operand with several definitions.
+    """Finds instructions of the optimized module that define an overwritten operand instead of carriers that XLA has
+    rewritten, for operands with several definitions.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
-    carriers without the origins that are accounted for in this way, and `carried` with the ORIG labels of the
-    instructions found.
+    carriers, of which those replaced in this way no longer count as origins, and `carried` with the ORIG labels that
+    start at the instructions found.
     """
     lost = frozenset(find_lost_carriers(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
@@ -223,7 +226,7 @@ def carry_displaced(
 
 
 def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
-    """Returns the instruction that computes the value: for a fusion, the root inside."""
+    """Returns the instruction that computes the value: for a fusion, the root of the fused computation."""
     while value.opcode == "fusion":
         value = module.computations[value.called_computations[0]].root
     return value
@@ -232,8 +235,8 @@ def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
 def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
-    """Yields each instruction that may compute one of several operations (its candidates), of which one is a carrier:
-    the instruction, the ORIG labels that any candidate carries, and those that all candidates carry.
+    """Yields each instruction that may compute one of several operations (its candidates) of which at least one is a
+    carrier: (instruction, ORIG labels that any candidate carries, ORIG labels that all candidates carry).
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}
@@ -277,8 +280,8 @@ def _find_carriers(
 
 @lru_cache(maxsize=32)
 def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
-    """Counts the operations with each value number in a computation with its calls inlined; operations of equal value
-    have one number.
+    """Returns, for each value number, how many operations in a computation and the calls inlined into it have it;
+    operations of equal value have the same number.
     """
     return Counter(
         numbers[one.id]

@@ -1,9 +1,10 @@
-"""Computes dependence sets inside fusions: of each fused instruction, and as a summary that is computed once and used
-often.
+"""Computes dependence sets inside fusions: of each fused instruction in turn, or from a summary of the fusion that is
+made once and used often.
 
 A dependence set says on which hidden writes a value depends (see `labels`). `FusionEvaluator` follows a fusion
-instruction by instruction, so that the fusion's outputs have sets of their own. A schedule is evaluated several times,
-and a loop several times in each evaluation; from one time to the next only the sets of the fusion's operands differ, if
+instruction by instruction, so that each output of the fusion has a set of its own. A schedule is evaluated several
+times, and a loop several times in each evaluation; from one time to the next only the sets of the fusion's operands
+differ, if
 
 - every fused instruction has one array, whose set is the union of its operands' sets; only the root may be a tuple of
   such arrays;
@@ -11,7 +12,8 @@ and a loop several times in each evaluation; from one time to the next only the 
 - no kernel is called inside, and there is no nested computation;
 - no label starts inside.
 
-A fusion with the first three properties has a `FusionSummary`; its caller checks the last one and the operands.
+A fusion with the first three properties has a `FusionSummary`; the caller checks that no label starts inside and that
+no operand is in pieces.
 """
 
 from collections.abc import Mapping
@@ -26,7 +28,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
-"""Opcodes of fused instructions that rule out a summary; a tuple at the root is allowed."""
+"""Opcodes of fused instructions because of which a fusion has no summary; a tuple is allowed at the root."""
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int
@@ -42,12 +44,12 @@ class FusionSummary:
     combinations: tuple[tuple[int, ...], ...]
     """For each combination, the numbers of its parameters."""
     computed: frozenset[int]
-    """Ids of the fused instructions that compute, at which labels could start."""
+    """Ids of the fused instructions that compute something; a label could start at them."""
     tagged: tuple[tuple[TagPath, HloInstruction, int], ...]
     """Each tagged instruction, as (tag path, instruction, number of its combination)."""
     results: tuple[tuple[int, int], ...]
-    """Each result that the fusion defines, as (slice number, number of its combination), in the order of the buffer
-    assignment.
+    """Each result that the fusion defines, as (number of its memory slice, number of its combination), in the order of
+    the buffer assignment.
     """
 
     def unite(self, given: list[Labels]) -> list[Labels]:
@@ -102,8 +104,8 @@ class FusionSummaries:
 
 
 def _find_masks(fusion: HloInstruction, computation: HloComputation) -> dict[int, _Mask] | None:
-    """Maps the id of each fused instruction, except a root tuple, to the parameters from which it is computed; None if
-    the fusion can have no summary.
+    """Maps the id of each fused instruction, except a tuple at the root, to the parameters from which it is computed,
+    as bits; None if the fusion can have no summary.
     """
     if any(is_tuple(operand.shape) for operand in fusion.operands):
         return None
@@ -134,13 +136,14 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """Methods that a fusion's evaluation needs from the evaluation of the schedule around it."""
+    """The methods of the schedule's evaluation that the evaluation of a fusion in it calls."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction's result: `labels`, and the labels that start there.
-        Records the set of a tagged operation. scheduled: the fusion. reads: the reads of the fusion.
+        """Returns the dependence set of a fused instruction's result: `labels`, and the labels that start at the
+        instruction. Records the set if the instruction has a tag. scheduled: the fusion. reads: the arrays that the
+        fusion reads.
         """
         ...
 
@@ -155,14 +158,14 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps the index of each output of a custom call whose declared alias is broken to the ORIG labels of the
-        writes that the output misses.
+        """Maps the index of each output of a custom call whose declared alias is broken to labels (ORIG) which say that
+        the output depends on the contents from before a write: the output misses that write.
         """
         ...
 
 
 type FusedValue = int | Pieces | tuple["FusedValue", ...]
-"""The dependence set of an array in a fusion, its sets in pieces, or a tuple of such values."""
+"""The dependence set of an array in a fusion, or the separate sets of its pieces, or a tuple of such values."""
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +177,7 @@ class FusionEvaluator:
     _fusion: HloInstruction
     _reads: tuple[Read, ...]
     _pieces: Mapping[int, Pieces]
-    """operand_number to the pieces of that operand, where known."""
+    """Maps an operand_number to the operand's pieces (parts with separate dependence sets), if they are known."""
 
     def run(self) -> list[PiecewiseLabels]:
         arguments: list[FusedValue] = []

@@ -1,12 +1,13 @@
 """Holds the memory of the scheduled program: the current dependence set of each slice of XLA's buffer assignment.
 
-A *slice* is the bytes that the buffer assignment gives to one array; it has a number. An instruction that defines a
-value replaces the dependence set of the value's slice, and every later reader of the slice sees that set. A hidden
-write changes every slice that shares bytes with the overwritten operand. These slices are then *raw*: the kernel
-changed their bytes without XLA knowing, so readers are correct only if they happen to be ordered correctly. If a kernel
-gets a known region of an array, only the pieces in that region change (see `pieces`). A read that nothing orders with a
-hidden write to its bytes is lucky, and gets a mark (see `unordered_reads`). A value without a place in the buffer
-assignment has a negative slice number of its own.
+A *slice* is the bytes that the buffer assignment gives to one array; it has a number. A dependence set says on which
+hidden writes a value depends (see `labels`). An instruction that defines a value replaces the set of the value's slice,
+and every later reader of the slice sees that set. A hidden write changes every slice that shares bytes with the
+overwritten operand. These slices are then *raw*: the kernel changed their bytes without XLA knowing, so a later reader
+gets the right version only if something orders it with the kernel. If a kernel gets a known region of an array, only
+the pieces in that region change (see `pieces`). A read that nothing orders with a hidden write to its bytes is lucky,
+and gets a mark, an extra bit in the set (see `unordered_reads`). A value without a place in the buffer assignment has a
+negative slice number of its own.
 
 An evaluation of the schedule returns `Actual`: the dependence sets of the outputs, and an `Occurrence` of each tagged
 operation that the evaluation meets.
@@ -29,7 +30,9 @@ type OperandPlace = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Places:
-    """Finds the slice numbers of the values of one module; a value without a place has its own negative number."""
+    """Finds the numbers of the memory slices that hold the values of one module; a value without a place in memory has
+    a negative number of its own.
+    """
 
     buffers: BufferAssignment
     positions: Positions
@@ -61,15 +64,15 @@ class Places:
         return found
 
     def list_read(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Lists the slice number of every array in every operand of the instruction."""
+        """Returns the number of the memory slice of every array in every operand of the instruction."""
         found = self._read.get(instruction.id)
         if found is None:
             found = self._read[instruction.id] = tuple([place for _, place in self.list_operands(instruction)])
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Lists the numbers of the slices into which the instruction writes its own result; empty if the result only
-        names existing bytes.
+        """Returns the numbers of the memory slices into which the instruction writes its own result; empty if the
+        result only names existing bytes.
         """
         found = self._defined.get(instruction.id)
         if found is None:
@@ -83,15 +86,15 @@ class Places:
 
 
 type Read = tuple[int, int, Labels]
-"""One array that a scheduled instruction reads: (operand_number, slice number, dependence set of the slice at that
-time).
+"""One array that a scheduled instruction reads: (operand_number, slice number, dependence set of the slice when it is
+read).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of the mark on all values computed from a lucky read: only the order of this schedule decides whether
-    `reader` sees the hidden write.
+    """Key of a mark, an extra bit in the dependence set of every value computed from a lucky read: only the order of
+    this schedule decides whether `reader` sees the hidden write.
     """
 
     write: int
@@ -115,7 +118,7 @@ class UnorderedRead:
 
 
 type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
-"""Id of a scheduled instruction to its unordered reads."""
+"""Maps the id of a scheduled instruction to its unordered reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,9 +131,9 @@ class ActualWrite:
     slices: tuple[int, ...]
     """Numbers of the slices that hold the overwritten operand."""
     partial: bool = False
-    """Whether the kernel gets only a part of the slice (an address inside it)."""
+    """Whether the kernel gets an address inside the slice, and so only a part of it."""
     distinct_per_iteration: bool = False
-    """Whether the kernel gets another part of the slice in each iteration of the loop around its call (see
+    """Whether the kernel gets a different part of the slice in each iteration of the loop around its call (see
     `loop_slices`).
     """
     region: ArrayRegion | None = None
@@ -141,7 +144,7 @@ class ActualWrite:
     """
 
     def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
-        """Returns whether `reader`, a slice of the array in the memory slice `number`, takes only elements that the
+        """Returns whether `reader`, which slices the array in memory slice `number`, takes only elements that the
         kernel gets.
         """
         return number in self.slices and self.region is not None and self.region.covers(reader)
@@ -159,14 +162,17 @@ class LabelMemory:
     places: Places
     space: LabelSpace
     unordered: UnorderedReads
-    """The reads that get a mark because only luck orders them with a hidden write."""
+    """The reads that get a mark because no dependence orders them with a hidden write."""
     sets: dict[int, Labels] = field(default_factory=dict[int, Labels])
-    """Slice number to the slice's dependence set; an empty set has no entry."""
+    """Maps the number of a memory slice to the slice's dependence set; an empty set has no entry."""
     pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
-    """Slice number to the separate dependence sets of the parts of its value, where known (see `pieces`)."""
+    """Maps the number of a memory slice to the separate dependence sets of the parts (pieces) of the slice's value, if
+    known (see `pieces`).
+    """
     raw: dict[int, tuple[ActualWrite, ...]] = field(default_factory=dict[int, tuple[ActualWrite, ...]])
     journal: dict[int, Labels] | None = None
-    """While a loop or branch runs: slice number to the set that the slice had before its first change. Otherwise None.
+    """While a loop or branch runs, maps the number of a memory slice to the dependence set that the slice had before
+    its first change there; otherwise None.
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
@@ -190,7 +196,9 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the dependence sets that `reader` sees in these places, with the marks of lucky reads."""
+        """Returns the arrays in these places with the dependence sets that `reader` sees there, including the marks of
+        lucky reads.
+        """
         sets = self.sets
         if reader.id not in self.unordered:
             return tuple([(operand, number, sets.get(number, 0)) for operand, number in places])
@@ -199,13 +207,14 @@ class LabelMemory:
         )
 
     def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
-        """Returns the marks of the lucky reads that `reader` makes of this operand."""
+        """Returns the marks (extra bits in dependence sets) of the lucky reads that `reader` makes of this operand."""
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
-        """Returns the value of a slice in pieces, as `reader` sees it through this operand; None if the pieces are
-        unknown. Pieces that a hidden write overwrites have the marks of lucky reads.
+        """Returns the separate dependence sets of the pieces of a slice's value, as `reader` sees the value through
+        this operand; None if the pieces are unknown. A piece that a hidden write overwrites has the marks of lucky
+        reads. number: the slice number.
         """
         pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
@@ -238,8 +247,9 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """Performs a hidden write: each slice that shares bytes with the operand becomes raw and gains the labels
-        `added`; a slice that is overwritten as a whole loses the labels `dropped`, and so does a known region.
+        """Performs a hidden write: each slice that shares bytes with the operand becomes raw (changed without XLA
+        knowing) and gains the labels `added`. If a slice, or a known region of it, is overwritten as a whole, it loses
+        the labels `dropped`.
         """
         for number in write.slices:
             for hit in self.overlapping(number):
@@ -253,8 +263,9 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns ORIG(W, 0) of every hidden write W that has overwritten all elements that `reader`, a slice of the
-        array in the memory slice `number`, takes.
+        """Returns the label ORIG(W, 0) of every hidden write W that has overwritten all elements that `reader` takes
+        from the array in memory slice `number`; the label says that a value depends on the contents from before W.
+        reader: a slice of that array.
         """
         path = self.module.tags.get(reader.id, ())
         return unite(
@@ -264,15 +275,15 @@ class LabelMemory:
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Lists the numbers of the slices that share bytes with this slice, including its own."""
+        """Returns the numbers of the slices that share bytes with this slice, including its own number."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 
 def find_read_place(
     module: HloModule, slice_: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
 ) -> int | None:
-    """Returns the memory slice number of the array from which `slice_` takes a part; None if `scheduled` does not read
-    that array. slice_: the instruction `scheduled` itself, or one fused into it.
+    """Returns the number of the memory slice that holds the array from which `slice_` takes a part; None if `scheduled`
+    does not read that array. slice_: the instruction `scheduled` itself, or an instruction fused into it.
     """
     number, operand = 0, slice_.operands[0]
     if slice_ is not scheduled:
@@ -285,8 +296,8 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Occurrence:
-    """A tagged operation of the program, found again in the optimized module. Its fields are Final, as in
-    `HloInstruction`.
+    """An instruction of the optimized module that computes a tagged operation of the program. The fields do not change,
+    as those of `HloInstruction`.
     """
 
     instruction: Final[HloInstruction]
@@ -295,13 +306,14 @@ class Occurrence:
     """The scheduled instruction that runs the operation: the instruction itself, or the fusion that contains it."""
     labels: Final[Labels]
     reads: Final[tuple[Read, ...]]
-    """The reads of the scheduled instruction: (operand_number, slice number, dependence set of the slice at that time).
+    """The arrays that the scheduled instruction reads: (operand_number, slice number, dependence set of the slice when
+    it is read).
     """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actual:
-    """The dependence sets of the actual program, as the schedule computes it."""
+    """The dependence sets of the schedule: on which hidden writes each output and each tagged operation really depends."""
 
     outputs: tuple[Labels, ...]
     """The dependence set of each leaf of the entry computation's root, in order."""
@@ -309,8 +321,10 @@ class Actual:
     writes: tuple[ActualWrite, ...]
     """Every hidden write that the optimized module still performs."""
     frames: Mapping[int, Frames]
-    """Id of a scheduled instruction to a call path that leads to it."""
+    """Maps the id of a scheduled instruction to a call path that leads to it."""
     traced: frozenset[int] = frozenset()
-    """Indices of the hidden writes whose operand was seen to hold the original when the kernel ran."""
+    """Indices of the hidden writes whose operand was seen to hold its old contents (ORIG) when the kernel ran."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Tag path to the alternatives that meet there, for the loops and conditionals that the schedule still has."""
+    """Maps the tag path of each loop and conditional that the schedule still has to the alternative values of which one
+    becomes its result.
+    """

@@ -75,8 +75,8 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of the mark on all values computed from the value of `instruction`, which is wrong about one hidden write
-    (stale, for example).
+    """Key of a mark, an extra bit in the dependence set of every value that is computed from `instruction`. The value
+    of `instruction` itself is wrong about one hidden write (stale, for example).
     """
 
     write: int
@@ -106,9 +106,9 @@ class LabelSpace:
     _inside: dict[frozenset[int], tuple[Labels, Labels, int]] = field(
         default_factory=dict[frozenset[int], tuple[Labels, Labels, int]]
     )
-    """Cache of `advance`. Maps the hidden writes inside a loop to the labels FRESH(W, 0) and ORIG(W, 0) of these
-    writes, the marks of values that are wrong about them, and the number of marks that existed when the entry was
-    made.
+    """Cache of `advance`. Maps the indices of the hidden writes inside a loop to the labels FRESH(W, 0) and ORIG(W, 0)
+    of these writes, the marks of values that are wrong about them, and the number of marks that existed when the entry
+    was made.
     """
     _fresh: list[Labels] = field(init=False)
     _original: list[Labels] = field(init=False)
@@ -159,8 +159,8 @@ class LabelSpace:
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns FRESH(W, 0), as `any_fresh` does, for every hidden write W for which the set has ORIG(W, c) in some
-        iteration class c.
+        """Returns the label FRESH(W, 0), like `any_fresh`, for every hidden write W for which the set has ORIG(W, c) in
+        some iteration class c.
         """
         return self.any_fresh(labels >> self.classes)
 
@@ -169,7 +169,7 @@ class LabelSpace:
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
-        """Yields the indices of the hidden writes in a set as `bits_of` or `any_fresh` returns, in ascending order."""
+        """Yields the indices of the hidden writes in a set that `bits_of` or `any_fresh` returned, in ascending order."""
         width = 2 * self.classes
         while bits:
             lowest = bits & -bits
@@ -178,11 +178,11 @@ class LabelSpace:
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
         """Returns the dependence set of a value where alternative paths through the program join, as after a
-        conditional. ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on
-        these paths.
+        conditional. ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on these
+        paths.
 
-        On a path that does not lead through the kernel of a write W, the original is right. So ORIG(W, 0) of a path
-        without FRESH(W, c) ends here if another path has FRESH(W, c).
+        On a path that does not lead through the kernel of a write W, the contents from before W are right. So ORIG(W,
+        0) of a path without FRESH(W, c) ends here if another path has FRESH(W, c).
         """
         union = unite(ends)
         if not union or not writes_inside:
@@ -195,7 +195,9 @@ class LabelSpace:
         )
 
     def mark(self, key: object) -> Labels:
-        """Returns the bit that the mark with this key has in a dependence set; the same key always gives the same bit."""
+        """Returns the bit that represents the mark with this key in a dependence set; the same key always gives the
+        same bit.
+        """
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -208,7 +210,7 @@ class LabelSpace:
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """Returns a new label space with the same layout and without marks."""
+        """Returns a new label space for the same hidden writes and loops, in which no marks have been made."""
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
@@ -218,14 +220,14 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns those bits of `wrong_about` whose mark is on an operation of the program, and not on an instruction
-        of the optimized module.
+        """Returns those bits of `wrong_about(write)` whose mark is on an operation of the program, and not on an
+        instruction of the optimized module.
         """
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """Returns the keys of the marks in the set, each once. A mark that replaced another one in a later iteration
-        has the replaced mark's key.
+        """Returns the keys of the marks in the set, each once. A mark with which `advance` replaced another one has the
+        key of the replaced mark.
         """
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
@@ -281,8 +283,8 @@ def transfer_call(
     direct: bool = False,
 ) -> CallTransfer:
     """Returns the dependence sets after a custom call, by the rules in the module's docstring. operands: the set of
-    each operand before the call. writes: the call's own hidden writes. direct: the evaluation is about the bytes
-    themselves.
+    each operand before the call. writes: the call's own hidden writes. direct: whether labels describe only the bytes
+    of a value itself, and not the values from which these were computed.
     """
     read = 0
     for number, labels in enumerate(operands):
@@ -306,8 +308,8 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation turns numbers into a decision, so that slightly different operands mostly give the
-    same result.
+    """Returns whether the operation turns numbers into a decision, so that it mostly gives the same result even if its
+    operands change slightly.
 
     Such an operation is a step function (a comparison, for example), converts to integers, or keeps one number within
     bounds, as in clipping by a norm.
@@ -341,13 +343,13 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the inert instructions of one evaluation: the result of an inert instruction has no labels as long as its
-    operands have none.
+    """Finds the inert instructions of one evaluation: the dependence set of an inert instruction's result stays empty
+    as long as its operands' sets are empty.
     """
 
     module: HloModule
     started: frozenset[int]
-    """Ids of the instructions, scheduled or fused, where a label or mark starts."""
+    """Ids of the instructions, scheduled or fused, at which a label or mark starts."""
     wanted: frozenset[TagPath]
     """Tag paths of the operations that the caller wants to see."""
     _active: frozenset[int] = field(init=False)
@@ -357,7 +359,7 @@ class InertInstructions:
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
-    """Computation id to the wanted operations directly in that computation, in its order."""
+    """Maps the id of a computation to the wanted operations directly in that computation, in its order."""
 
     def __post_init__(self) -> None:
         module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes
@@ -373,7 +375,7 @@ class InertInstructions:
         self._active = frozenset(search([*calling, *starting, *deep], self._list_callers))
 
     def _list_callers(self, number: int) -> list[int]:
-        """Lists the ids of the computations that call the computation with this id."""
+        """Returns the ids of the computations that call the computation with this id."""
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
@@ -383,7 +385,7 @@ class InertInstructions:
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Lists the wanted operations that this inert instruction runs: itself, or those fused into it."""
+        """Returns the wanted operations that this inert instruction runs: itself, or the operations fused into it."""
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

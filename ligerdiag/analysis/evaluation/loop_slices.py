@@ -1,15 +1,15 @@
-"""Finds slices that a loop takes from an array one after another, so that no iteration touches the bytes of another
-one.
+"""Finds calls in a loop that get a different slice of an array in each iteration, so that no two iterations touch the
+same bytes.
 
-XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The slices of a
-loop are disjoint if all of this holds:
+XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The slices of
+different iterations are disjoint if all of this holds:
 
 - the start index in one dimension is a loop counter plus a constant (or a constant minus the counter, if the loop
   counts down), and in all other dimensions constant;
 - in that dimension, a slice is no longer than the counter's step;
 - the last slice ends within the array, so that no start index is clamped.
 
-`hlo.counters` defines counters.
+`hlo.counters` defines loop counters.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Returns whether the call gets another part of an array, as this operand, in each iteration of the loop around the
-    call. frames: the call path that ends at the call.
+    """Returns whether the call gets, as this operand, a different part of an array in each iteration of the loop around
+    the call. frames: the call path that ends at the call.
     """
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
@@ -51,8 +51,8 @@ def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bo
 
 
 def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
-    """Returns whether the loop around the call defines no value in the memory slice `number`. An earlier iteration's
-    write is then only in parts of that slice that this iteration does not take.
+    """Returns whether no instruction in the loop around the write's call defines a value in the memory slice `number`.
+    Writes of earlier iterations are then only in parts of that slice that this iteration does not take.
     """
     body = module.computations[write.frames[-3].instruction.called_computations[0]]
 
@@ -65,10 +65,11 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns the dependence sets of a call's operands, without the call's own writes of earlier iterations: these are
-    in parts of the operand that this iteration does not read.
+    """Returns the dependence sets of a call's operands without the labels for what the call itself wrote in earlier
+    iterations, because it wrote that to parts of the operand that this iteration does not read.
 
-    writes: the call's own hidden writes. actual: the places of these writes in the schedule.
+    operands: the set of each operand. writes: the call's own hidden writes. actual: the places of these writes in the
+    schedule.
     """
     found = list(operands)
     by_index = {write.index: write for write in writes}

@@ -1,9 +1,9 @@
-"""Finds uses of the memory that a kernel overwrites: instructions that read it, and buffers of one call that share
-bytes.
+"""Finds uses of the memory that a kernel overwrites: instructions that read the memory, and buffers of one call that
+share bytes.
 
-Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if they have one slice of the
-buffer assignment: an output in the bytes of a dead operand, or one value that is passed twice. Buffers that overlap
-partially are not considered, nor is a call inside of a fusion, whose buffers have no slices of their own.
+Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if the buffer assignment
+gives them the same slice: an output in the bytes of a dead operand, or one value that is passed twice. Buffers that
+overlap only partially are not considered, nor is a call inside of a fusion, whose buffers have no slices of their own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,16 +23,15 @@ _SILENT = having(Trait.LAUNCHES_NOTHING, Trait.FORWARDS, Trait.CONTROL_FLOW)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Accesses:
-    """The scheduled instructions that read the memory of one hidden write, or the values that it was made from, each
-    group in schedule order.
+    """The scheduled instructions that read the memory of one hidden write, or the values from which the overwritten
+    value was made, each group in schedule order.
     """
 
     before: tuple[HloInstruction, ...]
     """Instructions that read the overwritten memory and run before the kernel."""
     after: tuple[HloInstruction, ...]
     sources: tuple[tuple[HloInstruction, HloInstruction], ...]
-    """(reader, value) pairs: the reader reads another value, from which the overwritten value was copied, cast or
-    gathered.
+    """(reader, value) pairs: the reader reads `value`, from which the overwritten value was copied, cast or gathered.
     """
 
 
@@ -81,7 +80,9 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Lists the values from which the overwritten value is made in steps of one array operand, the nearest first."""
+    """Returns the values from which the overwritten value is made by operations with a single array operand, the
+    nearest first.
+    """
     if kernel is not write.call:
         return []  # inside of a fusion, the kernel gets an address in an operand of the fusion
     value = look_through(kernel.operands[write.operand], _PLACES)
@@ -104,7 +105,7 @@ class SharedBuffers:
 
 
 def find_shared_buffers(call: HloInstruction, positions: Positions) -> Iterator[SharedBuffers]:
-    """Yields the buffers of a call that share bytes with one of its operands, operand by operand, declared aliases
+    """Yields, for each operand of a call, the other buffers of the call that share its bytes; a declared alias comes
     first.
     """
     count = len(call.operands)

@@ -1,8 +1,8 @@
-"""Computes which instructions are forced to run before which: by data and control edges inside a computation, and by
-the nesting of computations.
+"""Computes which instructions are forced to run before which others: by data and control edges inside a computation,
+and by the nesting of computations.
 
-Being earlier in the schedule forces nothing: the next compiler, flag or GPU may choose another order. An asynchronous
-instruction has done its work when its done has run, and not before.
+An earlier position in the schedule forces nothing: the next compiler, flag or GPU may choose another order. An
+asynchronous instruction counts as finished when its done has run, and not before.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,15 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 _STARTS, _DONES = having(Trait.START), having(Trait.DONE)
 _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
-"""Opcodes of instructions that may stand between an asynchronous start and its done."""
+"""Opcodes of instructions that may come between an asynchronous start and its done."""
 
 
 class Order:
     """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
 
-    Edges lead forward in a computation's schedule, so a search only looks at the instructions between the two. The
-    search from each instruction is kept, and resumes where it stopped.
+    Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between
+    the first and the second one. The state of the search from each instruction is kept, so that a later question
+    resumes where it stopped.
     """
 
     def __init__(self) -> None:
@@ -31,10 +32,11 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Returns whether operands and control edges force `first` before `second` within one iteration of every loop.
-        first, second: the call paths of two scheduled instructions.
+        """Returns whether operands and control edges force `first` to run before `second` within one iteration of every
+        loop around them. True as well if one contains the other, or if they are in two branches or in the body and the
+        condition of one loop. first, second: the call paths of two scheduled instructions.
 
-        from_second: search backward from `second`; cheaper if one `second` is used in many questions.
+        from_second: search backward from `second`, which is cheaper if one `second` is used in many questions.
         """
         for a, b in zip(first, second, strict=False):
             if a.computation is not b.computation:
@@ -96,9 +98,7 @@ def _find_done(computation: HloComputation, start: HloInstruction) -> HloInstruc
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """The state of a search along edges from one instruction: the ids of the instructions reached, and the next
-    position to look at.
-    """
+    """The state of a search along edges from one instruction."""
 
     reached: set[int]
     position: int
@@ -113,8 +113,8 @@ class _Line:
 
     @classmethod
     def of(cls, computation: HloComputation) -> "_Line":
-        """Returns the computation's instructions in the order of the schedule, or in an order made from operands and
-        control edges if the schedule violates these or leaves instructions out.
+        """Returns the computation's instructions in the order of the schedule; if the schedule violates their edges or
+        lacks some of them, in an order made from operands and control edges.
         """
         listed = computation.sequence or computation.instructions
         line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})
@@ -133,8 +133,8 @@ class _Line:
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
-    """Maps the id of each instruction to its LogicalTime, XLA's position in the flattened schedule: called computations
-    come first, then their caller.
+    """Maps the id of each instruction to its LogicalTime, its 0-based position in XLA's flattened schedule: the
+    instructions of called computations come first, then their caller.
 
     The flattening follows HloLiveRange (xla/hlo/utils/hlo_live_range.h).
     """

@@ -1,4 +1,4 @@
-"""Follows values made of pieces with separate dependence sets, as long as the pieces can be told apart.
+"""Follows arrays made of pieces with separate dependence sets, as long as the pieces can be distinguished.
 
 A dependence set says on which hidden writes a value depends (see `labels`). XLA joins small operations: it concatenates
 the operands of several products with a common operand, or of several all-reduces, and slices the result. Without
@@ -9,7 +9,7 @@ pieces, every slice would depend on all of the operands.
 - Elementwise operations, transposes, broadcasts, paddings, reversals, and reductions and products over other dimensions
   keep the pieces; the labels of their other operands are added to each piece. So do bitcasts and reshapes that keep
   each piece whole, and collectives that exchange or gather arrays of all devices.
-- Everything else loses the pieces: the set of its result is the union.
+- Every other operation loses the pieces: the set of its result is the union of all sets.
 
 A product is a `dot` or the custom call that XLA rewrites it to. The dimensions of its result are the batch dimensions,
 then the free ones of the left operand, then the free ones of the right operand.
@@ -52,8 +52,8 @@ class Pieces:
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
-        """Returns the dependence sets of finer pieces. limits: their ends, among which are all of this array's own
-        limits.
+        """Returns the dependence set of each of these finer pieces. limits: the end of each finer piece; includes all
+        of this array's own limits.
         """
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
@@ -77,8 +77,9 @@ class ArrayRegion:
     """End of the region along the dimension, exclusive."""
 
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
-        """Returns the dependence sets of the array after this region was overwritten: in the region, each set loses the
-        labels `dropped` and gains `added`. If the array has pieces along another dimension, these are lost.
+        """Returns the dependence sets of the array's pieces after this region was overwritten: inside the region, each
+        set loses the labels `dropped` and gains `added`. If the array has pieces along another dimension, these are
+        lost. value: the sets before.
         """
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
@@ -110,8 +111,9 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain these bytes, each row as a whole; None if that is every row, or the
-    bytes cannot be mapped to rows. span: first byte and end, exclusive.
+    """Returns the rows of an array that contain these bytes, each row as a whole; None if these are all rows, or if the
+    bytes cannot be mapped to rows. span: first byte and end, exclusive. A row is the part of the array at one index of
+    its most major dimension above 1.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)
@@ -128,8 +130,8 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
 
 
 def find_region(slice_: HloInstruction) -> ArrayRegion | None:
-    """Returns the region that a slice takes of its operand; None if it takes the whole operand, cuts several
-    dimensions, or skips elements.
+    """Returns the region that a slice instruction takes of its operand; None if it takes the whole operand, cuts
+    several dimensions, or skips elements.
     """
     if slice_.opcode != "slice":
         return None
@@ -149,8 +151,8 @@ def union_of(value: PiecewiseLabels) -> Labels:
 
 
 def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
-    """Returns the dependence set of the instruction's result, in pieces where known; None if it is just the union of
-    the operands' sets. operands: the set of each operand, some in pieces.
+    """Returns the dependence set of the instruction's result, or the separate sets of its pieces if these are known;
+    None if the set is just the union of the operands' sets. operands: the set of each operand, some of them in pieces.
     """
     shape = tuple(instruction.shape.dimensions)
     if instruction.opcode == "concatenate":
@@ -218,8 +220,8 @@ def _slice(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) 
 
 
 def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces) -> PiecewiseLabels | None:
-    """Returns the pieces of the same elements in another shape: pieces stay if they are whole rows of some dimension of
-    that shape; None if they are lost.
+    """Returns the pieces of the same elements in another shape. The pieces are kept if they are whole rows of some
+    dimension of the new shape; otherwise None. shape: the new shape.
 
     A reshape keeps the order of the elements by index, a bitcast their order in memory.
     """
@@ -244,16 +246,16 @@ def _reinterpret(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pi
 
 
 def _list_major_to_minor(instruction: HloInstruction, shape: tuple[int, ...]) -> list[int]:
-    """Lists the dimensions of the instruction's array in memory order, the slowest first; an array without a layout has
-    XLA's default order.
+    """Returns the dimensions of the instruction's array in memory order, the slowest first; for an array without a
+    layout, in XLA's default order.
     """
     minor_to_major = list(instruction.shape.layout.minor_to_major)
     return minor_to_major[::-1] if len(minor_to_major) == len(shape) else list(range(len(shape)))
 
 
 def _pad(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces, padding: Labels) -> Pieces | None:
-    """Returns the pieces of a padded array: padding belongs to the first and the last piece. padding: the set of the
-    padding value.
+    """Returns the pieces of a padded array, in which the padding belongs to the first and the last piece; None if the
+    padding is between elements or negative. padding: the dependence set of the padding value.
     """
     added = instruction.proto.padding_config.dimensions[pieces.dimension]
     if added.interior_padding or added.edge_padding_low < 0 or added.edge_padding_high < 0:
@@ -284,9 +286,9 @@ def _gather(instruction: HloInstruction, shape: tuple[int, ...], pieces: Pieces)
 def _combine(
     instruction: HloInstruction, pieces: Pieces, operands: Sequence[PiecewiseLabels]
 ) -> PiecewiseLabels | None:
-    """Returns the pieces of an elementwise operation: the pieces of operands that are divided along the same dimension
-    are united piece by piece, and any other operand's set is added to every piece. None if an array has another
-    shape.
+    """Returns the dependence sets of the pieces of an elementwise operation's result. Operands with pieces along the
+    same dimension are united piece by piece, and any other operand's set is added to every piece. None if an operand
+    that is not a scalar has another shape.
     """
     found = pieces
     for value, operand in zip(operands, instruction.operands, strict=True):
@@ -303,8 +305,8 @@ def _combine(
 
 
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
-    """Returns the dimension of a product's result that a dimension of an operand becomes; None if that dimension is
-    contracted, or the product is of an unknown kind. side: 0 for the left operand, 1 for the right one.
+    """Returns the dimension of a product's result that corresponds to this dimension of an operand; None if the
+    dimension is contracted, or if the product is of an unknown kind. side: 0 for the left operand, 1 for the right one.
     """
     numbers = _read_numbers(product)
     if side > 1 or numbers is None:
@@ -331,8 +333,8 @@ type _Sides = tuple[list[int], list[int]]
 
 
 def _read_numbers(product: HloInstruction) -> tuple[_Sides, _Sides] | None:
-    """Returns a product's batch dimensions and its contracted dimensions, each as a list for the left and a list for
-    the right operand; None if the instruction is no known product.
+    """Returns a product's batch dimensions and its contracted dimensions, each as a pair of lists (left operand, right
+    operand); None if the instruction is not a known kind of product.
     """
     if product.opcode == "dot":
         numbers = product.proto.dot_dimension_numbers

@@ -1,26 +1,29 @@
 """Computes the dependence sets of the program as the author wrote it: program order, every value with its own storage.
 
-A dependence set says on which hidden writes a value depends (see `labels`).
+A dependence set says on which hidden writes a value depends (see `labels`). In this evaluation, *storage* is the place
+of one array; each has a dependence set.
 
 - The order is that of the tags, which the compile worker numbers in program order; an instruction without a tag follows
   its operands.
 - Every instruction that computes makes new storage. `tuple`, `get-tuple-element`, parameters of a `call` or of a
   `conditional`'s branch, and loop parameters that the body returns unchanged (closed-over values, for example) are
-  other names for existing storage. A loop's other parameters are storage of the loop. The instructions at the edges of
-  a shard_map are other names too: a kernel that overwrites a device's part of an array inside overwrites the array
-  outside.
+  other names for existing storage. A loop's other parameters have storage of the loop's own. The instructions at the
+  edges of a shard_map are other names too: a kernel that overwrites a device's part of an array inside overwrites the
+  array outside.
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
 - In the program as written, snapshots show which version autodiff means where it reads a value (see
-  `compile.lowering.intent`). In a program that MLIR has canonicalized, an operation that autodiff derived from the
-  value before the write reads that version; other unknowns get marks (see `ambiguities`).
-- A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the values that they
-  replace. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a branch, and
-  after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and a loop that
-  never runs (see `hlo.fixed_values`) do nothing.
+  `compile.lowering.intent`). In a program that MLIR has canonicalized, an operation that autodiff derived from an
+  operation before the write reads the version from before it; other doubts about the version get marks, extra bits in
+  dependence sets (see `ambiguities`).
+- A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the initial values
+  that they replace. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a
+  branch, and after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and
+  a loop that never runs (see `hlo.fixed_values`) do nothing.
 - Each result of a collective of several operands depends on its own operand alone.
 - A slice of a concatenation depends on the operands from which it takes elements (the *pieces*), also after further
-  operations (see `pieces`): XLA may compute each piece alone, and the evaluation of the schedule follows pieces as far.
+  operations (see `pieces`): XLA may compute each piece alone. The evaluation of the schedule follows pieces through the
+  same operations.
 - A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and a fusion's results
   have their own storage.
 
@@ -70,11 +73,13 @@ from ligerdiag.hlo.shape import ShapeIndex, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 
 CARRIED: TagPath = (-1,)
-"""Used in place of a tag path for an operand that is an element of a loop's state."""
+"""The tag path that `TaggedSet.edges` has for an operand that is an element of a loop's state."""
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the tag path that marks use for one leaf of the result of the loop or conditional at `path`."""
+    """Returns the tag path under which a mark is put on one leaf of the result of a loop or conditional. path: tag path
+    of the loop or conditional. number: number of the leaf.
+    """
     return (*path, -2 - number)
 
 
@@ -87,16 +92,20 @@ _OPERANDWISE = having(Trait.OPERANDWISE) - having(Trait.START)
 
 @dataclass(slots=True)
 class TaggedSet:
-    """The dependence set of one tagged operation of the program, and its nearest tagged operations."""
+    """The dependence set of one tagged operation of the program, and the nearest tagged operations from which it is
+    computed.
+    """
 
     opcode: str
     labels: Labels
     operands: frozenset[TagPath]
-    """Tag paths of the nearest tagged operations upstream."""
+    """Tag paths of the nearest tagged operations from which this one is computed, looking through untagged
+    instructions.
+    """
     edges: tuple[tuple[TagPath, Labels], ...] = ()
-    """For an operation with several operands, one pair for each operand: the tag path of the one nearest tagged
-    operation upstream of the operand, and the operand's dependence set when it is read. The path is CARRIED for an
-    element of a loop's state as the loop passes it in, and () if there is no nearest operation, or more than one.
+    """For an operation with several operands, one pair for each operand: the tag path of the nearest tagged operation
+    from which the operand is computed, and the operand's dependence set when it is read. The path is CARRIED for an
+    element of a loop's state as the loop passes it in, and () if there is no such operation, or more than one.
     """
 
 
@@ -118,12 +127,13 @@ class Intended:
     outputs: tuple[Labels, ...]
     """The dependence set of each leaf of the entry computation's root, in order."""
     tagged: Mapping[TagPath, TaggedSet]
-    """Tag path to the dependence set of the operation, for every operation that computes and has a tag."""
+    """Maps a tag path to the dependence set of the operation, for every operation that computes and has a tag."""
     operands: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Index of a hidden write to the dependence sets of its kernel's operands at the call, united over all iterations.
+    """Maps the index of a hidden write to the dependence sets of the operands of its kernel's call, when the call runs;
+    each is the union over all iterations.
     """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Tag path of a loop or conditional to the alternatives that meet in its result."""
+    """Maps the tag path of a loop or conditional to the alternative values of which one becomes its result."""
 
 
 def compute_intended(
@@ -140,13 +150,14 @@ def compute_intended(
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
     direct: bool = False,
 ) -> Intended:
-    """Evaluates the unoptimized module in program order; returns its dependence sets.
+    """Evaluates the unoptimized module in program order; returns the dependence sets of its values.
 
-    marked: marks for the results of tagged operations. canonicalized: MLIR's canonicalizer has changed the module.
-    records: return `tagged` too; otherwise only the outputs count. undecided: marks that end at a decision (see
-    `labels.decides`), and at a choice between alternatives unless every alternative has them. rows: index of a hidden
-    write to the rows of the array that it overwrites; a write without an entry overwrites all. direct: the evaluation
-    is about the bytes themselves (see `labels.transfer_call`).
+    marked: tag path of an operation to marks, extra bits that the set of its result gets. canonicalized: whether MLIR's
+    canonicalizer has changed the module. records: whether to return `tagged` too; otherwise only the outputs count.
+    undecided: marks that end at a decision (see `labels.decides`), and at a choice between alternatives unless every
+    alternative has them. rows: index of a hidden write to the rows of the array that it overwrites; a write without an
+    entry overwrites all rows. direct: whether a set describes only the bytes of a value itself (see
+    `labels.transfer_call`).
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -190,30 +201,36 @@ class _Evaluation:
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
     _upstream: dict[int, frozenset[TagPath]] = field(default_factory=dict[int, frozenset[TagPath]])
-    """Storage index to the tag paths of the nearest tagged operations upstream."""
+    """Maps the number of a storage to the tag paths of the nearest tagged operations from which its value is computed.
+    """
     _pieces: dict[int, Pieces] = field(default_factory=dict[int, Pieces])
-    """Storage index to the dependence sets of the pieces, for a concatenation or a value made from one."""
+    """Maps the number of a storage to the separate dependence sets of its value's pieces, for a concatenation or a
+    value made from one.
+    """
     _by_call: dict[tuple[TagPath, int], tuple[HiddenWrite, ...]] = field(
         default_factory=dict[tuple[TagPath, int], tuple[HiddenWrite, ...]]
     )
     _before: dict[int, tuple[int, Labels]] = field(default_factory=dict[int, tuple[int, Labels]])
-    """Index of an overwritten storage to (index of the hidden write, dependence set just before the write)."""
+    """Maps the number of an overwritten storage to (index of the hidden write, dependence set just before the write).
+    """
     ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
-    """Indices of the storage that belongs to the states of the enclosing loops."""
+    """Numbers of the storage that the states of the enclosing loops have."""
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far; in a loop or branch, of those met inside it."""
     _overwriting: frozenset[TagPath] = field(init=False)
     """Tag paths of the calls with hidden writes."""
     _carrying: frozenset[int] = field(init=False)
-    """Instruction ids of the carriers (see `carriers`), whatever the call path."""
+    """Ids of the carriers, instructions that hold the old value of a kernel's operand (see `carriers`), for any call
+    path.
+    """
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Becomes `Intended.operands`."""
+    """The value that `Intended.operands` will have."""
     _call_edges: tuple[tuple[TagPath, Labels], ...] = ()
-    """`TaggedSet.edges` of the current call, kept because the call has overwritten its operands since."""
+    """The `TaggedSet.edges` of the current call, from before the call overwrites its operands."""
     _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])
-    """Outputs of the current call whose declared alias is broken: (index of the output, the storage that it gets
-    instead).
+    """Outputs of the current call whose declared alias is broken: (index of the output, the storage that the output
+    gets instead of the operand's).
     """
 
     def __post_init__(self) -> None:
@@ -235,7 +252,7 @@ class _Evaluation:
         return Intended(outputs, self.tagged, self._given, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """Makes new storage for a value of this shape; every leaf gets the same dependence set."""
+        """Makes new storage for a value of this shape. labels: the dependence set that every leaf gets."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
@@ -247,8 +264,8 @@ class _Evaluation:
     def run(
         self, computation: HloComputation, arguments: list[StoredValue], prefix: TagPath, level: int
     ) -> StoredValue:
-        """Evaluates a computation once; returns the value of its root. prefix: tags of the calls that lead to it.
-        level: number of loops around it.
+        """Evaluates a computation once; returns the value of its root. prefix: tags of the calls that lead to the
+        computation. level: number of loops around the computation.
         """
         values: dict[int, StoredValue] = {}
         for instruction in self.module.sort_in_program_order(computation):
@@ -350,7 +367,7 @@ class _Evaluation:
         return value
 
     def _find_ended(self, instruction: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks of `undecided` that end at this instruction, because it makes a decision or a choice."""
+        """Returns those of the `undecided` marks that end at this instruction, because it makes a decision or a choice."""
         if decides(instruction):
             return self.undecided
         if is_one_choice(instruction):
@@ -359,13 +376,15 @@ class _Evaluation:
         return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PiecewiseLabels:
-        """Returns the set of a concatenation, or of a value made from one, in pieces where these are known."""
+        """Returns the dependence set of a concatenation, or of a value made from one; the separate sets of its pieces
+        if they are known.
+        """
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
         found = follow_pieces(instruction, known)
         return unite(map(union_of, known)) if found is None else found
 
     def _keep_pieces(self, operands: list[StoredValue], results: tuple[StoredValue, ...], started: Labels) -> None:
-        """Gives each result of a collective the pieces of its own operand."""
+        """Gives each result of a collective the pieces of its own operand. started: labels to add to every piece."""
         for operand, result in zip(operands, results, strict=True):
             if isinstance(operand, int) and isinstance(result, int) and operand in self._pieces:
                 self._pieces[result] = self._pieces[operand].add(started)
@@ -373,7 +392,9 @@ class _Evaluation:
     def _call_kernel(
         self, call: HloInstruction, operands: list[StoredValue], path: TagPath, ambiguous: Labels
     ) -> Labels:
-        """Calls a kernel, whose hidden writes change storage; returns the dependence set of the call's results."""
+        """Calls a kernel, whose hidden writes change the dependence sets of storage; returns the set that the call's
+        results get. path: the call's tag path. ambiguous: marks to add.
+        """
         own = self._by_call.get((path, call.id), ())
         certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
         sets = [(one | ambiguous) & certain for one in self._read_before_write(call, operands)]
@@ -404,8 +425,8 @@ class _Evaluation:
         return transfer.results
 
     def _describe_edges(self, operands: list[StoredValue]) -> tuple[tuple[TagPath, Labels], ...]:
-        """Returns these operands as `TaggedSet.edges`. A kernel call that has overwritten an operand does not count as
-        its nearest operation upstream.
+        """Returns the entry of `TaggedSet.edges` for each of these operands. A kernel call that has overwritten an
+        operand does not count as an operation from which the operand is computed.
         """
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
@@ -441,7 +462,7 @@ class _Evaluation:
 
     def _read_before_write(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
         """Returns the dependence set of each operand. In a canonicalized program, an operation that autodiff derived
-        from an operation before the write gets the operand's set from before that write.
+        from an operation before a write gets the operand's set from before this write.
         """
         sets = [self._union(value) for value in operands]
         if self.canonicalized and self._before and is_derivative(reader):
@@ -454,13 +475,13 @@ class _Evaluation:
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Returns the dependence set of each leaf of the value that a computation returns, with the marks of the leaf's
-        ambiguities.
+        """Returns the dependence set of each leaf of the value that a computation returns, with the marks for what is
+        unknown about the leaf (see `ambiguities`).
         """
         return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 
     def _add(self, value: StoredValue, labels: Labels) -> StoredValue:
-        """Adds labels to the dependence set of each leaf of the value; returns the same value."""
+        """Adds these labels to the dependence set of each leaf of the value; returns the value."""
         for index in list_leaves(value) if labels else ():
             self._pieces.pop(index, None)
             self._storage[index] |= labels
@@ -485,9 +506,7 @@ class _Evaluation:
         return copied
 
     def _copy_except(self, state: StoredValue, kept: frozenset[int]) -> StoredValue:
-        """Returns a copy of a loop's state in new storage, except for the elements with these numbers, which stay as
-        they are.
-        """
+        """Returns a copy of a loop's state in new storage; the elements whose numbers are in `kept` keep their storage."""
         if not isinstance(state, tuple):
             return self._copy(state)
         return tuple([child if number in kept else self._copy(child) for number, child in enumerate(state)])
@@ -542,13 +561,17 @@ class _Evaluation:
             head = following
 
     def _add_upstream(self, decider: StoredValue, decided: list[int]) -> None:
-        """Adds the tagged operations upstream of a loop's predicate to those upstream of the loop's state."""
+        """Adds the tagged operations from which a loop's predicate is computed to those from which the loop's state is
+        computed.
+
+        decider: the predicate. decided: numbers of the state's storage.
+        """
         above = _NOTHING.union(*[self._upstream.get(index, _NOTHING) for index in list_leaves(decider)])
         for index in decided if above else ():
             self._upstream[index] = self._upstream.get(index, _NOTHING) | above
 
     def _run_once(self, instruction: HloInstruction, initial: StoredValue, prefix: TagPath, level: int) -> StoredValue:
-        """Runs the body of a loop that has one iteration; the loop's state gets storage of its own, as in any loop."""
+        """Runs the body of a loop that has one iteration; the loop's state gets storage of its own, as for any loop."""
         body = self.module.computations[instruction.called_computations[0]]
         state = self._copy_except(initial, body.kept_elements)
         result = self.run(body, [state], prefix, level)
@@ -566,8 +589,8 @@ class _Evaluation:
         *,
         records: bool = True,
     ) -> list[Labels]:
-        """Records the alternatives that meet in the result of a loop or conditional; returns the marks that each leaf
-        of the result gets.
+        """Records the alternative values of which one becomes the result of a loop or conditional; returns the marks
+        (extra bits in dependence sets) that each leaf of the result gets.
         """
         path = (*prefix, *self.module.find_tag_path(instruction))
         if self.records and records and path:

@@ -1,20 +1,23 @@
 """Computes the dependence sets of the program as the GPU will run it: schedule order, on XLA's buffer assignment.
 
-A dependence set says on which hidden writes a value depends (see `labels`).
+A dependence set says on which hidden writes a value depends; its elements are labels, such as ORIG for a dependence on
+the contents from before a write (see `labels`).
 
 - Computations run in the order of their sequence; a computation called by `while`, `call` or `conditional` runs at its
-  caller. A fusion reads its operands at once and is evaluated inside, so that several outputs have separate sets.
+  caller. A fusion reads all of its operands at once, and its fused instructions are evaluated one by one, so that each
+  of several outputs has its own set.
 - Only instructions that define a buffer change memory: tuples, bitcasts and loop parameters are names of places, not
   copies.
 - An asynchronous operation runs at its start. If a kernel may overwrite bytes while the operation reads them, its done
-  gets a mark: the hardware decides which version it reads (see `races`).
+  gets a mark (an extra bit in the set), because the hardware decides which version the operation reads (see `races`).
 - All devices run the same module in step, so a collective's result has the set of its operand.
-- Loops run to a fixpoint, or once, as in the intended program; `labels` says which labels cross an iteration. A branch
-  that is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
+- Loops run to a fixpoint, or once, as in the evaluation of the program; `labels` says which labels cross an iteration.
+  A branch that is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
 - A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
   parameter's memory.
-- After the kernel, reading the slice that it wrote once more gives the new value; ORIG does not start there again.
-  Where each iteration of a loop overwrites another slice, such a read does not see earlier iterations' writes either.
+- After the kernel, reading the slice that it wrote once more gives the new value; ORIG does not start at that read
+  again. If each iteration of a loop overwrites another slice, a read of this iteration's slice does not see earlier
+  iterations' writes either.
 """
 
 from collections import Counter, defaultdict
@@ -46,8 +49,8 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
 
 _SILENT = having(Trait.LAUNCHES_NOTHING) - having(Trait.FROM_NOTHING)
-"""Opcodes of instructions that move no bytes, and are skipped; without constants, because labels may start at a
-constant.
+"""Opcodes of instructions that move no bytes, and that the evaluation skips. Constants are not among them, because
+labels may start at a constant.
 """
 
 _SLICES = frozenset({"slice", "dynamic-slice"})
@@ -65,24 +68,32 @@ class ScheduleEvaluation:
     carriers: Carriers
     effects_of: EffectsOf
     writes: Mapping[int, tuple[HiddenWrite, ...]]
-    """Id of a custom call in the optimized module to its hidden writes."""
+    """Maps the id of a custom call in the optimized module to its hidden writes."""
     actual_writes: tuple[ActualWrite, ...]
     wanted: frozenset[TagPath]
     """Tag paths of the operations whose occurrences are kept even if they have no labels."""
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an instruction, scheduled or fused, to the marks that its results get."""
+    """Maps the id of an instruction, scheduled or fused, to marks: extra bits that the dependence sets of its results
+    get.
+    """
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of a carrier, which holds the old value of a kernel's operand, to the ORIG labels that start there (see
-    `carriers`).
+    """Maps the id of a carrier, an instruction that holds the old value of a kernel's operand, to the ORIG labels that
+    start there (see `carriers`).
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Id of a call to the ORIG labels that each of its operands cannot have, operand by operand."""
+    """Maps the id of a call to the ORIG labels (dependences on contents from before a write) that each of its operands
+    cannot have, operand by operand.
+    """
     records: bool = True
-    """Whether occurrences are recorded; otherwise only the outputs count."""
+    """Whether the dependence sets of operations are recorded; otherwise only those of the outputs."""
     direct: bool = False
-    """Whether the evaluation is about the bytes themselves (see `labels.transfer_call`)."""
+    """Whether a dependence set describes only the bytes of a value itself, and not the values from which they were
+    computed (see `labels.transfer_call`).
+    """
     raced: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
-    """Id of an async start that races with a kernel to the marks that its results get."""
+    """Maps the id of an asynchronous start that races with a kernel to marks: extra bits that the dependence sets of
+    its results get.
+    """
     unordered: UnorderedReads = field(default_factory=dict[int, tuple[UnorderedRead, ...]])
     """The reads that no dependence orders with a hidden write to the same bytes."""
     memory: LabelMemory = field(init=False)
@@ -94,23 +105,25 @@ class ScheduleEvaluation:
     _traced: set[int] = field(default_factory=set[int])
     _pending: dict[int, Labels] = field(default_factory=dict[int, Labels])
     _started: frozenset[int] = field(init=False)
-    """Ids of the instructions, scheduled or fused, where labels or marks start."""
+    """Ids of the instructions, scheduled or fused, at which labels or marks start."""
     _inert: InertInstructions = field(init=False)
     _made_outside: dict[tuple[ActualWrite, int], bool] = field(default_factory=dict[tuple[ActualWrite, int], bool])
-    """A write and a slice number to whether no instruction in the loop around the write defines a value in that slice
+    """Maps (write, slice number) to whether no instruction in the loop around the write defines a value in that slice
     of memory (see `is_made_outside`).
     """
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
-    """Slice number to the writes that overwrite another part of that slice of memory in each iteration of a loop, and
-    whose part has tags.
+    """Maps the number of a memory slice to the writes that overwrite a different part of that slice of memory in each
+    iteration of a loop, if the instruction that takes this part has tags.
     """
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads."""
     _reads_pieces: frozenset[int] = field(init=False)
-    """Ids of the readers that are lucky only about some of the elements that they read."""
+    """Ids of the readers for which only some of the elements that they read are lucky (not ordered with a hidden
+    write).
+    """
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
-    """Id of a computation to the call path of its last run."""
+    """Maps the id of a computation to the call path of its last run."""
 
     def __post_init__(self) -> None:
         self._occurrences = defaultdict(dict)
@@ -129,8 +142,8 @@ class ScheduleEvaluation:
                 self._distinct_slices.setdefault(number, []).append(write)
 
     def _list_raced_dones(self) -> list[int]:
-        """Lists the ids of the instructions that finish an asynchronous start which races with a kernel: they get the
-        start's marks whatever they read.
+        """Returns the ids of the instructions that finish an asynchronous start which races with a kernel. They get the
+        start's marks even if nothing that they read has labels.
         """
         finishing = [one for one in self.module.instructions if one.opcode in _FINISHES] if self.raced else []
         return [one.id for one in finishing if find_start(self.module, one).id in self.raced]
@@ -192,8 +205,9 @@ class ScheduleEvaluation:
                     self._compute(instruction, frames)
 
     def _skip_inert(self, instruction: HloInstruction) -> None:
-        """Empties the dependence sets of the slices that an inert instruction defines, and records the wanted
-        operations that the instruction runs.
+        """Empties the dependence sets of the memory slices that an inert instruction defines, and records the wanted
+        operations that the instruction runs. The operands of an inert instruction have no labels, and none starts at
+        it.
         """
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
@@ -235,7 +249,7 @@ class ScheduleEvaluation:
         self.record(instruction, instruction, labels, reads)
 
     def _list_piecewise(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PiecewiseLabels]:
-        """Returns the dependence set of each operand, in pieces where these are known."""
+        """Returns the dependence set of each operand, or the separate sets of the operand's pieces if they are known."""
         values: list[PiecewiseLabels] = [0] * len(instruction.operands)
         for number, place, labels in reads:
             pieces = self.memory.find_pieces(place, instruction, number)
@@ -246,8 +260,8 @@ class ScheduleEvaluation:
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
-        """Defines the results of a collective of several operands: each result gets the dependence set of the operand
-        whose number is the last one in the result's ShapeIndex.
+        """Defines the results of a collective with several operands: each result gets the dependence set of one
+        operand, whose number is the last entry of the result's ShapeIndex.
         """
         marks = self.find_started(collective)
         sets = self._list_piecewise(collective, reads)
@@ -265,8 +279,8 @@ class ScheduleEvaluation:
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction, with the labels and marks that start there; records the
-        set of a tagged operation.
+        """Returns the dependence set of a fused instruction, including the labels and marks that start at it; records
+        the set if the instruction has a tag.
         """
         is_itself = True
         if labels and instruction.opcode == "dynamic-slice" and self._distinct_slices:
@@ -280,8 +294,8 @@ class ScheduleEvaluation:
         return labels | self.marked.get(instruction.id, 0) if self.marked else labels
 
     def _find_starting(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the ORIG labels that start at an instruction, without those of a hidden write that has overwritten
-        everything that the instruction reads.
+        """Returns the ORIG labels that start at an instruction, which say that its value depends on contents from
+        before a write; without those of a write that has already overwritten everything that the instruction reads.
         """
         labels = self.carried.get(instruction.id, 0)
         if not labels or instruction.opcode not in _SLICES or not self.memory.raw:
@@ -296,8 +310,8 @@ class ScheduleEvaluation:
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation that has a tag, if the set is not empty or the caller wants to see
-        it.
+        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is
+        wanted.
         """
         path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
@@ -318,16 +332,16 @@ class ScheduleEvaluation:
             self.memory.put(number, value | marks if isinstance(value, int) else value.add(marks))
 
     def _reads_distinct_slice(self, reads: tuple[Read, ...]) -> bool:
-        """Returns whether one of the reads is of memory of which a kernel overwrites another slice in each iteration of
-        a loop.
+        """Returns whether one of these reads is of memory in which a kernel overwrites a different slice in each
+        iteration of a loop.
         """
         return bool(self._distinct_slices) and any(place in self._distinct_slices for _, place, _ in reads)
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a dynamic-slice without the kernels' writes of earlier iterations, which are in
-        other slices.
+        """Returns the dependence set of a dynamic-slice without the labels for what kernels wrote in earlier
+        iterations, because they wrote that to other slices.
         """
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)
@@ -364,7 +378,9 @@ class ScheduleEvaluation:
     def _place_leaves(
         self, fusion: HloInstruction, leaves: list[PiecewiseLabels]
     ) -> Iterable[tuple[int, PiecewiseLabels]]:
-        """Returns the number of each slice that the fusion defines, with the dependence set of its leaf."""
+        """Returns the number of each memory slice that the fusion defines, with the dependence set of the result leaf
+        in it. leaves: the set of each leaf of the fusion's result.
+        """
         definitions, places = self.places.buffers.definitions.get(fusion.id), self.places.locate(fusion)
         if not definitions:
             return zip(places, leaves, strict=True)
@@ -394,8 +410,8 @@ class ScheduleEvaluation:
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Runs a custom call, inside a fusion or not: its hidden writes change memory. operands: the set of each
-        operand. Returns the dependence set of the call's results.
+        """Runs a custom call, inside a fusion or not: its hidden writes change memory. operands: the dependence set of
+        each operand. Returns the dependence set that all results of the call get.
         """
         own = self.writes.get(call.id, ())
         unrelated = self.unrelated.get(call.id, ())
@@ -422,7 +438,7 @@ class ScheduleEvaluation:
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
         """Maps the index of each output whose declared alias is broken to the ORIG label of the write that the output
-        misses.
+        misses: the output keeps the contents from before this write.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}

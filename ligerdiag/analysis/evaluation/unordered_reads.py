@@ -1,4 +1,4 @@
-"""Finds the reads that nothing orders with a hidden write: the one definition of luck.
+"""Finds the reads that nothing orders with a hidden write. This is the project's only definition of a lucky read.
 
 A scheduled instruction R reads a value that a hidden write W overwrites; `hlo.shared_storage` says which values W
 overwrites. R and W are ordered
@@ -9,12 +9,12 @@ overwrites. R and W are ordered
 - across iterations of a loop: these follow each other.
 
 Otherwise XLA may run them in either order, and every value computed from R's result changes with the order: R is
-*lucky*, whichever version it is meant to see. That R comes first, or last, in this schedule is no order. Nor does it
-matter that nobody expects a change: XLA merges an author's computation with another one of equal value, and the kernel
-then overwrites both. These reads are not lucky:
+*lucky*, whichever version it is meant to see. That R comes first, or last, in this schedule is no order. R is lucky
+even if the author expects no kernel to change the value that it reads: XLA may have merged that value with an equal one
+that a kernel overwrites. These reads are not lucky:
 
-- a read of elements other than those that the kernel certainly overwrites, where these are known; if a read takes both,
-  values computed from the overwritten ones are lucky, as far as `pieces` can tell them apart;
+- a read that takes none of the elements that the kernel overwrites, if these elements are known; if a read takes some
+  of them, only values computed from those are lucky, as far as `pieces` can distinguish them;
 - a read that only names a value or passes it to a computation, and a kernel's read of an operand that it does not
   touch.
 
@@ -40,8 +40,8 @@ _RUNS = having(Trait.RUNS_SCHEDULED)
 _READS_NOTHING = having(Trait.LAUNCHES_NOTHING, Trait.DONE, Trait.UPDATE)
 _PARTS = having(Trait.FORWARDS, Trait.TAKES_ELEMENT) | {"slice", "dynamic-slice"}
 _MOST_STEPS = 20
-"""Limit of the search, as the average number of visits to each of the module's instructions: one visit for each call
-path that leads there.
+"""Limit of the search, as the average number of visits to each of the module's instructions: an instruction is visited
+once for each call path that leads to it.
 """
 
 
@@ -52,8 +52,8 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Finds every lucky read of the module: id of the reading instruction to its lucky reads. writes_by_call: id of a
-    call in the module to its hidden writes.
+    """Maps the id of each reading instruction in the module to its lucky reads: only the order of this schedule decides
+    whether they see a hidden write. writes_by_call: id of a call in the module to its hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}
@@ -71,8 +71,8 @@ class _Search:
     _order: Order = field(default_factory=Order)
     _by_slice: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     _overwriting: dict[int, dict[Definition, list[int]]] = field(default_factory=dict[int, dict[Definition, list[int]]])
-    """Slice number to a map from the definition of a value in that slice to the writes that overwrite it, as positions
-    in the list that `_by_slice` has for the slice.
+    """Maps the number of a memory slice to a map from the definition of a value in that slice to the writes that
+    overwrite the value. A write is represented by its position in the slice's list in `_by_slice`.
     """
     _positions: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
     _left: int = field(init=False)
@@ -93,12 +93,12 @@ class _Search:
 
     def _walk(self, computation: HloComputation, prefix: Frames) -> Iterator[Frames]:
         """Yields the call path to each loop, each conditional, and each other scheduled instruction that reads memory
-        that a kernel overwrites.
+        which a kernel overwrites at some time.
         """
         sequence = computation.sequence or computation.instructions
         self._left -= len(sequence)
         if self._left < 0:
-            raise ArtifactError("the module calls its computations along too many paths to follow")
+            raise ArtifactError("the module calls its computations along too many paths of nested calls to analyse")
         targeted, list_read = self._by_slice.keys(), self.places.list_read
         for instruction in sequence:
             opcode = instruction.opcode
@@ -141,7 +141,9 @@ class _Search:
                 yield operand, value, number, index
 
     def _list_overwriting(self, number: int, value: HloInstruction, index: ShapeIndex) -> Iterator[ActualWrite]:
-        """Yields the writes that overwrite this value in that slice of memory, in the order of `writes`."""
+        """Yields the writes that overwrite this leaf of the value in the memory slice `number`, in the order of
+        `writes`.
+        """
         writes = self._by_slice.get(number)
         if writes is None:
             return
@@ -187,8 +189,10 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader takes only elements outside of the part that the kernel gets. The array is in the
-    memory slice `number`, and the reader is a slice, or a fusion that takes slices of it.
+    """Returns whether the reader takes only elements outside of the part of an array that the kernel gets.
+
+    reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
+    holds the array. False if the kernel's part is unknown.
     """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:

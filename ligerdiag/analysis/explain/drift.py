@@ -1,10 +1,10 @@
-"""Finds the changes around the hidden writes from one compile of a program to another.
+"""Finds the changes around the hidden writes between two compiles of a program.
 
-A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand and number.
-The readers of a write are paired by criteria from strict to loose (`_KEYS`), in the order of the schedule; for each
-criterion, readers that read on the same side of the kernel and from the same bytes are paired first. Readers that
-remain were gained or lost. A change is `minor` if it decides nothing: the fusion that contains a reader is another one,
-or only one compile has an output. Another source line of a reader is no change at all.
+A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand_number and
+running number. The readers of a write are paired by criteria from strict to loose (`_KEYS`), in the order of the
+schedule; for each criterion, readers that read on the same side of the kernel and from the same bytes are paired first.
+Readers without a partner were gained or lost. A change is `minor` if another fusion now contains a reader, or if only
+one compile has an output. If only the source line of a reader differs, nothing has changed.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, S
 
 
 class ChangeKind(StrEnum):
-    """The kinds of differences between two compiles."""
+    """The kinds of differences between two compiles of a program."""
 
     VERDICT = "verdict"
     OUTPUT = "output"
@@ -28,22 +28,22 @@ class ChangeKind(StrEnum):
     MOVED = "moved"
     """A reader now reads on the other side of the kernel: before it instead of after it, or the reverse."""
     ORIGIN = "origin"
-    """A reader now reads other bytes."""
+    """A reader now reads other bytes: the overwritten ones, a copy of them, or none because it recomputes the value."""
     GAINED = "gained"
     LOST = "lost"
     COPIED = "copied"
-    """The kernel now gets a copy of its operand, no longer gets one, or gets another one."""
+    """The kernel's operand is now a copy, is no longer a copy, or is copied in another way."""
     SHARED = "shared"
-    """The other values that use the overwritten bytes have changed."""
+    """The kinds of other values in the overwritten bytes have changed."""
     SIZE = "size"
-    """The kernel now overwrites more or fewer bytes, or another shape."""
+    """The kernel now overwrites another number of bytes, or an array of another shape."""
     FUSION = "fusion"
     """A reader is now in another fusion, or in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference between two compiles of a program, told from the first to the second."""
+    """One difference between two compiles of a program, as a change from the first to the second."""
 
     kind: ChangeKind
     text: str
@@ -60,7 +60,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader of an overwritten value in both compiles; a side without the reader is None."""
+    """A reader of an overwritten value in the first and in the second compile; None for a compile that lacks it."""
 
     before: Reader | None
     after: Reader | None
@@ -68,17 +68,21 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write in both compiles, with its changes; a side without the write is None."""
+    """A hidden write in the first and in the second compile, with its changes; None for a compile that lacks it."""
 
     before: Neighbourhood | None
     after: Neighbourhood | None
     readers: tuple[ReaderPair, ...]
-    """The pairs, in the order of the first compile's schedule; readers that only the second compile has come last."""
+    """The pairs of readers, in the order of the first compile's schedule; readers that only the second compile has come
+    last.
+    """
     changes: tuple[Drift, ...]
 
     @property
     def title(self) -> str:
-        """Returns the `Neighbourhood.title` of a side that has the write, of the first compile if both have it."""
+        """Returns the `Neighbourhood.title` of the write in the first compile, or in the second if the first lacks the
+        write.
+        """
         return next(one.title for one in (self.before, self.after) if one is not None)
 
 
@@ -89,16 +93,16 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
     lambda reader: (reader.primitive, reader.source.function if reader.source else ""),
     lambda reader: reader.primitive,
 )
-"""Criteria by which two readers are a pair, from strict to loose. No criterion uses an instruction's name or id, which
-differ between compiles.
+"""Functions that give the criteria, from strict to loose, by which readers of two compiles are paired: two readers are
+a pair if a function returns the same for both. None uses an instruction's name or id, which differ between compiles.
 """
 
 
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns the changes of the outputs, and each hidden write with its own changes: first the writes that `before`
-    has.
+    """Returns the changes of the outputs, and each hidden write with its own changes; the writes that `before` has come
+    first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
@@ -107,8 +111,8 @@ def compare_schedules(
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """Pairs the readers of two compiles, by criteria from strict to loose; a reader without a partner gets a pair of
-    its own.
+    """Pairs the readers of two compiles, by criteria from strict to loose; a reader without a partner gets a pair whose
+    other side is None.
     """
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}
@@ -139,7 +143,7 @@ def describe_origin(origin: Origin) -> str:
     return {
         Origin.VALUE: "the overwritten bytes",
         Origin.SOURCE: "the value that the kernel's operand was copied from",
-        Origin.RECOMPUTED: "a value that it recomputes",
+        Origin.RECOMPUTED: "a recomputed value",
     }[origin]
 
 

@@ -1,8 +1,9 @@
-"""Compares the memory of two compiles of a program: its figures, and its copies by cause and source line.
+"""Compares the memory of two compiles of one program: its figures (peak, reserved, temporaries, copied), and its copies
+by cause and source line.
 
-Differences within the tolerance of `ligerdiag.model.memory_limits` do not count. Copies have no names that are the same
-in two compiles, so all copies with one cause and one line count as one copy. If an edit has moved a copy to another
-line, the copy is found again by its cause and its bytes.
+Differences within the tolerance of `ligerdiag.model.memory_limits` do not count. A copy has no name that is the same in
+two compiles, so all copies with the same cause and source line count as one copy. If an edit has moved a copy to
+another line, the copy is found again by its cause and its number of bytes.
 """
 
 from collections import Counter
@@ -16,10 +17,10 @@ from ligerdiag.text import render_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureChange:
-    """A figure of the memory that differs between two compiles by more than the tolerance."""
+    """One figure of a program's memory that differs between two compiles by more than the tolerance."""
 
     name: str
-    """Name of the figure as text shows it, such as `peak` or `copied bytes`."""
+    """Name of the figure as messages show it, such as `peak` or `copied bytes`."""
     before: int
     """Bytes in the first compile."""
     after: int
@@ -38,11 +39,11 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChange:
-    """A change in the number of bytes that are copied for one cause on one source line."""
+    """A change in the number of bytes that one call of the program copies for one cause on one source line."""
 
     cause: CopyCause
     file: str
-    """Name of the file, without folders; empty if the line is unknown."""
+    """Name of the source file, without folders; empty if it is unknown."""
     line: int
     before: int
     """Bytes copied in one call of the first compile; 0 if it has no such copy."""
@@ -55,7 +56,9 @@ class CopyChange:
 
     @property
     def place(self) -> str:
-        """Returns the source line as text, such as `train.py:41`; empty if the line is unknown."""
+        """Returns the source line as text, such as `train.py:41`; only the file if the number is unknown, empty if both
+        are.
+        """
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
     @property
@@ -69,12 +72,12 @@ class CopyChange:
 
 
 FIGURES = ("peak", "reserved", "temporaries", "copied")
-"""Names of the fields of `MemoryFigures` that are compared."""
+"""Names of the fields of `MemoryFigures` that are compared between compiles."""
 _NAMES: Mapping[str, str] = {"reserved": "reserved memory", "copied": "copied bytes"}
 
 
 def compare_figures(before: MemoryFigures, after: MemoryFigures) -> tuple[FigureChange, ...]:
-    """Returns the figures that differ by more than the tolerance, the one that grew most first."""
+    """Returns the figures that differ by more than the tolerance, sorted by their growth, the largest first."""
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in FIGURES]
     changes = [
         FigureChange(name=_NAMES.get(name, name), before=old, after=new)
@@ -88,7 +91,9 @@ type _Key = tuple[CopyCause, str, int]
 
 
 def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]) -> tuple[CopyChange, ...]:
-    """Returns the groups of copies that appeared, grew, shrank or are gone, the one that grew most first."""
+    """Returns the groups of copies, by cause and source line, that are new, grew, shrank or are gone; sorted by their
+    growth, the largest first.
+    """
     old, new = _count(before), _count(after)
     pairs = {key: (old[key], new[key]) for key in (*new, *old)}
     changed = {key: both for key, both in pairs.items() if compute_change(*both)}
@@ -104,7 +109,7 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
 
 
 def _count(copies: Sequence[RecordedCopy]) -> Counter[_Key]:
-    """Returns the sum of the bytes of the copies with each cause and source line."""
+    """Returns the bytes copied for each (cause, file, line), summed over all copies with these."""
     sizes: Counter[_Key] = Counter()
     for copy in copies:
         sizes[copy.cause, copy.file, copy.line] += copy.bytes

@@ -1,9 +1,9 @@
-"""Describes the neighbourhood of every hidden write: the readers of the overwritten value, and other values in the
-overwritten bytes.
+"""Describes the neighbourhood of every hidden write: the instructions that read the overwritten value, and the kinds of
+other values that XLA keeps in the same bytes.
 
-Of the other values, only these count: the values that the overwritten one is computed from, the results of its readers
-and of the kernel, and the program's arguments, constants and outputs. Any other value that XLA keeps in the same bytes
-before or after does not count.
+Only these other values count: those from which the overwritten value is computed, the results of its readers and of the
+kernel, and the program's arguments, constants and outputs. Any other value that is in the same bytes before or
+afterwards is left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,8 +34,8 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
-    """Returns one neighbourhood for each hidden write, in program order; for a write that several calls perform, one
-    for each call.
+    """Returns one neighbourhood for each hidden write, in program order; if several calls of the schedule perform a
+    write, one for each of these calls.
     """
     if not context.writes:
         return ()
@@ -75,8 +75,8 @@ class _Survey:
         return self.readers.times
 
     def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:
-        """Returns the neighbourhood of the call that performs the write. plain: the same neighbourhood with only those
-        fields that are known without the schedule.
+        """Returns the neighbourhood of the call that performs the write. plain: the fields of this neighbourhood that
+        are known without the schedule.
         """
         overwritten = self.readers.find_overwritten(write, actual)
         kernel = overwritten.kernel
@@ -103,8 +103,8 @@ class _Survey:
     def _find_sharing(
         self, write: ActualWrite, definition: Definition, readers: Iterable[HloInstruction]
     ) -> tuple[str, ...]:
-        """Returns one phrase for each kind of other value that uses the overwritten bytes too, such as "a constant",
-        sorted.
+        """Returns one phrase, such as "a constant", for each kind of other value that XLA also keeps in the overwritten
+        bytes, sorted.
         """
         buffers, positions, root = self.context.buffers, self.context.positions, self.context.optimized.entry.root
         maker = self.readers.scheduled.get(definition[0])
@@ -124,7 +124,7 @@ class _Survey:
 
     def _name_moves(self, moves: Mapping[int, Definition]) -> tuple[str, ...]:
         """Returns the opcodes of the instructions that move the value to the kernel, in the order in which they run;
-        the start and done of an asynchronous one count once.
+        the start and the done of an asynchronous instruction give one opcode.
         """
         module = self.context.optimized
         moving = [self.readers.scheduled[number].instruction for number in reversed(tuple(moves))]

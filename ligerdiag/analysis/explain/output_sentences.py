@@ -1,8 +1,8 @@
-"""Describes outputs for a reader who has never seen HLO: from where they get their values, what is wrong with them, or
-why they are unknown.
+"""Describes outputs for a reader who has never seen HLO: where their values come from, what is wrong with them, or why
+it is unknown whether they are right.
 
-A sentence says what the analysis knows: where a value is read from, before or after the kernel, and what forces that
-order. The analysis does not know what the kernel computes, or the resulting numbers.
+A sentence says what the analysis knows: where a value is read, whether before or after the kernel runs, and whether
+something forces that order. The analysis does not know what the kernel computes, or the resulting numbers.
 """
 
 from collections import defaultdict
@@ -25,11 +25,13 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each write that makes outputs unknown and whose operand was never seen with its original."""
+    """Returns one line for each hidden write that makes outputs unknown and for which the operand's old value was found
+    nowhere in the schedule.
+    """
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
-        f"the old value of operand {write.operand} of `{write.kernel}` was not found in the schedule: it is unknown whether"
-        " readers see it"
+        f"the value of operand {write.operand} of `{write.kernel}` from before the write was not found in the schedule: it"
+        " is unknown whether readers get it"
         for write in pair.writes
         if write.index in unknown and not write.unknown and write.index not in pair.actual.traced
     ]
@@ -37,8 +39,8 @@ def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: the open question about the author's intention, and the outputs that it
-    makes unknown.
+    """Returns one line for each ambiguity: the open question about what the author means or what an instruction
+    computes, and the outputs that are unknown because of it.
     """
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
@@ -63,33 +65,33 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
     listed = ", ".join(f"`{name}`" for name in names)
     match ambiguity.reason:
         case Reason.DERIVATIVE:
-            when = f"from before or after `{write.kernel}` overwrote it"
-            why = f"whether {reader} should read `%{value}`, or a derivative of it, {when}"
+            when = f"from before or from after `{write.kernel}` overwrites it"
+            why = f"whether {reader} should read `%{value}` {when}"
         case Reason.OTHER_FORM:
-            form = f"`%{value}` in another form, from before `{write.kernel}`"
-            why = f"whether {reader} should read {form}, or the value from after it"
+            form = f"a reshape or cast of `%{value}` from before `{write.kernel}` overwrites it"
+            why = f"whether {reader} should read {form}, or from after that"
         case Reason.CONSTANT:
-            why = f"which constants are the same as `%{value}`, a constant that `{write.kernel}` overwrites"
+            why = f"which uses of equal constants, which MLIR merged, should see that `{write.kernel}` overwrites `%{value}`"
         case Reason.AMBIGUOUS:
-            why = f"which operation {reader} is, and so whether it should see what `{write.kernel}` wrote"
+            why = f"which of the operations {reader} computes, and so whether it should see what `{write.kernel}` wrote"
         case Reason.UNSURE:
             wanted = f"whether it should see what `{write.kernel}` wrote"
-            why = f"whether {reader} is an operation of the program, and so {wanted}"
+            why = f"whether {reader} is the author's operation or made by XLA, and so {wanted}"
         case Reason.NO_METADATA:
-            why = f"which operation each instruction is, and so who reads what `{write.kernel}` wrote"
+            why = f"which operation each instruction computes, and so which should see what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
-            why = f"which of the many operations that `{write.kernel}` makes wrong reach these outputs"
+            why = f"whether operations that `{write.kernel}` makes wrong, too many to search, reach these outputs"
         case Reason.UNIDENTIFIED:
-            why = f"whether {reader}, whose name is unreliable, computes what `{write.kernel}` overwrites"
+            why = f"whether {reader}, whose metadata cannot be trusted, computes what `{write.kernel}` overwrites"
         case Reason.RECOMPUTED:
-            new = f"the result of the call of `{write.kernel}` that JAX drops there"
+            new = f"what a call of `{write.kernel}` that JAX drops there would make of it"
             recomputed = f"{reader}, which is `%{value}` recomputed by `jax.checkpoint`,"
-            why = f"whether {recomputed} should be the original value or {new}"
+            why = f"whether {recomputed} should be the value from before the write, or {new}"
         case Reason.TWIN_OPERANDS:
-            why = f"how {reader}, which gets `%{value}` and another value that XLA merged with it, is affected by"
-            why = f"{why} `{write.kernel}`"
+            why = f"what {reader} reads in the operand that XLA merged with `%{value}`, which `{write.kernel}`"
+            why = f"{why} overwrites"
         case Reason.MIXED:
-            why = f"which of two merged values a loop or branch returns, `%{value}` after `{write.kernel}` or the other one"
+            why = f"whether a loop or branch returns `%{value}` after `{write.kernel}`, or a value that XLA merged with it"
     return f"it is unknown {why}: {listed}"
 
 
@@ -142,7 +144,9 @@ class OutputSentences:
         return "does not depend on what a kernel overwrites"
 
     def _find_returned(self, number: int) -> str:
-        """Returns the names of the kernels whose results reach the output, as text; empty if there are none."""
+        """Returns the names of the kernels whose results this output is computed from, as text; empty if there are
+        none.
+        """
         reach, found = self.flow.compute_reach(), dict[str, None]()
         for one in self.context.followed.performed:
             nodes = set(self.flow.list_nodes(one.kernel)) - {name_written(one.write.index, one.kernel)}
@@ -182,11 +186,14 @@ class OutputSentences:
         more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
         kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
         by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
-        return f"could not be decided: it is unknown which version of an operand that{by} overwrites it needs, or gets{more}"
+        return (
+            f"could not be decided:{by} overwrites an operand, and it is unknown which version of the operand this output"
+            f" needs or gets{more}"
+        )
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the end of the sentence about an output that JAX or XLA makes wrong, and no hidden write; empty for
-        any other output.
+        """Returns the end of the sentence about an output that JAX or XLA makes wrong without any hidden write; empty
+        for any other output.
         """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):
@@ -231,14 +238,12 @@ class OutputSentences:
             if access is not None:
                 value = self._name_value(self.context.writes[access.buffer])
                 return f"is wrong: {self._name_step(access.step)} does not read what {kernel} wrote to {value}"
-            return f"is wrong: it misses what {kernel} wrote; it is unknown which reader reads something else"
+            return f"is wrong: it misses what {kernel} wrote, and it is unknown which reader misses it"
         reader, value = self._name_step(finding.reader.id), self._name_value(finding.write)
         match finding.wrong.place:
             case Place.SAME_BYTES:
                 steps = self._count_steps(finding.reader.id, finding.write.index, is_after=False)
-                return (
-                    f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and misses what it writes"
-                )
+                return f"is wrong: {reader} reads {value}{steps} before {kernel} overwrites it, and so misses the write"
             case Place.COPY:
                 return f"is wrong: {reader} reads {self._describe_copy(finding)}: it misses what the kernel wrote"
             case Place.RECOMPUTED:
@@ -248,8 +253,8 @@ class OutputSentences:
                 )
 
     def _describe_copy(self, finding: ReadFinding) -> str:
-        """Returns a phrase for the value that a reader finds in other bytes than the overwritten ones, and how the two
-        values depend on each other.
+        """Returns a phrase that names the value which a reader reads in other bytes than the overwritten ones, and says
+        which of the two values was made from the other.
         """
         kernel, value = f"`{finding.write.kernel}`", self._name_value(finding.write)
         definition = self._find_read(finding)
@@ -260,7 +265,7 @@ class OutputSentences:
             if one.write.index == finding.write.index:
                 overwritten = one.overwritten.definition
                 if self.flow.find_path((overwritten,), lambda node: node == definition):
-                    return f"{read}, but {kernel} overwrites {value}, which was made from it"
+                    return f"{read}, but {kernel} overwrites {value}, which was made from {read}"
                 if self.flow.find_path((definition,), lambda node, overwritten=overwritten: node == overwritten):
                     return f"{read}, which was made from {value}, but {kernel} overwrites {value} alone"
         return f"{read}, but {kernel} overwrites other bytes, {value}"
@@ -269,8 +274,8 @@ class OutputSentences:
         return f"`%{self.flow.instructions[self.flow.find_step(number)].name}`"
 
     def _name_value(self, write: HiddenWrite) -> str:
-        """Returns the name of the step that computed the overwritten value, or the kernel's operand if the schedule
-        does not overwrite it.
+        """Returns the name of the scheduled instruction that computed the overwritten value; if the schedule does not
+        perform the write, a phrase for the kernel's operand.
         """
         for one in self.context.followed.performed:
             if one.write.index == write.index:
@@ -278,7 +283,7 @@ class OutputSentences:
         return f"operand {write.operand} of `{write.kernel}`"
 
     def _find_read(self, finding: ReadFinding) -> Definition | None:
-        """Returns the definition of the value that a finding's reader reads in other bytes than the overwritten ones;
+        """Returns the definition of the value that the finding's reader reads in other bytes than the overwritten ones;
         None if it is unknown.
         """
         wrong = finding.wrong
@@ -294,21 +299,24 @@ class OutputSentences:
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
-        """Returns the finding, about whatever output, that names the reader of this access; None if there is none."""
+        """Returns the finding about the reader that makes this access, whichever outputs the finding is about; None if
+        there is none.
+        """
         if access is None:
             return None
         same = [one for one in self.context.verdicts.stale if one.write.index == access.buffer]
         return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """Returns the first read of this kind that makes the output wrong, also if it is by an instruction of the
-        compiler that no finding names.
+        """Returns the first read of this kind that makes the output wrong, even if the compiler made the reading
+        instruction, so that no finding names it; None if there is none.
         """
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 
     def _count_steps(self, reader: int, write: int, *, is_after: bool) -> str:
-        """Returns text such as ` 3 steps`, the distance between the kernel and a reader that comes after it, or before
-        it; empty if the two are not in one sequence in this order.
+        """Returns text such as ` 3 steps`, the distance in the schedule between the kernel and the reader. is_after:
+        whether the reader should come after the kernel. Empty if it does not, or if the two are in different
+        computations.
         """
         times, step = self.flow.readers.times, self.flow.find_step(reader)
         for one in self.context.followed.performed:

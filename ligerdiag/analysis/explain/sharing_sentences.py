@@ -1,4 +1,6 @@
-"""Describes pairs of values that XLA keeps in the same bytes while both are alive: their names, places and readers."""
+"""Describes pairs of values that XLA keeps in the same bytes although both are still needed: their names, places and
+readers.
+"""
 
 from collections.abc import Sequence
 
@@ -10,16 +12,16 @@ from ligerdiag.text import describe_names
 
 
 def name_position(position: Position) -> str:
-    """Returns the name of a value, such as `%fusion.3{0}`; without an index if the value is the whole result of the
-    instruction.
+    """Returns the name of a value, such as `%fusion.3{0}`; without an index if the value is the instruction's whole
+    result.
     """
     instruction, index = position
     return f"%{instruction.name}{render_index(index) if index else ''}"
 
 
 def name_reader(pair: SharedBytes) -> str:
-    """Returns who still reads the lost value of the pair, such as `%fusion.7 reads`, `the caller keeps` or `the program
-    returns`.
+    """Returns a phrase that says who still needs the value of the pair that XLA overwrites, such as `%fusion.7 reads`,
+    `the caller keeps` or `the program returns`.
     """
     if pair.reader is not None:
         return f"%{pair.reader.name} reads"
@@ -27,7 +29,7 @@ def name_reader(pair: SharedBytes) -> str:
 
 
 def describe_pair(pair: SharedBytes) -> str:
-    """Returns one clause that says how XLA loses a value of the pair by writing another one over it."""
+    """Returns a clause that says how XLA loses one value of the pair by writing the other one over it."""
     lost, other = name_position(pair.lost), name_position(pair.other)
     if pair.lost[0] is pair.other[0]:
         first, second = sorted((lost, other))
@@ -35,9 +37,9 @@ def describe_pair(pair: SharedBytes) -> str:
     if pair.reader is None:
         need = name_reader(pair)
     elif pair.reader is pair.other[0] and pair.lost_place == pair.other_place:
-        need = "it still reads for other elements"
+        need = f"`{other}` still reads for other elements"
     elif pair.reader is pair.other[0]:
-        need = "it reads at other offsets"
+        need = f"`{other}` reads at other offsets"
     else:
         need = f"`%{pair.reader.name}` reads afterwards"
     return f"XLA writes `{other}` over `{lost}`, which {need}"
@@ -51,7 +53,7 @@ def describe_place(place: Slice) -> str:
 
 def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
     """Returns a line about the pair for the section "not covered": without a buffer assignment it is unknown whether
-    XLA made a copy. outputs: names of all outputs.
+    XLA copied the value first. outputs: names of all outputs of the program.
     """
     names = [name for number, name in enumerate(outputs) if number in pair.outputs]
     reached = f": {describe_names(names, outputs)}" if names else ""

@@ -1,11 +1,11 @@
-"""Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, their use over time, and how each
-output is computed.
+"""Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, which instructions use them when,
+and how each output is computed.
 
-An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the reads among the
-accesses. Of many readers, those that are blamed for a wrong or lucky output are kept, then those that run nearest to
-the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the steps are the instructions that
-access an overwritten buffer or are on the path to an output, their direct sources, and the instructions that run
-nearest to the kernels; each with its enclosing loops.
+An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the accesses that are
+reads. If there are too many reads, the view keeps those that are blamed for a wrong or lucky output, then those that
+run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the steps are the
+instructions that access an overwritten buffer or are on the path to an output, the instructions whose results these use
+directly, and the instructions that run nearest to the kernels; each with the loops around it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,11 +38,13 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""Largest number of reads of one buffer that are kept in addition to the blamed ones."""
+"""Largest number of reads of one buffer that are kept although no output's verdict is blamed on them."""
 MOST_NAMED = 100
-"""Largest number of reads of one buffer that are kept because they are blamed for an output's verdict."""
+"""Largest number of reads of one buffer that are kept because an output's verdict is blamed on them."""
 _REUSES = 2
-"""Largest number of other values in the bytes of a buffer that are kept on each side of the kernel."""
+"""Largest number of other values in a buffer's bytes that are kept from before the kernel runs, and again from after
+it.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,11 +53,11 @@ class AccessFinder:
 
     context: Context
     notes: list[str] = field(default_factory=list[str])
-    """One sentence for each group of accesses that was left out."""
+    """One sentence for each hidden write some of whose readers were left out."""
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
     def find(self) -> tuple[BufferAccess, ...]:
-        """Returns the accesses of all hidden writes, in the order of the LogicalTime of their steps."""
+        """Returns the accesses of all hidden writes, in the order of the LogicalTime of the accessing instructions."""
         found: list[BufferAccess] = []
         for write in self.context.writes:
             for one in self._list_performed(write):
@@ -78,8 +80,8 @@ class AccessFinder:
         return [one for one in self.context.followed.performed if one.write is write]
 
     def _list_around(self, one: PerformedWrite) -> Iterator[BufferAccess]:
-        """Yields the accesses of one write that are no reads: the definition of the overwritten value, the kernel
-        itself, and other values in the same bytes.
+        """Yields the accesses of one write that are not reads: the definition of the overwritten value, the kernel's
+        own write, and definitions of other values in the same bytes.
         """
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])
@@ -105,8 +107,8 @@ class AccessFinder:
         return kept
 
     def _find_reuses(self, one: PerformedWrite, maker: int) -> Iterator[int]:
-        """Yields the steps that put other values into the overwritten bytes: those nearest to the kernel, before and
-        after it.
+        """Yields the ids of the steps that put other values into the overwritten bytes: those nearest to the kernel, on
+        both sides of it. maker: id of the step that defines the overwritten value itself.
         """
         if self._definers is None:
             self._definers = self._find_definers()
@@ -133,14 +135,14 @@ class AccessFinder:
 
 MOST_STEPS = 400
 _NEAREST = 100
-"""Number of steps up to which a smaller view is filled with the instructions nearest to the kernels."""
+"""Number of steps up to which a small view is filled with the instructions nearest to the kernels."""
 _MOST_FUSED = 200
-"""Largest number of lines of one fused computation that are shown."""
+"""Largest number of lines of one fused computation that the view shows."""
 _PHASES = ("-done", "-update")
 _COLLECTIVES = having(Trait.COLLECTIVE)
 _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 _NO_STEPS = having(Trait.LAUNCHES_NOTHING)
-"""Opcodes of instructions that launch nothing: they are steps only if another step needs them."""
+"""Opcodes of instructions that launch nothing; such an instruction is a step only if another step needs it."""
 _MOVED = MOVES | NAMES | having(Trait.LAUNCHES_NOTHING) | {"dynamic-update-slice", "fusion"}
 """Opcodes that may occur in an asynchronous computation that only copies."""
 
@@ -154,7 +156,7 @@ class StepFinder:
     kernels: tuple[int, ...]
     """Ids of the steps that run a kernel which overwrites an operand."""
     _spans: Mapping[int, AsyncSpan] = field(init=False)
-    """Id of an asynchronous start to its operation, from start to done."""
+    """Maps the id of an asynchronous start to the span of the schedule in which its operation is in flight."""
 
     def __post_init__(self) -> None:
         scheduled = {home.id: home for home in self.flow.homes.values()}
@@ -200,7 +202,7 @@ class StepFinder:
             chosen.update(dict.fromkeys(wanted))
 
     def _list_sources(self, step: int) -> Iterator[int]:
-        """Yields the ids of the steps whose values this step uses."""
+        """Yields the ids of the steps whose results this step uses directly. step: an instruction's id."""
         instruction = self.flow.instructions[step]
         nodes = [(step, index) for index in iterate_leaves(instruction.shape)]
         if instruction.opcode == "while":  # what a loop carries is also at the parameters of its computations
@@ -221,8 +223,8 @@ class StepFinder:
         yield from (source for source in found if source != step)
 
     def _list_inner(self, step: int) -> list[tuple[int, tuple[int, ...]]]:
-        """Lists the nodes of `ValueFlow` inside of the computation that an asynchronous start runs; empty for other
-        instructions.
+        """Returns the nodes of `ValueFlow` inside of the computation that an asynchronous start runs; empty for any
+        other instruction.
         """
         instruction = self.flow.instructions[step]
         if instruction.opcode not in _STARTS_COMPUTATION:
@@ -274,8 +276,8 @@ class StepFinder:
         )
 
     def _find_inner(self, instruction: HloInstruction) -> HloInstruction:
-        """Returns the root of the computation that an asynchronous start runs; any other instruction is returned
-        itself.
+        """Returns the root of the computation that an asynchronous start runs; for any other instruction, the
+        instruction itself.
         """
         if instruction.opcode in _STARTS_COMPUTATION and instruction.called_computations:
             return self.flow.computations[instruction.called_computations[0]].root
@@ -309,31 +311,35 @@ class StepFinder:
 
 
 MOST_ON_PATH = 100
-"""Largest number of steps that are shown of the path to one output."""
+"""Largest number of steps that the view shows on the path to one output."""
 _NAMED = 20
 """Largest number of outputs that one note names."""
 
 
 @dataclass(slots=True, eq=False)
 class OutputViews:
-    """Describes how each output of one schedule is computed: its verdict, its path and a sentence."""
+    """Describes how each output of one schedule is computed: its verdict, a path of steps that leads to it, and a
+    sentence.
+    """
 
     context: Context
     accesses: tuple[BufferAccess, ...]
     long: list[str] = field(default_factory=list[str])
-    """Names of the outputs whose path is too long and lacks its beginning."""
+    """Names of the outputs whose path is too long, so that only its end is shown."""
     lost: list[str] = field(default_factory=list[str])
     """Names of the outputs whose path was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Names of the outputs that miss a kernel's write, where it is unknown which reader misses it."""
+    """Names of the outputs that miss a kernel's write although no reader is known that misses it."""
     elsewhere: list[str] = field(default_factory=list[str])
-    """Names of the outputs that JAX or XLA makes wrong, and no kernel."""
+    """Names of the outputs that JAX or XLA makes wrong without any hidden write."""
     _kernels: Mapping[int, int] = field(init=False)
-    """Index of a hidden write to the id of the step that performs it first."""
+    """Maps the index of a hidden write to the id of the step that performs it first."""
     _paths: dict[frozenset[Definition | int], Mapping[Definition, Definition | None]] = field(
         default_factory=dict[frozenset[Definition | int], Mapping[Definition, Definition | None]]
     )
-    """Cache: the starts of paths to the result of `find_shortest_paths` for these starts."""
+    """Cache. Maps the nodes or steps at which a path may start to the result of `ValueFlow.find_shortest_paths` for
+    them.
+    """
 
     def __post_init__(self) -> None:
         kernels: dict[int, int] = {}
@@ -346,8 +352,8 @@ class OutputViews:
         return self.context.followed.flow
 
     def describe(self) -> tuple[OutputView, ...]:
-        """Returns the description of each output, in the program's order; fills the lists of outputs that `list_notes`
-        reports.
+        """Returns the description of each output, in the program's order; fills the lists of output names from which
+        `list_notes` makes its sentences.
         """
         sentences = OutputSentences(self.context, self.accesses)
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
@@ -367,11 +373,11 @@ class OutputViews:
         return tuple(found)
 
     def list_notes(self) -> Iterator[str]:
-        """Yields one sentence for each kind of thing that the views of the outputs cannot show."""
+        """Yields one sentence for each kind of fact that the views of the outputs cannot show."""
         if self.elsewhere:
-            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: the real cause has no arrow here"
+            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: JAX or XLA does, and no arrow shows it"
         if self.lost:
-            yield f"the paths to {name_outputs(self.lost)} could not be followed"
+            yield f"no path through the schedule to {name_outputs(self.lost)} was found, so none is shown"
         if self.long:
             yield f"only the last {MOST_ON_PATH} steps of the paths to {name_outputs(self.long)} are shown"
         if self.unexplained:
@@ -398,8 +404,8 @@ class OutputViews:
         return steps[-MOST_ON_PATH:]
 
     def _trace_path(self, starts: frozenset[Definition | int], ends: tuple[Definition, ...]) -> tuple[Definition, ...]:
-        """Returns a shortest path from one of `starts` to one of `ends`; empty if there is none. starts: nodes of
-        `ValueFlow`, or ids of steps.
+        """Returns a shortest path of nodes from one of `starts` to one of `ends`; empty if there is none. starts: nodes
+        of `ValueFlow`, or ids of steps, all of whose nodes then count.
         """
         before = self._paths.get(starts)
         if before is None:
@@ -408,8 +414,8 @@ class OutputViews:
         return min([follow_back(before, end) for end in ends if end in before], key=len, default=())
 
     def _list_starts(self, name: str, verdict: Verdict) -> Iterator[frozenset[Definition | int]]:
-        """Yields the sets of possible starts of an output's path, the most relevant first; a start is a node of
-        `ValueFlow`, or the id of a step.
+        """Yields sets of places where the path to an output may start, the most relevant set first. A start is a node
+        of `ValueFlow`, or the id of a step.
         """
         context, verdicts = self.context, self.context.verdicts
         findings = {
@@ -430,7 +436,7 @@ class OutputViews:
             yield others
 
     def _list_suspects(self, name: str) -> frozenset[Definition | int]:
-        """Returns the ids of the steps that may miss a kernel's write, for an output that no finding names."""
+        """Returns the ids of the steps that may miss a kernel's write, for an output that no finding explains."""
         verdicts = (Verdict.STALE, Verdict.UNKNOWN)
         wrong = {cause.write for cause in self.context.verdicts.outputs[name].causes if cause.verdict in verdicts}
         doubtful = (ReadKind.UNKNOWN, ReadKind.STALE)
@@ -444,14 +450,14 @@ class OutputViews:
 
 
 def name_outputs(names: list[str]) -> str:
-    """Returns text such as `a`, `b` and `c`; of many names, it has the first ones and the number of the others."""
+    """Returns text such as `a`, `b` and `c`; of many names, the first ones and the number of the others."""
     shown = [f"`{name}`" for name in names[:_NAMED]]
     left = len(names) - len(shown)
     return join_words([*shown, count_of(left, "more output")] if left else shown)
 
 
 def compute_schedule_view(context: Context) -> ScheduleView:
-    """Returns the view of a module's hidden writes, with the whole text of the module."""
+    """Returns the view of a module's hidden writes, with the text of the whole module."""
     module, text = context.optimized, HloText(context.optimized)
     flow, performed = context.followed.flow, context.followed.performed
     access_finder = AccessFinder(context)
@@ -511,13 +517,17 @@ def _describe_buffer(
 
 
 def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
-    """Returns the output without a path or missing edge that leads through an instruction that is not shown."""
+    """Returns the output without its path if a step on it is not shown, and without the missing edges one of whose ends
+    is not shown. chosen: ids of the shown instructions.
+    """
     missing = tuple([edge for edge in output.missing if {edge.kernel, edge.reader} <= chosen])
     return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)
 
 
 def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]) -> Iterator[int]:
-    """Yields ids of steps, the most relevant first: wrong readers, then the paths of wrong outputs, then the rest."""
+    """Yields ids of steps, the most relevant first: readers that are not right, then the paths of outputs that are not
+    fresh, then the rest.
+    """
     by_buffer = sorted(accesses, key=lambda one: one.buffer)
     usual = (ReadKind.FRESH, ReadKind.ORIGINAL)
     for output in outputs:
@@ -531,7 +541,7 @@ def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView])
 def _list_cuts(
     chosen: frozenset[int], accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]
 ) -> Iterator[str]:
-    """Yields one sentence for each kind of thing that is left out because the view has a limit."""
+    """Yields one sentence for each kind of fact that is left out because the view has a limit on its number of steps."""
     why = f"the view holds {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"
@@ -541,7 +551,7 @@ def _list_cuts(
     ends = {one.name: {n for edge in one.missing for n in (edge.kernel, edge.reader)} for one in outputs}
     cut = [name for name, numbers in ends.items() if not chosen.issuperset(numbers)]
     if cut:
-        yield f"the value that {name_outputs(cut)} should read is not shown: {why}"
+        yield f"the kernel's write that {name_outputs(cut)} should see is not shown: {why}"
 
 
 def _list_notes(context: Context) -> Iterator[str]:
@@ -552,10 +562,10 @@ def _list_notes(context: Context) -> Iterator[str]:
         yield "the module has no schedule, so the order of its instructions is unknown"
         return
     if not context.intended.outputs:
-        yield "without the program as written it is unknown which version a reader means"
+        yield "without the program as written it is unknown which version each reader should get"
     for write in context.matching.unplaced:
         yield f"it is unknown where in the schedule `{write.kernel}` writes operand {write.operand}"
     for write in context.matching.missing:
         kept = context.matching.merged_into.get(write.index)
-        what = f"XLA merged it with another call of `{write.kernel}`" if kept is not None else "it is not run"
+        what = f"XLA merged it with another call of `{write.kernel}`" if kept is not None else "it does not run"
         yield f"the call of `{write.kernel}` that overwrites operand {write.operand} is not in the schedule: {what}"

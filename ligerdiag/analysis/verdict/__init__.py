@@ -1,6 +1,6 @@
-"""Decides verdicts, and is the only package that does.
+"""Decides verdicts; no other package does.
 
-- `verdicts.judge` takes both evaluations, and returns the verdict on every output.
+- `verdicts.judge` takes both evaluations (of the program and of the schedule), and returns the verdict on every output.
 - `reads.judge_reads` returns the verdict on every read of an overwritten value.
 - `comparison` defines stale, clobbered, latent, unknown and fresh, and combines several verdicts into one.
 

@@ -1,10 +1,11 @@
-"""Finds the outputs that depend on an ambiguity; `ambiguities` defines the kinds of ambiguity.
+"""Finds the outputs that depend on an ambiguity, something unknown about the author's intention or about an
+instruction; `ambiguities` defines the kinds of ambiguities.
 
-The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations. This
-module gives a mark to each operation or instruction that may be another one, evaluates both programs once more, and
-adds the ambiguities whose marks reach an output. It also checks for each write that some carrier (an operation that
-holds the operand's value from before the write) is found again in the schedule. It asks nothing about a write for which
-an output is already stale: that output cannot get worse.
+The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations to
+search. This module gives a mark (an extra bit in dependence sets) to each operation or instruction that may be another
+one, evaluates both programs once more, and adds the ambiguities whose marks reach an output. It also checks for each
+write that some carrier (an operation that holds the operand's value from before the write) is found again in the
+schedule. An output that is already stale for a write gets no ambiguity about this write, because it cannot get worse.
 """
 
 from collections import defaultdict
@@ -27,21 +28,22 @@ from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
-"""Number of similar instructions among which an ambiguity looks for one to name."""
+"""Largest number of similar instructions among which the search looks for one that an ambiguity can name."""
 _MANY = 10_000
-"""Number of pairs of a write and an unsure instruction above which ambiguities name no instruction."""
+"""Largest number of (write, unclear instruction) pairs for which ambiguities still name an instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class _AmbiguityKey:
-    """Key of a mark: all ambiguities of one operation or instruction, for one reason.
+    """Key of a mark, an extra bit in dependence sets, for all ambiguities of one operation or instruction with one
+    reason.
 
-    One mark for each ambiguity would be a mark for each pair of an operation and a write.
+    A mark for each ambiguity would need a mark for each pair of an operation and a write.
     """
 
     reason: Reason
     about: tuple[tuple[int, Labels], ...]
-    """Pairs of an `Ambiguity.instruction` and the writes that the ambiguity is about, a bit each."""
+    """Pairs of (`Ambiguity.instruction`, the hidden writes that the ambiguity is about, as bits)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +51,7 @@ class AmbiguitySearch:
     """Finds the ambiguities on which each output of one schedule depends."""
 
     outputs: Mapping[str, OutputVerdict]
-    """Output name to its verdict before any ambiguity is considered."""
+    """Maps the name of an output to its verdict before any ambiguity is considered."""
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
@@ -74,8 +76,8 @@ class AmbiguitySearch:
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
 
     def _find_twin_operands(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """Yields each output that depends on a kernel call two of whose operands are one value in the schedule and two
-        in the program, with the ambiguities of such calls.
+        """Yields each output that depends on a kernel call which gets one value of the schedule for two operands that
+        are different values in the program, with the ambiguities of all such calls.
         """
         calls = {
             write.tag_path: Ambiguity(write.index, Reason.TWIN_OPERANDS, actual.call.id)
@@ -93,8 +95,8 @@ class AmbiguitySearch:
                 yield name, some
 
     def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
-        """Returns whether another operand of the call lies where the kernel writes, and is another value in the
-        program.
+        """Returns whether another operand of the call is in the bytes that the kernel overwrites by this write,
+        although it is a different value in the program.
         """
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
@@ -111,10 +113,10 @@ class AmbiguitySearch:
         return False
 
     def _find_unclear(self, retagged: Retagged, open_: Labels) -> dict[str, set[Ambiguity]]:
-        """Maps output names to the ambiguities of instructions that may be one of several operations, or may carry the
-        original (the contents from before a write).
+        """Maps output names to the ambiguities of instructions that may compute one of several operations, or may hold
+        the contents from before a write.
 
-        open_: the writes, a bit each, for which some output is not known to be stale.
+        open_: the hidden writes, as bits, for which some output is not known to be stale.
         """
         operations: defaultdict[TagPath, set[_AmbiguityKey]] = defaultdict(set)
         instructions: defaultdict[int, set[_AmbiguityKey]] = defaultdict(set)
@@ -144,7 +146,7 @@ class AmbiguitySearch:
         }
 
     def _find_open(self) -> Labels:
-        """Returns the writes, a bit each, for which some output is not known to be stale."""
+        """Returns the hidden writes, as bits, on which some output depends that is not known to be stale for them."""
         found, space = 0, self.evaluator.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen
@@ -153,11 +155,11 @@ class AmbiguitySearch:
         return found
 
     def _find_untraced(self) -> Iterator[tuple[str, set[Ambiguity]]]:
-        """Yields each output that depends on a write whose carriers are all gone from the schedule, with the
-        ambiguities of these writes.
+        """Yields each output that depends on a write all of whose carriers are gone from the schedule, with an
+        ambiguity for each such write. A carrier is an operation that holds the operand's value from before the write.
 
-        If the tags are our own worker's, a write does not count if some operation that depends on it is found again:
-        merged products carry nothing.
+        If the compile worker made the tags, a write does not count if some operation that depends on it is found again
+        in the schedule: its carriers are then gone because XLA merged them with other products.
         """
         sought = {write for found in self.evaluator.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
@@ -168,7 +170,7 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Returns those of the writes on which an operation depends that is found again in the schedule."""
+        """Returns those of the writes for which an operation that depends on the write is found again in the schedule."""
         tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
         fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
         return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
@@ -181,10 +183,11 @@ class AmbiguitySearch:
                     yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
-        """Yields each operation that an ambiguous instruction may compute and for which its value would be wrong.
+        """Yields the tag path of each operation that an ambiguous instruction may compute, if the instruction's value
+        would be wrong for this operation, with the key of a mark.
 
-        Instructions with the same candidates and opcode share one question: repeated layers have as many instructions
-        as candidates.
+        Instructions with the same candidates and opcode share one key: repeated layers have as many instructions as
+        candidates.
         """
         space = self.evaluator.space
         alike: dict[tuple[int, str], tuple[tuple[TagPath, ...], list[Occurrence]]] = {}
@@ -211,8 +214,8 @@ class AmbiguitySearch:
                     yield path, key
 
     def _name(self, intended: Labels, wrong: Labels, occurrences: list[Occurrence]) -> Iterator[tuple[int, Labels]]:
-        """Yields (instruction, writes): for each write in `wrong`, the first of the similar instructions that is wrong
-        about it, or 0.
+        """Yields (instruction id, writes as bits): for each of the `wrong` writes, the first of the similar
+        instructions whose value is wrong about it, or 0 if none is found.
         """
         for occurrence in occurrences[:_NAMED]:
             if not wrong:
@@ -239,8 +242,8 @@ class AmbiguitySearch:
             yield one.path, _AmbiguityKey(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _AmbiguityKey]]:
-        """Yields each instruction that is a carrier if it computes one of its candidates, and is none if it computes
-        another.
+        """Yields each instruction that is a carrier if it computes one of its candidates, and not if it computes
+        another one, with the key of a mark. A carrier holds the value of an operand from before a write.
         """
         evaluator, space = self.evaluator, self.evaluator.space
         if not evaluator.carriers.paths or not open_:
@@ -253,7 +256,7 @@ class AmbiguitySearch:
 
 
 def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
-    """Returns the writes of all these keys together, a bit each, by `Ambiguity.reason` and `Ambiguity.instruction`."""
+    """Returns (`Ambiguity.reason`, `Ambiguity.instruction`) to the writes of all keys with these, as bits."""
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
     for key in keys:
         for instruction, bits in key.about:

@@ -1,21 +1,22 @@
-"""Finds the operations that make outputs wrong, and the outputs that each of them reaches.
+"""Finds the operations that make outputs wrong, and the outputs that are computed from each of them.
 
-An output can be wrong although its two dependence sets agree. This module makes outputs worse, never better, for four
-reasons:
+An output can be wrong although it depends on the same hidden writes in the program and in the schedule (its two
+dependence sets agree). This module makes outputs worse, never better, for four reasons:
 
-- XLA merged a kernel call with an earlier one although the two see different versions: every value computed from the
+- XLA merged a kernel call with an earlier call that sees another version of its operands: every value computed from the
   later call's result is stale.
 - XLA folded `max(a, b)` or `where(c, a, b)` to `a` because it believes a == b, but a kernel overwrites one of the two.
   A value computed from the choice is clobbered if it sees the write, and stale otherwise.
-- Two such values meet in a loop or conditional, which may return one for the other: likewise.
+- Two values that XLA believes to be equal, of which a kernel overwrites one, meet in a loop or conditional, which may
+  return one for the other. The result is clobbered if it sees the write, and stale otherwise.
 - An operation upstream is the author's own and its dependence set is wrong (`first_divergence`): an output that mixes
   several values can depend on all the right writes and still have one wrong part. The output gets the operation's
   verdict. This does not apply to three kinds of writes: those of a kernel that could not be followed, those whose loop
   nesting differs, and those that a call which the program lacks may have performed for this output (`_find_elsewhere`).
 
-A wrong output is blamed on the reads at which operations start to be wrong and from which the output is computed; a
-latent one on the lucky reads in its set. If there are too many wrong operations to find out which of them an output
-depends on, the output is `unsearched` with these writes, and an ambiguity makes it unknown.
+A wrong output is blamed on the reads from which it is computed and at which operations start to be wrong; a latent
+output on the lucky reads in its set. If there are too many wrong operations to find out which of them an output depends
+on, the output is entered in `Blamed.unsearched` with the writes in question, and an ambiguity makes it unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -49,7 +50,8 @@ from ligerdiag.model.findings import Verdict
 type _Reads = list[tuple[Verdict, WrongRead]]
 
 LIMIT = 300_000
-"""Largest number of pairs of a write and a wrong operation for which it is worked out which outputs depend on them."""
+"""Largest number of (hidden write, wrong operation) pairs for which the search finds out which outputs depend on them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,16 +73,22 @@ class Blamed:
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
     unsearched: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
-    """Output name to the writes with too many wrong operations to find out which of them the output depends on."""
+    """Maps the name of an output to the indices of the hidden writes with too many wrong operations to find out whether
+    the output depends on one of them.
+    """
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
-    """Output name to the loops and conditionals on which the output depends and in which merged values meet."""
+    """Maps the name of an output to the loops and conditionals on which the output depends and whose result may be any
+    of several values that XLA merged.
+    """
     decided: frozenset[str] = frozenset()
-    """Names of outputs that are wrong only through decisions, such as a wrong predicate: their numbers may be right."""
+    """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
+    right.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlameSearch:
-    """Finds the operations behind wrong outputs, and the outputs that each of them reaches."""
+    """Finds the operations that make outputs wrong, and the outputs that are computed from each of them."""
 
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
@@ -90,8 +98,8 @@ class BlameSearch:
     instructions: Mapping[int, HloInstruction]
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Returns the verdicts, made worse for the four reasons that the module's docstring lists, and the reads behind
-        wrong outputs.
+        """Returns the verdicts, made worse for the four reasons that the module's docstring lists, and the reads that
+        make outputs wrong.
         """
         mixed: dict[str, tuple[TwinConfluence, ...]] = {}
         outputs = self._blame_merged_values(self._blame_merged_calls(outputs), mixed)
@@ -139,16 +147,16 @@ class BlameSearch:
         )
 
     def find_beside_operations(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Returns the verdicts, made worse where XLA merged calls, removed choices, or lets merged values meet in a
-        loop or conditional; wrong operations are not looked at.
+        """Returns the verdicts, made worse for outputs that depend on a merged call, a removed choice, or a loop or
+        conditional in which merged values meet; does not look for wrong operations.
         """
         return self._blame_merged_values(self._blame_merged_calls(outputs), {})
 
     def _find_mixed_alone(
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
     ) -> frozenset[str]:
-        """Returns the names of outputs that are wrong only because merged values meet in a loop or conditional: the
-        arguments decide which of these values the output gets.
+        """Returns the names of the outputs that are wrong only because they depend on a loop or conditional in which
+        merged values meet: the arguments decide which of these values the output gets.
         """
         wrong = {
             name: self.evaluator.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()
@@ -159,8 +167,8 @@ class BlameSearch:
     def _find_decided(
         self, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]], reads: list[WrongRead]
     ) -> frozenset[str]:
-        """Returns the names of outputs that depend on the first wrong operations only through decisions, such as
-        predicates.
+        """Returns the names of the outputs that depend on the first wrong operations only through decisions, such as
+        predicates, so that their numbers may be right.
         """
         known = {(name, one.write.index, verdict) for verdict, one in findings for name in one.outputs}
         explained = {
@@ -180,10 +188,11 @@ class BlameSearch:
         return find_twins(self.evaluator.program)
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the value of the instruction is right, about this write, for a twin of its operation.
+        """Returns whether the instruction's value, wrong for the operation at `path`, is right for a twin of this
+        operation. write: index of the hidden write in question.
 
-        A twin is another operation that is the same value to XLA, or a slice that is taken again after the kernel and
-        should hold the kernel's result.
+        A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
+        takes after the kernel's call and that should hold the kernel's result.
         """
         if self._is_taken_again(write, occurrence):
             return True
@@ -196,8 +205,8 @@ class BlameSearch:
         return tuple(other for other, wrong in self._judge_twins(path, occurrence) if wrong & bits)
 
     def _judge_twins(self, path: TagPath, occurrence: Occurrence) -> Iterator[tuple[TagPath, Labels]]:
-        """Yields each twin of the operation, with the writes, a bit each, about which this instruction is wrong as that
-        twin.
+        """Yields the tag path of each twin of the operation (an operation that is the same value to XLA), with the
+        hidden writes, as bits, about which the instruction's value is wrong for the twin.
         """
         tagged, comparison = self.pair.intended.tagged, self.comparison
         for other in self._twins.list_others(path):
@@ -219,14 +228,16 @@ class BlameSearch:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes, a bit each, about which an output with these sets may have a part with this verdict."""
+        """Returns the hidden writes, as bits, about which an output with these sets may have a part with this verdict."""
         space = self.evaluator.space
         if verdict is Verdict.STALE:
             return space.any_fresh(intended) | space.any_original(actual)
         return space.any_fresh(actual)
 
     def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
-        """Returns the writes, a bit each, about which a wrong operation may make some output worse."""
+        """Returns the hidden writes, as bits, about which wrong operations with this verdict may make some output
+        worse.
+        """
         found = 0
         space = self.evaluator.space
         for output, sets in zip(outputs.values(), self._list_sets(), strict=False):
@@ -236,7 +247,9 @@ class BlameSearch:
         return found & ~space.bits_of(never)
 
     def _find_elsewhere(self, actual: Labels) -> Labels:
-        """Returns the writes, a bit each, that a call which the program lacks may have performed for this output."""
+        """Returns the hidden writes, as bits, that a scheduled call which the program lacks may have performed for an
+        output. actual: the output's dependence set in the schedule.
+        """
         matching, space = self.pair.matching, self.evaluator.space
         calls = {frames[-1].instruction.id for frames in matching.unmatched} if matching.maybe_unmatched else set[int]()
         foreign = [write for call in calls for write in matching.by_call.get(call, ())]
@@ -244,8 +257,10 @@ class BlameSearch:
         return space.bits_of(matching.maybe_unmatched) if seen else 0
 
     def _find_unsearched(self, unsearched: set[Cause], outputs: Mapping[str, OutputVerdict]) -> Mapping[str, set[int]]:
-        """Maps output names to the writes with too many wrong operations to search, if one of these operations may make
-        the output worse.
+        """Maps output names to the hidden writes with too many wrong operations to search, if one of these operations
+        may make the output worse.
+
+        unsearched: each of these writes with the verdict that was not searched for.
         """
         if not unsearched:
             return {}
@@ -263,8 +278,8 @@ class BlameSearch:
     def _report(
         self, reads: _Reads, outputs: Mapping[str, OutputVerdict], reached: tuple[frozenset[int], ...]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Returns each read that makes outputs wrong, with its verdict; omits a read that reaches no output with this
-        verdict on its write.
+        """Returns each read that makes outputs wrong, with its verdict. Omits a read on which no output depends that
+        has the read's verdict for the read's write.
 
         reached: for each output, the positions in `reads` of the reads on which the output depends.
         """
@@ -283,8 +298,9 @@ class BlameSearch:
     def _report_unnamed(
         self, spare: _Reads, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Returns the later wrong operations of readers (`spare`), for outputs that are wrong although no reader's
-        first wrong operation makes them so.
+        """Returns further reads that make outputs wrong, for outputs on whose verdict none of `findings` is blamed.
+
+        spare: the reads of operations that are not the first wrong ones of their reader.
         """
         named = {(verdict, one.write.index, name) for verdict, one in findings for name in one.outputs}
         unnamed = {
@@ -307,8 +323,8 @@ class BlameSearch:
         return found
 
     def _blame_merged_calls(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Returns the verdicts, stale for each output that depends on a call that XLA merged with an earlier one
-        although the two see different versions.
+        """Returns the verdicts, in which each output is stale that depends on a call which XLA merged with an earlier
+        call that sees another version.
         """
         tagged = self.pair.intended.tagged
         gone = {
@@ -330,11 +346,11 @@ class BlameSearch:
     def _blame_merged_values(
         self, outputs: dict[str, OutputVerdict], mixed: dict[str, tuple[TwinConfluence, ...]]
     ) -> dict[str, OutputVerdict]:
-        """Returns the verdicts, made wrong for outputs that depend on a removed choice or on a place where merged
-        values meet.
+        """Returns the verdicts, made worse for outputs that depend on a choice which XLA removed, or on a loop or
+        conditional in which merged values meet.
 
-        Such an output is clobbered if it sees the write, and stale otherwise. Adds the places where merged values meet
-        to `mixed`, by output name.
+        Such an output is clobbered if it sees the write, and stale otherwise. Adds to `mixed`, by output name, the
+        loops and conditionals in which merged values meet.
         """
         if self.evaluator.retagged is not None or self.evaluator.canonicalized:
             return outputs

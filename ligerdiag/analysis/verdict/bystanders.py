@@ -1,17 +1,17 @@
 """Drops bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
 
-A kernel computes its result from operands of its own, and these from the results of other kernels. So a reader that
-wrongly sees (or misses) one kernel's bytes also sees (or misses) the work of the kernels before it. All of these hidden
-writes are in one dependence set and not in the other; the responsible kernel is the one whose bytes the reader reads.
+A kernel computes its result from operands that may be the results of other kernels. So a reader that wrongly sees (or
+misses) what one kernel wrote also sees (or misses) the work of the kernels before it. All of these hidden writes are in
+only one of the two dependence sets that are compared; the responsible kernel is the one whose bytes the reader reads.
 Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
 the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
 Both programs are evaluated once more with *direct* dependence sets, which contain only the kernels that wrote the
 value's own bytes (see `evaluation.labels`), and compared again. If the direct sets of an operation are wrong about some
-writes, only these count for the operation; if they are wrong about none, the operation stays wrong about all. A write
-is responsible for an output if the output's direct sets are wrong about it, or if a read that is still wrong about it
-reaches the output. An output with responsible writes keeps only these. One without keeps all: no output becomes right
-here.
+writes, only these writes count for the operation; if they are wrong about none, the operation stays wrong about all of
+its writes. A write is responsible for an output if the output's direct sets are wrong about it, or if a read that is
+still wrong about the write reaches the output. An output with responsible writes keeps only these; an output without
+any keeps all. So this step makes no output right.
 """
 
 from collections import defaultdict
@@ -33,17 +33,23 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and each output, the hidden writes whose bytes it reads wrongly."""
+    """For each operation and each output, the hidden writes whose bytes it reads wrongly: it misses them, or sees them
+    and should not.
+    """
 
     stale: Mapping[_Place, Labels]
-    """(Operation, instruction) to the writes whose bytes it misses, a bit each (see `LabelSpace.bits_of`)."""
+    """Maps (tag path of an operation, instruction id) to the writes whose bytes it misses, as bits (see
+    `LabelSpace.bits_of`).
+    """
     clobbered: Mapping[_Place, Labels]
     outputs: Mapping[str, frozenset[int]]
-    """Output name to the HiddenWrite indices that the output's direct sets are wrong about."""
+    """Maps the name of an output to the indices of the hidden writes about which the output's direct dependence sets
+    are wrong.
+    """
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Returns the wrong operations, each with only the writes whose bytes it reads wrongly; an operation that reads
-        no kernel's bytes wrongly keeps all its writes.
+        """Returns the wrong operations, each with only the writes whose bytes it reads wrongly. An operation that reads
+        no kernel's bytes wrongly keeps all of its writes.
         """
         found: list[Differing] = []
         for every in differing:
@@ -56,7 +62,9 @@ class DirectErrors:
         return tuple(found)
 
     def drop_bystanders(self, found: Blamed) -> Blamed:
-        """Returns the verdicts and the blamed reads without the writes that are not responsible for an output."""
+        """Returns a copy of the verdicts and of the blamed reads, without the writes that are not responsible for an
+        output.
+        """
         responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}
         for read in (*found.stale, *found.clobbered):
             place = None if read.wrong is None else (read.wrong.path, read.wrong.occurrence.instruction.id)
@@ -77,7 +85,9 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes: one of them may be a bystander."""
+    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a
+    write whose bytes nobody reads wrongly).
+    """
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:
         wrong[one.path, one.occurrence.instruction.id] |= one.stale | one.clobbered
@@ -89,8 +99,9 @@ def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, 
 def find_direct_errors(
     names: tuple[str, ...], *, pair: EvaluatedPair, evaluator: Evaluator, comparison: Comparison
 ) -> DirectErrors:
-    """Evaluates both programs once more with direct dependence sets, and returns the writes whose bytes each operation
-    and output reads wrongly. names: of the outputs.
+    """Evaluates both programs once more with direct dependence sets, which contain only the kernels that wrote a
+    value's own bytes. Returns the writes whose bytes each operation and each output reads wrongly. names: names of the
+    outputs.
     """
     direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
@@ -133,9 +144,10 @@ def _keep(output: OutputVerdict, responsible: set[int] | None) -> OutputVerdict:
 
 
 def _keep_reads(reads: tuple[ReadFinding, ...], responsible: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
-    """Returns the reads that still have an output, each without the outputs for which its write is not responsible.
+    """Returns the reads on which an output is still blamed, each without the outputs for which the read's write is not
+    responsible.
 
-    responsible: output name to its responsible writes; an output that is not in it keeps every read.
+    responsible: output name to the indices of its responsible writes; an output that is not in it keeps every read.
     """
     kept = [
         replace(

@@ -3,8 +3,8 @@
 A dependence set is a set of labels (bits, see `evaluation.labels`). For each hidden write W a value may have two:
 
 FRESH(W)   the value depends on what W wrote
-ORIG(W)    the value depends on the contents of W's operand from before W, on a path that does not lead through W's
-           kernel
+ORIG(W)    the value depends on the *original*, the contents of W's operand from before W, on a path that does not
+           lead through W's kernel
 
 Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class
 j >= 1 in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration
@@ -69,7 +69,7 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for an output's verdict: a hidden write, and the verdict for this write."""
+    """One reason for an output's verdict: a hidden write, and the verdict on the output for this write alone."""
 
     write: int
     verdict: Verdict
@@ -85,7 +85,7 @@ class OutputVerdict:
     causes: tuple[Cause, ...]
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """Returns the verdict with further causes; the worst verdict wins."""
+        """Returns a copy of the verdict with these further causes; the worst verdict of all causes counts."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
@@ -96,25 +96,26 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Summary of several actual dependence sets, for questions about any one of them.
+    """Summary of several actual dependence sets of a value, which answers whether the value would be wrong with at
+    least one of them.
 
-    `common` and `some` are sets of labels, with the iteration classes of a write merged where its loop nesting differs.
-    `original` and `replaced` have one bit for each write (see `LabelSpace.bits_of`).
+    `common` and `some` are sets of labels; for a write whose loop nesting differs between the programs, its iteration
+    classes are merged. `original` and `replaced` have one bit for each hidden write (see `LabelSpace.bits_of`).
     """
 
     common: Labels = -1
-    """Labels in every set."""
+    """Labels that every set has."""
     some: Labels = 0
-    """Labels in any set."""
+    """Labels that at least one set has."""
     original: Labels = 0
-    """Writes, a bit each, with ORIG in some set."""
+    """The hidden writes, as bits, for which some set has ORIG."""
     replaced: Labels = 0
-    """Writes, a bit each, with FRESH and without ORIG in some set."""
+    """The hidden writes, as bits, for which some set has FRESH and not ORIG."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Compares the intended dependence set of a value with the actual one."""
+    """Compares the dependence set that the program has for a value with the set that the schedule has."""
 
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
@@ -123,8 +124,8 @@ class Comparison:
     undecided: frozenset[int]
     """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
     traced: frozenset[int] = frozenset()
-    """Indices of writes whose operand was seen to hold the original and whose definition is still in the schedule, so
-    that a missing ORIG is evidence.
+    """Indices of the writes whose operand was seen to hold its old contents and still has its definition in the
+    schedule. For these writes a missing ORIG label is evidence that a value does not depend on the old contents.
     """
     _traced_bits: Labels = field(init=False)
     _fresh_at_other_depth: Labels = field(init=False)
@@ -134,7 +135,9 @@ class Comparison:
         object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
     def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
-        """Returns the verdict on one value, by its intended and its actual dependence set."""
+        """Returns the verdict on one value by its dependence sets in the program (intended) and in the schedule
+        (actual).
+        """
         wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
         lucky: defaultdict[int, list[LuckyRead]] = defaultdict(list)
@@ -152,22 +155,24 @@ class Comparison:
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
     def find_stale(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes (a bit each, see `LabelSpace.bits_of`) that the value, or a part of it, misses."""
+        """Returns the hidden writes, as bits (see `LabelSpace.bits_of`), that the value or a part of it should see and
+        does not.
+        """
         return self.find_stale_among(intended, self.summarize((actual,)))
 
     def find_clobbered(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes (a bit each) that the value sees and should not see."""
+        """Returns the hidden writes, as bits, that the value sees and should not see."""
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the writes (a bit each) whose original the value should have and was not seen to have; it may have it
-        unseen.
+        """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write
+        and was not seen to: it may depend on them unseen.
         """
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
 
     def summarize(self, actual: Iterable[Labels]) -> SetSummary:
-        """Summarizes several actual sets, for questions about any of them."""
+        """Summarizes several actual sets, to answer whether a value would be wrong with at least one of them."""
         summary = SetSummary()
         for labels in actual:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
@@ -179,18 +184,24 @@ class Comparison:
         return summary
 
     def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the writes (a bit each) about which a value with any one of several actual sets is stale."""
+        """Returns the hidden writes, as bits, about which a value is stale with at least one of the summarized actual
+        sets.
+        """
         missing = self.space.any_fresh(self._ignore_iterations(intended) & ~actual.common)
         return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
 
     def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the writes (a bit each) about which a value with any one of several actual sets is clobbered."""
+        """Returns the hidden writes, as bits, about which a value is clobbered with at least one of the summarized
+        actual sets.
+        """
         wanted = self._traced_bits & self.space.any_original(intended)
         added = self.space.any_fresh(actual.some & ~self._ignore_iterations(intended))
         return added | actual.replaced & wanted
 
     def _ignore_iterations(self, labels: Labels) -> Labels:
-        """Folds the FRESH labels of writes whose loop nesting differs into one iteration class."""
+        """Returns the set in which each FRESH label of a write whose loop nesting differs between the programs has
+        iteration class 0, so that its classes do not count.
+        """
         if not self.loop_depth_differs:
             return labels
         at_other_depth = self._fresh_at_other_depth & labels
@@ -226,9 +237,10 @@ class Comparison:
 
 
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
-    """Joins the verdicts of several programs that may be the author's: an output on which they differ is unknown.
+    """Joins the verdicts that several programs lead to, any of which may be the one that the author means: an output on
+    which they differ is unknown.
 
-    programs: output name to verdict, for each program; at least one.
+    programs: for each program, output name to verdict; at least one.
     """
     first, *others = programs
     return {
@@ -238,9 +250,9 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """Returns the kind of a read in one of several programs that may be the author's: unknown if another program
-    differs, or if the read reaches an unknown output.
+    """Returns the kind of a read if any of several programs may be the one that the author means: unknown if another
+    program leads to another kind, or if the read reaches an unknown output.
 
-    others: the read's kinds in the other programs, None in a program without such a read.
+    kind: the read's kind in one program. others: its kinds in the other programs, None for a program without this read.
     """
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN

@@ -1,19 +1,22 @@
-"""Finds the first operations on the way to a wrong output whose dependence set is already wrong.
+"""Finds the first operations on the way to a wrong output whose dependence set (the hidden writes on which the value
+depends) is already wrong.
 
-For a hidden write W, an operation of the program that is seen again in the optimized module is *wrong* if its two sets
-differ as `comparison` defines. A wrong operation without a wrong operation upstream (looking through operations that
-the compiler folded) is where the wrong value is read: its scheduled instruction is the reader. In a loop the wrong
-value makes operations wrong in the next iteration as well; so where some operation is wrong about a write of its own
-iteration, operations that are wrong only about earlier iterations come after it, wherever they are in the loop.
+For a hidden write W, an operation of the program that is seen again in the optimized module is *wrong* if its set in
+the schedule, compared with its set in the program, is stale or clobbered as `comparison` defines. A wrong operation
+without a wrong operation upstream (looking through operations that the compiler folded) is where the wrong value is
+read: the scheduled instruction that computes it is the reader. In a loop the wrong value makes operations wrong in the
+next iteration as well. So if some operation is wrong about a write of its own iteration, operations that are wrong only
+about earlier iterations count as later ones, wherever they are in the loop.
 
 An operand may be wrong although the whole operation looks right. Suppose `a * b` is meant to read the kernel's result
-in `a` and the original of `b`, and `a` also depends on the original. If it reads the overwritten bytes for `b`, its
-dependence set is still as intended. So the operands of an operation that is the author's own are compared one by one
-with their intended sets (`operand_provenance` finds out which is which). XLA may exchange the operands of a commutative
-operation or a product; such an operation is wrong only if it is wrong with its operands in either order. Operands that
-are one value in the schedule need no tag: that value is compared with the intended set of each. Other operands that are
-not recognised are skipped, and so are operands that come from another operation; where XLA rearranges operands, the
-whole operation is skipped with them.
+in `a` and the old contents in `b`, and `a` also depends on the old contents. If the multiplication reads the
+overwritten bytes for `b`, its dependence set is still as intended. So the operands of an operation that is the author's
+own are compared one by one with their intended sets (`operand_provenance` finds out which operand is which). XLA may
+exchange the operands of a commutative operation or a product; such an operation is wrong only if it is wrong with its
+operands in either order. If several operands are one value in the schedule, this value is compared with the intended
+set of each, and they need no tag. Other operands that are not recognised are skipped, and so are operands that come
+from another operation than intended; if XLA may rearrange the operation's operands, such an operand causes the whole
+operation to be skipped.
 """
 
 from collections import defaultdict
@@ -36,15 +39,15 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
 
 _REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.ADDS)
-"""Opcodes whose operands XLA reorders. With every other opcode, each operand keeps its place."""
+"""Opcodes whose operands XLA may reorder. An operation with any other opcode keeps each operand in its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrongRead:
-    """One scheduled instruction that reads a value that is wrong about one hidden write."""
+    """One scheduled instruction that reads a value which is wrong (stale or clobbered) for one hidden write."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     path: TagPath
     """Tag path of the program's operation that the reader computes."""
     reader: int
@@ -52,16 +55,19 @@ class WrongRead:
     occurrence: Occurrence
     place: Place
     operand: int | None
-    """operand_number of the reader that brings the wrong value; None if unknown."""
+    """operand_number of the reader through which it gets the wrong value; None if unknown."""
     rank: int
-    """Number of operations that the same reader computes before this one and that are wrong about the same write."""
+    """Number of operations that the same reader computes before this one and that are wrong about the same write too.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differing:
-    """An instruction whose actual dependence set differs from the intended set of the operation that it computes.
+    """An instruction whose dependence set in the schedule differs from the set that the program has for the operation
+    which the instruction computes.
 
-    `stale` and `clobbered` have a bit for each hidden write (see `LabelSpace.bits_of`).
+    `stale` and `clobbered` have a bit for each hidden write about which the instruction is so (see
+    `LabelSpace.bits_of`).
     """
 
     path: TagPath
@@ -70,25 +76,27 @@ class Differing:
     stale: Labels
     clobbered: Labels
     twin: TagPath = ()
-    """Tag path of the operation after which the instruction is named, if XLA merged that operation with this one;
-    otherwise ().
+    """Tag path of the operation after which the instruction is named, if XLA merged that operation with the one at
+    `path`; otherwise ().
     """
     is_joined: bool = False
-    """Whether XLA computes this operation and the one after which the instruction is named as one product."""
+    """Whether XLA computes the operation at `path` and the one after which the instruction is named as one product."""
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the instruction may compute the operation, according to its opcode."""
+        """Returns whether the instruction may compute the operation at `path`, judged by its opcode."""
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
-        """Returns the writes, a bit each, about which the instruction is stale, or clobbered, as `verdict` says."""
+        """Returns the instructions whose dependence set in the schedule makes them stale or clobbered about some hidden
+        write, compared with the set that the program has for their operation.
+        """
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
 
 def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -> tuple[Differing, ...]:
-    """Returns the instructions whose actual dependence set makes them stale or clobbered about some write, against the
-    intended set of their operation.
+    """Returns the instructions that are stale or clobbered about some hidden write: compared with the set that the
+    program has for the instruction's operation, its own set lacks the write or should not have it.
     """
     found: list[Differing] = []
     known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
@@ -114,9 +122,10 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Returns the reads at which operations start to be wrong, write by write in program order.
+    """Returns the readers at which operations start to be wrong, write by write; for each write in program order.
 
-    concerned: the writes to look at, a bit each. differing: all wrong operations.
+    concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
+    error to look for.
     """
     now = {one: one.wrong(verdict) & concerned & ~_find_carried(one, verdict, comparison) for one in differing}
     begun = unite(bits for one, bits in now.items() if one.is_same)
@@ -135,8 +144,8 @@ def find_wrong_reads(
 def _find_begins(
     differing: Mapping[Differing, Labels], intended: Intended, actual: Actual, comparison: Comparison
 ) -> tuple[WrongRead, ...]:
-    """Returns the wrong reads with no wrong operation upstream. differing: the writes to look at for each operation, a
-    bit each.
+    """Returns the wrong reads of operations that are not computed from another wrong operation. differing: for each
+    operation, the hidden writes to look at, as bits.
     """
     wrong: dict[TagPath, Labels] = {}
     occurrences: defaultdict[TagPath, list[tuple[Differing, Labels]]] = defaultdict(list)
@@ -164,20 +173,22 @@ def _find_begins(
 
 
 def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> Labels:
-    """Returns the writes, a bit each, about which the operation is wrong for earlier iterations of a loop only."""
+    """Returns the hidden writes, as bits, about which the operation is wrong only for earlier iterations of a loop."""
     intended, actual = one.tagged.labels, one.occurrence.labels
     differs = intended & ~actual if verdict is Verdict.STALE else actual & ~intended
     return comparison.space.any_fresh(differs) & ~differs & ~comparison.space.bits_of(comparison.loop_depth_differs)
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Returns a sort key that puts operations of a called computation at its call, before the call's result."""
+    """Returns a sort key for program order, in which the operations of a called computation come before the call's own
+    result.
+    """
     return (*path, inf)
 
 
 class _Upstream:
-    """Finds the writes about which an operation upstream of another one is wrong, directly or through folded
-    operations.
+    """Finds the hidden writes about which some operation is wrong that a given operation is computed from, directly or
+    through operations that XLA folded.
     """
 
     def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
@@ -187,7 +198,7 @@ class _Upstream:
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
-        """Returns the writes, a bit each, about which an operation upstream of this one is wrong."""
+        """Returns the hidden writes, as bits, about which an operation is wrong from which this one is computed."""
         tagged = self._intended.tagged
         pending = [path]
         while pending:
@@ -214,11 +225,11 @@ class _Upstream:
 def find_authored_occurrences(
     differing: tuple[Differing, ...], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Returns the instructions that are the author's own operations, according to `is_authored`, and the joined
-    products.
+    """Returns the instructions that are the author's own operations, according to `is_authored`, and those that compute
+    two of the author's products as one.
 
-    Passes copy an operation's metadata to instructions that compute something else, such as parts of a reassociated
-    sum.
+    Other instructions only carry the metadata of an operation: passes copy it to instructions that compute something
+    else, such as parts of a reassociated sum.
     """
     return tuple(
         [
@@ -234,11 +245,11 @@ def find_authored_occurrences(
 
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
-    """Returns the number of the operand through which the reader gets the original (the contents from before the
-    write), and the place of that value.
+    """Returns the number of the operand through which the reader gets the contents from before the write, and the place
+    of that value.
 
-    The number is None if no operand holds the original: the reader then recomputes it. slices: slice numbers that the
-    write overwrites.
+    The number is None if no operand holds these contents: the reader then recomputes them. slices: numbers of the
+    memory slices that the write overwrites.
     """
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]
@@ -251,11 +262,11 @@ def find_source(write: int, occurrence: Occurrence, slices: set[int], space: Lab
 
 
 def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields operations with a wrong operand, each with the writes about which the operand is wrong and the whole
-    operation is not.
+    """Yields operations with a wrong operand, each with the hidden writes about which the operand is wrong and the
+    operation as a whole is not.
 
-    An instruction that is wrong as the operation after which it is named may compute a twin (an operation that is the
-    same value to XLA), and is compared with each twin too.
+    An instruction that is wrong as the operation after which it is named may compute a twin of it (an operation that is
+    the same value to XLA), and is therefore compared with each twin too.
     """
     intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     for path, tagged in intended.tagged.items():
@@ -289,8 +300,10 @@ def _judge_operands(
     provenance: OperandProvenance,
     comparison: Comparison,
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
-    """Returns two pairs of writes, stale and clobbered, a bit each: those about which the instruction as a whole is
-    wrong if it computes this operation, and further ones about which only an operand is wrong.
+    """Returns two pairs (stale writes, clobbered writes), as bits: first the writes about which the instruction as a
+    whole is wrong if it computes this operation, then further writes about which only one of its operands is wrong.
+
+    seen: the instruction, and its recognised operands.
     """
     occurrence, operands = seen
     stale, clobbered = _judge(tagged, operands, provenance, comparison)
@@ -308,8 +321,8 @@ def _judge_operands(
 def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
 ) -> tuple[Labels, Labels]:
-    """Returns the writes, a bit each, about which some operand is stale, and those about which some operand is
-    clobbered, in whichever order XLA has put the operands.
+    """Returns (the writes about which some operand is stale, the writes about which some operand is clobbered), as
+    bits; only those about which this holds for every order in which XLA may have put the operands.
     """
     stale = clobbered = -1
     for edges in provenance.list_orders(tagged, operands):
@@ -335,8 +348,8 @@ def _judge(
 def _list_joined(
     tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
 ) -> Iterator[tuple[Labels, set[Labels]]]:
-    """Yields the actual set of each value that the instruction reads as several operands, with the intended sets of
-    these operands.
+    """Yields each value that the instruction reads as several of its operands: the value's dependence set in the
+    schedule, and the sets that the program has for these operands.
     """
     if len({labels for _, labels in tagged.edges}) < 2:
         return

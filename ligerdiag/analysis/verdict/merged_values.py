@@ -1,12 +1,13 @@
-"""Finds two program values that XLA merged although a kernel overwrites one of them, and the effect on their consumers.
+"""Finds values of the program that XLA merged although a kernel overwrites one of them, and the effect on the
+operations that use them.
 
 There are four such effects:
 
-- XLA replaces an operation that chooses between two merged values by the one value.
-- XLA computes two products of one value as one: it concatenates the other operands, reads the value once, and slices
-  the result (DotMerger, xla/hlo/transforms/simplifiers/dot_merger.cc). One of the two products is gone.
-- Merged values meet in a loop or a conditional, which may return one for the other.
-- A loop starts several elements of its state from one value, and keeps one place in memory for these elements.
+- XLA replaces an operation that chooses between two merged values by the merged value.
+- XLA computes two products of one value as one product: it concatenates the other operands, reads the value once, and
+  slices the result (DotMerger, xla/hlo/transforms/simplifiers/dot_merger.cc). One of the two products is gone.
+- Merged values meet in a loop or a conditional, which may return one of them for the other.
+- A loop starts several elements of its state from one value, and XLA keeps these elements in one place in memory.
 """
 
 from collections import defaultdict
@@ -27,16 +28,16 @@ from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 
 _CHOOSES = having(Trait.CHOOSES)
-"""Opcodes that choose between operands. XLA replaces such an operation by its operand if two of its operands are one
-value to XLA.
+"""Opcodes that choose between operands. XLA replaces such an operation by its operand if it takes the operands between
+which the operation chooses for one value.
 """
 
 
 def find_removed_choices(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[tuple[TagPath, Labels]]:
-    """Yields the tag path of each choice that XLA removed because it took two of the operands for one value, with the
-    writes, a bit each, that one of these operands should see and the other should not.
+    """Yields the tag path of each choice that XLA removed because it took two operands of it for one value, with the
+    hidden writes, as bits, that one of these operands should see and the other should not.
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path in twins.list_with_twins(intended.tagged):
@@ -55,8 +56,9 @@ def find_removed_choices(
 
 
 def find_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields each merged product that is gone from the schedule and should read the common value before (or after) a
-    write, while the product that remains reads that value after (or before) it.
+    """Yields each product that is gone from the schedule because XLA merged it with another product of the same value,
+    if it should read this value before a hidden write and the remaining product reads it after the write, or the
+    reverse.
     """
     intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     left: dict[TagPath, list[Occurrence]] = {}
@@ -98,8 +100,9 @@ def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
 
 
 def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
-    """Returns the number of the operand that joined products share: the other operand is a concatenation that XLA made.
-    Returns an empty list for any other product.
+    """Returns the number of the operand that joined products have in common, as a list with one element: the other
+    operand is then a concatenation that XLA made. Returns an empty list for any other product. own: tag of each
+    concatenation in the program to the concatenation.
     """
     operands = product.instruction.operands
     if len(operands) != 2:
@@ -122,7 +125,9 @@ def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[in
 
 
 def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
-    """Returns the instruction that defines the operand, even outside of the fusion that contains the operand."""
+    """Returns the instruction that defines the operand. If the operand comes from outside of the fusion that contains
+    it, that is an instruction outside.
+    """
     flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
     callers = evaluator.optimized.callers.get(evaluator.optimized.homes[value.id].id, ())
@@ -133,25 +138,26 @@ def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
 
 @dataclass(frozen=True, slots=True)
 class TwinConfluence:
-    """One leaf of the result of a loop or conditional in which merged values (twins) meet."""
+    """One leaf of the result of a loop or conditional that may be any of several values which XLA merged."""
 
     path: TagPath
     leaf: int
     writes: Labels
-    """Hidden writes, a bit each, that some of the merged values should see and others should not."""
+    """The hidden writes, as bits, that some of the merged values should see and others should not."""
     instruction: str
-    """Name of the scheduled loop or conditional that returns one merged value for another in some case; empty if
-    unknown.
+    """Name of the scheduled loop or conditional if it returns one merged value for another in some case; empty if it is
+    unknown whether it does.
     """
 
 
 def find_twin_confluences(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
-    """Yields each place where merged values meet of which some should see a write and others should not.
+    """Yields each leaf of a loop's or conditional's result that may be one of several merged values, of which some
+    should see a hidden write and others should not.
 
-    The schedule is right if it keeps the values apart nevertheless, for each alternative. Whether it does is unknown if
-    the loop or conditional is gone from the schedule, or has another number of leaves there than in the program.
+    The schedule is right if it keeps these values apart nevertheless. It is unknown whether it does if the loop or
+    conditional is gone from the schedule, or if its result has another number of leaves there than in the program.
     """
     twins, space = find_twins(evaluator.program), comparison.space
     for path, meeting in intended.confluences.items():
@@ -172,8 +178,8 @@ def find_twin_confluences(
 def find_shared_state(
     intended: Intended, actual: Actual, comparison: Comparison, evaluator: Evaluator
 ) -> Iterator[TwinConfluence]:
-    """Yields elements of a loop's state that start from one value, change places in the loop, and have one place in
-    memory in the schedule.
+    """Yields the elements of a loop's state that start from one value, change places in the loop, and are in one place
+    in the memory of the schedule.
 
     XLA sees no difference between these elements, although a kernel overwrites one of them in the loop, or has done so
     before it.
@@ -204,6 +210,8 @@ def find_shared_state(
 
 
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the writes, a bit each, on which one value depends and another with the same value number does not."""
+    """Returns the hidden writes, as bits, on which one value depends and another value with the same number does not.
+    fresh: the writes on which each value depends. numbers: the value number of each.
+    """
     values = list(zip(numbers, fresh, strict=True))
     return unite(one & ~other for number, one in values for same, other in values if number == same)

@@ -1,24 +1,27 @@
-"""Finds the program operation behind each operand of an optimized instruction, and the operand's dependence set.
+"""Finds the program operation that each operand of an optimized instruction is, and the operand's dependence set (the
+hidden writes on which it depends).
 
 An operand is recognised by its tag: the instruction itself, or the value that a fusion's parameter gets, carries the
 tag of the intended operation, through bitcasts and get-tuple-elements. There are exceptions:
 
-- XLA merges twins (`reaching_definitions`), and an operation with one that only reshapes its result or takes one of a
-  kernel's results: an operand with the tag of either is recognised. The same holds for a value that goes through one of
-  the author's barriers, because XLA may name a collective after a barrier across which it moved the value.
-- An element of a loop's state has no tag: if both programs pass one in at the operation's same operand, they count as
-  the same.
+- XLA merges operations with the same value (twins, see `reaching_definitions`), and merges an operation with another
+  one that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised.
+  An operand with the tag of one of the author's barriers is recognised as a value that goes through the barrier,
+  because XLA may name a collective after a barrier across which it moved the value.
+- An element of a loop's state has no tag: if the program and the schedule both have one as the same operand of the
+  operation, they count as the same.
 - An argument of the program needs no tag: XLA merges it with nothing.
-- XLA reassociates chains of adds and multiplies. An operand that no kernel touches may therefore appear in another link
-  of the chain; it is ignored.
-- XLA may move a scalar factor to the other operand of a product. Then `x` replaces `x * s`. The same holds for
-  terms of a sum.
-- A slice of a joined product is named after one of the products. It is recognised as that one only if no kernel's write
-  is in any of them, because nothing says which slice belongs to which product.
+- XLA reassociates chains of adds and multiplies. An operand that depends on no hidden write may therefore appear at
+  another operation of the chain; it is ignored.
+- XLA may move a scalar factor to the other operand of a product. The operand is then `x` instead of `x * s`. The same
+  holds for terms of a sum.
+- A slice of a joined product is named after one of the products. It is recognised as this product only if none of the
+  joined products depends on a hidden write, because nothing says which slice belongs to which product.
 
-An instruction is the author's operation if it is named after it. The partitioner makes many operations anew, a `dot.2`
-from each `dot_general`, that share only the metadata, and so do passes that compute something else. Such an instruction
-is the author's if each operand that a kernel touches comes from the intended operation.
+An instruction is the author's operation if it is named after the operation. The partitioner makes many instructions
+anew, such as a `dot.2` from each `dot_general`, that have only the metadata of the operation; but so have instructions
+with which passes compute something else. An instruction of this sort is the author's operation if each operand that
+depends on a hidden write comes from the intended operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,16 +40,16 @@ from ligerdiag.hlo.shape import iterate_leaves
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 RENAMED = PassThrough(bitcasts=True, tuples=True, fusions=True)
-"""Steps through operations that leave a value's bytes in place."""
+"""The operations through which a value is followed to its definition: they leave the value's bytes in place."""
 _WHOLE = PassThrough(bitcasts=True, tuples=True, arguments=True, asynchronous=True)
 _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
 type OperandEdge = tuple[TagPath, Labels]
 _SLICES = frozenset({"slice", "dynamic-slice"})
-"""Opcodes of slices. An evaluation leaves some slices out although they depend on a hidden write."""
+"""Opcodes of slices. An evaluation may record no dependence set for a slice although it depends on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
-"""The edge of an operand that no kernel touches."""
+"""The edge of an operand that depends on no hidden write."""
 _EXCHANGED, _RESHAPES_AND_CASTS = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
@@ -58,15 +61,17 @@ UNSEEN: OperandEdge = (), -1
 
 @dataclass(frozen=True, eq=False)
 class OperandProvenance:
-    """Finds the operations behind the operands of instructions that compute the program's operations."""
+    """Finds out which operations of the program the operands of optimized instructions are."""
 
     intended: Intended
     actual: Actual
     evaluator: Evaluator
 
     def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
-        """Returns, for each operand of the instruction, the tag path of the operation behind it and its dependence set;
-        `UNSEEN` if neither is known.
+        """Returns, for each operand of the instruction, the tag path of the program's operation that it is and its
+        dependence set; `UNSEEN` if neither is known.
+
+        path: tag path of the operation that the instruction computes.
         """
         tagged = self.intended.tagged[path]
         known = [
@@ -77,8 +82,8 @@ class OperandProvenance:
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
     def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether some kernel touches an operand of the instruction, and each such operand comes from the
-        intended one.
+        """Returns whether at least one operand of the instruction depends on a hidden write, and each operand that does
+        comes from the intended operation.
         """
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(occurrence.instruction.operands):
@@ -90,16 +95,16 @@ class OperandProvenance:
         return self._fits(tagged, operands)
 
     def is_authored(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction is this operation of the author, and not made by a pass with the operation's
-        metadata.
+        """Returns whether the instruction is the author's operation with this tag path; False if a pass made it and
+        gave it the operation's metadata.
         """
         if self.evaluator.is_authored(path, occurrence.instruction):
             return not self.evaluator.is_reassociated(path, occurrence.instruction)
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns each order of the operation's intended operands that is consistent with the recognised ones; an empty
-        list if the operands are indistinguishable.
+        """Returns each order of the operation's intended operands that is consistent with the recognised operands; an
+        empty list if the operands cannot be distinguished.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
@@ -115,8 +120,8 @@ class OperandProvenance:
         return found
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the operation `seen` may be an operand in place of the intended `edge`: it is a twin, a
-        factor or a term of it.
+        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
+        of `edge` (the same value to XLA), or a factor or a term of it.
         """
         if self._are_same_value(edge, seen):
             return True
@@ -134,14 +139,16 @@ class OperandProvenance:
         return False
 
     def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether XLA treats the two operations as one value: twins, or one of them a reshape of the other."""
+        """Returns whether the two operations are one value to XLA: they are twins, or one only reshapes the other's
+        result.
+        """
         if self._twins.are_twins(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
     def _find_source(self, path: TagPath) -> TagPath:
-        """Returns the operation whose result this one only reshapes, through several reshapes; the operation itself if
-        it is no reshape.
+        """Returns the tag path of the operation whose result this one only reshapes, possibly through several reshapes;
+        the given path if the operation is not a reshape.
         """
         while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
             (path,) = found.operands
@@ -153,7 +160,9 @@ class OperandProvenance:
 
     @cached_property
     def _barriers(self) -> Mapping[int, tuple[TagPath, ...]]:
-        """Last tag of each of the author's barriers to the tag paths of the operations whose values go through it."""
+        """Maps the last tag of each of the author's optimization barriers to the tag paths of the operations whose
+        results go through it.
+        """
         program, found = self.evaluator.program, dict[int, tuple[TagPath, ...]]()
         flow = Dataflow(program, PassThrough(bitcasts=True, barriers=True, tuples=True))
         for one in program.instructions:
@@ -173,14 +182,14 @@ class OperandProvenance:
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
-        """Returns whether the operation that was recognised is the intended one, or both operands are arguments of the
-        program.
+        """Returns whether an operand is as intended: the recognised operation is the intended one, or both are
+        arguments of the program. edge: tag path of the intended operation.
         """
         return seen != UNSEEN and (self._are_same_value(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
-        """Returns the intended operand whose value goes through the barrier `path`; `path` itself if there is none, or
-        it is no barrier.
+        """Returns the intended operand whose value goes through the barrier at `path`; `path` itself if there is none,
+        or if the operation there is not a barrier.
         """
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)
@@ -189,8 +198,8 @@ class OperandProvenance:
         )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
-        """Returns whether the operand is an operation that no kernel touches and that is not meant to be an operand
-        here: reassociation may have moved it.
+        """Returns whether the operand is an operation of the author that depends on no hidden write and is not meant to
+        be an operand here: XLA's reassociation may have moved it.
         """
         path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
@@ -199,9 +208,10 @@ class OperandProvenance:
         return self.evaluator.is_authored(path, operand) and all(path != edge for edge, _ in tagged.edges)
 
     def _recognise(self, operand: HloInstruction, occurrence: Occurrence) -> OperandEdge:
-        """Returns the tag path and dependence set of an operand.
+        """Returns the tag path and the dependence set of an operand.
 
-        The path is () if the operand is not recognised; the result is `UNSEEN` if it is not read from memory either.
+        The path is () if it is unknown which operation the operand is; the result is `UNSEEN` if the operand is not
+        read from memory either.
         """
         scheduled, one, is_part = occurrence.scheduled, operand, False
         while True:
@@ -223,8 +233,8 @@ class OperandProvenance:
                 return UNSEEN
 
     def _is_label_free(self, value: HloInstruction, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the value is the author's operation, in the same fusion, and depends on no hidden write and
-        no original, so that the evaluation recorded no set for it.
+        """Returns whether the value is the author's operation, in the same fusion as the instruction, and depends
+        neither on a hidden write nor on the contents from before one, so that the evaluation recorded no set for it.
         """
         meant, homes = self.intended.tagged.get(path), self.evaluator.optimized.homes
         is_beside = (
@@ -234,10 +244,10 @@ class OperandProvenance:
         return is_beside and is_same and self.evaluator.is_authored(path, value)
 
     def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
-        """Returns the tag path and dependence set of the value that the scheduled instruction reads as its operand
+        """Returns the tag path and the dependence set of the value that the scheduled instruction reads as its operand
         `number`.
 
-        is_part: XLA has joined this value from several ones, and only a slice of it is used.
+        is_part: whether XLA has joined this value from several values, so that only a slice of it is used.
         """
         operand = occurrence.scheduled.operands[number]
         path = self._find_tag(operand)
@@ -248,12 +258,12 @@ class OperandProvenance:
         return path, labels
 
     def _is_part(self, value: HloInstruction) -> bool:
-        """Returns whether the value is a slice that XLA takes of a value that it has joined from several."""
+        """Returns whether the value is a slice that XLA takes of a value which it has joined from several values."""
         return value.opcode == "slice" and self._is_made_by_xla(value)
 
     def _find_tag(self, value: HloInstruction) -> TagPath:
         """Returns the tag path of the operation that defines the value's bytes: for a fusion's result, that of the
-        fusion's last operation; for an element of a loop's state, CARRIED.
+        operation at the fusion's root; for an element of a loop's state, CARRIED.
         """
         module = self.evaluator.optimized
         flow = Dataflow(module, RENAMED)
@@ -274,18 +284,18 @@ class OperandProvenance:
         return () if is_made else self.evaluator.optimized.tags.get(value.id, ())
 
     def _is_made_by_xla(self, value: HloInstruction) -> bool:
-        """Returns whether XLA made the instruction: it has the tag of an author's operation with another opcode."""
+        """Returns whether XLA made the instruction: it has the tag of an author's operation, but another opcode."""
         meant = self.intended.tagged.get(self.evaluator.optimized.tags.get(value.id, ()))
         return meant is not None and meant.opcode != value.opcode
 
 
 def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
-    """Returns the operation's intended operands, in each order in which XLA may put them."""
+    """Returns the operation's intended operands, once for each order in which XLA may put them."""
     return [tagged.edges, tagged.edges[::-1]] if tagged.opcode in _ANY_ORDER else [tagged.edges]
 
 
 def _is_argument(value: HloInstruction, module: HloModule) -> bool:
-    """Returns whether the value is an argument of the program, or gathered from the argument's parts on all devices."""
+    """Returns whether the value is an argument of the program, or gathered from the argument's shards on all devices."""
     flow = Dataflow(module, _WHOLE)
     value, _ = flow.find_definition(value)
     while value.opcode in _GATHERS:
@@ -299,8 +309,8 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
 
 
 def find_bytes(operand: HloInstruction, occurrence: Occurrence, evaluator: Evaluator) -> Position:
-    """Returns the position that defines the bytes of an operand of the instruction, even if it is outside of the
-    fusion.
+    """Returns the position that defines the bytes of the operand; if the operand comes from outside of the fusion that
+    contains the instruction, a position outside.
     """
     flow, scheduled = Dataflow(evaluator.optimized, RENAMED), occurrence.scheduled
     value, index = flow.find_definition(operand)

@@ -1,21 +1,22 @@
-"""Finds the outputs that depend on wrong operations, in both programs.
+"""Finds the outputs that depend on wrong operations, in the program and in the schedule.
 
 One instruction may compute several operations that the compiler merged. It affects an output only if the program, too,
-computes the output from the operation that the instruction is named after. So each question has two marks, one on the
-operation and one on the instruction, and reaches an output that has both.
+computes the output from the operation after which the instruction is named. So each question has two marks (extra bits
+in dependence sets), one on the operation and one on the instruction, and an output that has both depends on the wrong
+operation.
 
-XLA computes merged values (twins) once, under one of their names. If the result is wrong for another member as well,
-outputs of that member are affected too. After the kernel's last call, dependences that go only through the kernel are
-ignored.
+XLA computes merged values (twins) once, under the name of one of them. If the result is also wrong for another one of
+them, the outputs of that one are affected too. If the instruction runs after the last call of the kernel and its value
+is right for a twin, dependences of an output that go only through the kernel do not count.
 
-A kernel clears the marks for its own write. A mark after its last call in the schedule stays, and covers all writes
-that the operation is wrong about.
+A kernel's write ends the marks for this write on the overwritten value. The mark of an instruction that runs after the
+kernel's last call stays, and serves all writes about which the operation is wrong.
 
 Sets of many marks are large. For each cause it is enough to know one wrong operation on which an output depends. So one
-evaluation has at most MARKS questions, and several wrong operations share a question where there are more. An output
-without both marks of such a question depends on none of its operations. With both marks, it may still depend on one
-operation here and on another one there; the first such question is asked again in pieces until one operation or none is
-left. Questions that are open after ROUNDS evaluations stay open.
+evaluation has at most MARKS questions; if there are more wrong operations, several share a question. An output without
+both marks of a question depends on none of its operations. An output with both marks may still get the one from one
+operation and the other from another operation; the first such question is then split and asked again, until a single
+operation or none is left. Questions that are unanswered after ROUNDS evaluations stay open.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,12 +38,14 @@ class TwinJudge(Protocol):
     """Answers questions about the twins of an operation: other operations that XLA computes by the same instruction."""
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether a twin of this wrong operation is right at this instruction, about this HiddenWrite index."""
+        """Returns whether the instruction's value is right for a twin of this wrong operation. write: index of the
+        hidden write in question.
+        """
         ...
 
     def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
-        """Returns the tag paths of those twins of the operation that are wrong about this write at this instruction
-        too.
+        """Returns the tag paths of those twins of the operation for which the instruction's value is wrong too. write:
+        index of the hidden write in question.
         """
         ...
 
@@ -58,9 +61,9 @@ class Reached:
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]
-    """For each output, the positions in the list of reads."""
+    """For each output, the positions (in the list of reads that was asked about) of the reads on which it depends."""
     open: frozenset[Cause] = frozenset()
-    """Causes whose operations could not all be searched: some output may depend on one of them."""
+    """Causes not all of whose wrong operations could be searched: an output may depend on one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,14 @@ class _Candidate:
     """One wrong operation, and the instruction that computes it."""
 
     paths: tuple[TagPath, ...]
-    """Tag paths of the operation, and of its twins that are wrong at the instruction too."""
+    """Tag paths of the operation, and of those of its twins for which the instruction's value is wrong too."""
     instruction: int
     write: int
-    """Index of the hidden write whose kernel may run after the instruction and clear the marks; NO_KERNEL if none does.
+    """Index of the hidden write that may end the instruction's mark, because its kernel may run after the instruction;
+    NO_KERNEL if none does.
     """
     cleared_by: int
-    """Index of the hidden write whose kernel clears the operation's mark in the program; NO_KERNEL if none does."""
+    """Index of the hidden write that ends the operation's mark in the program; NO_KERNEL if none does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +86,7 @@ class _Question:
     """The question whether an output depends on any of these wrong operations."""
 
     write: int
-    """HiddenWrite index of the kernel that clears the mark; NO_KERNEL if none does."""
+    """Index of the hidden write whose kernel ends the mark; NO_KERNEL if none does."""
     candidates: tuple[_Candidate, ...]
     cause: Cause | None = None
 
@@ -97,7 +101,8 @@ def find_reached(
     """Returns, for each output, the causes and the reads on which the output depends.
 
     An output depends on a cause if it depends on one of the cause's wrong operations. outputs: number of outputs.
-    wrong: (cause, wrong operation) pairs. reads: the reads to look for.
+    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: answers questions about merged
+    operations.
     """
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)
@@ -133,7 +138,7 @@ def find_reached(
 
 
 def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[int, float]:
-    """Maps HiddenWrite indices to the LogicalTime of the last call of their kernels; infinite if unknown."""
+    """Maps the index of each hidden write to the LogicalTime of the last call that performs it; infinite if unknown."""
     last: dict[int, float] = {}
     for one in evaluator.matching.actual:
         last[one.write] = max(last.get(one.write, -1), times.get(one.frames[0].instruction.id, inf))
@@ -146,7 +151,9 @@ def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[
 def _find_causes(
     evaluator: Evaluator, by_cause: Mapping[Cause, Mapping[_Candidate, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
-    """Adds the causes on which each output certainly depends to `known`, and returns the causes that are still open."""
+    """Adds to `known` the causes on which each output certainly depends; returns the causes for which this is still
+    open for some output.
+    """
     size = -(-sum(map(len, by_cause.values())) // MARKS)
     questions = [
         _Question(cause.write, some, cause)
@@ -176,8 +183,10 @@ def _find_causes(
 
 
 def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
-    """Adds the cause of each question about a single operation to `known`, and returns the questions about causes that
-    are still unknown for their output.
+    """Adds the cause of each question about a single operation to `known`. Returns the questions whose cause is not yet
+    known for their output.
+
+    waiting: (number of an output, question about it) pairs.
     """
     for output, question in waiting:
         if len(question.candidates) == 1 and question.cause is not None:
@@ -186,9 +195,9 @@ def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause
 
 
 def _split(question: _Question, others: int) -> tuple[_Question, ...]:
-    """Splits a question into smaller ones, as many as there are marks, of one operation each if possible.
+    """Splits a question into as many smaller ones as its share of the marks allows, of one operation each if possible.
 
-    others: number of questions that are split at once and share the marks.
+    others: number of questions that are split at the same time and share the marks, this one included.
     """
     pieces = max(2, MARKS // others)
     size = -(-len(question.candidates) // pieces)

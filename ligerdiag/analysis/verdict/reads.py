@@ -1,29 +1,32 @@
-"""Judges every read of an overwritten value: the version that it gets, against the version that its author means.
+"""Judges every read of an overwritten value: whether it gets the version (from before or after the write) that the
+author means.
 
-A *read* is a scheduled instruction that reads bytes that a kernel overwrites, reads the value from which they were
-copied, or computes the value anew (see `def_use`). It is
+A *read* is a scheduled instruction that reads bytes which a kernel overwrites, reads the value from which these bytes
+were copied, or computes the value again (see `def_use`). It is
 
 - *stale* if it gets the version from before the kernel, and the kernel's version is meant;
 - *clobbered* if it gets the kernel's version, and the version from before is meant;
-- *unknown* if either of the two is unknown;
+- *unknown* if the version that it gets or the version that is meant is unknown;
 - *latent* if it gets the version that is meant, and only the schedule's order makes it so;
 - *fresh* if it gets the kernel's version, as meant, and something forces the order;
 - *original* if it gets the version from before, as meant.
 
-For one hidden write and one instruction, the first of these statements that applies decides:
+The first of these statements that applies to a hidden write and an instruction decides its verdict:
 
 - If a read makes an output stale, clobbered or latent (see `blame`), the read has the same verdict.
-- If an output is wrong for this write and no such read is known, as where XLA merged two calls, the first operation in
-  program order whose set is wrong and from which the output is computed is as wrong as the output.
-- If the hardware decides, if the kernel could not be followed, or if there is no program as written, the read is
-  unknown; so is a read that reaches an output that is unknown for this write.
+- If an output is wrong for this write and no such read is known, as when XLA merged two calls, the output's verdict
+  goes to the first operation in program order whose dependence set is wrong and from which the output is computed.
+- If the read races with the kernel, if the kernel's code could not be followed, or if there is no program as written,
+  the read is unknown; so is a read from which an output is computed that is unknown for this write.
 - For an operation of the author, the intended set gives the version that is meant, and the operand's bytes give the
   version that is read. If the two differ and no output is blamed on the read, it is wrong if its outputs are wrong for
   this write, otherwise unknown.
-- An instruction of the compiler has no author: it is right if all outputs that it reaches are right for this write,
-  wrong if all of its users are wrong readers and wrong outputs, otherwise unknown.
+- For an instruction that the compiler made, the author means no version: it is right if all outputs computed from it
+  are right for this write, wrong if everything that uses its result is a wrong reader or a wrong output, otherwise
+  unknown.
 
-An instruction that reads the value in several ways has the worst of their verdicts."""
+If an instruction reads the value in several ways, the worst of these verdicts counts.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -49,17 +52,19 @@ WRONG_KINDS = {Verdict.CLOBBERED: ReadKind.CLOBBERED, Verdict.STALE: ReadKind.ST
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlamedReads:
-    """Lists the reads on which the wrong and latent outputs of one schedule are blamed."""
+    """Lists the reads on which the wrong and the latent outputs of one schedule are blamed."""
 
     pair: EvaluatedPair
     verdicts: Verdicts
     followed: FollowedWrites
     reached: Mapping[int, int]
-    """Id of a step (a scheduled instruction) to the outputs that are computed from it, a bit for each output."""
+    """Maps the id of a step (a scheduled instruction) to the outputs that are computed from it, as an integer in which
+    bit n represents output n.
+    """
 
     @cached_property
     def _named(self) -> Mapping[int, list[tuple[ReadFinding, ReadKind]]]:
-        """HiddenWrite index to the blamed reads for that write, each with its kind."""
+        """Maps the index of a hidden write to the reads that are blamed for this write, each with its kind."""
         named: defaultdict[int, list[tuple[ReadFinding, ReadKind]]] = defaultdict(list)
         for kind, findings in (
             (ReadKind.STALE, self.verdicts.stale),
@@ -72,11 +77,13 @@ class BlamedReads:
 
     @cached_property
     def _differing(self) -> tuple[Differing, ...]:
-        """The operations whose dependence sets are wrong, in program order."""
+        """The operations whose actual dependence sets are wrong, in program order."""
         return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """Yields the blamed reads for this hidden write; one step may appear several times."""
+        """Yields the reads that are blamed for this hidden write; a step (a scheduled instruction) may appear several
+        times.
+        """
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(
                 write=write,
@@ -93,7 +100,8 @@ class BlamedReads:
                 yield from self._find_first(write, unexplained, verdict)
 
     def _find_first(self, write: int, unexplained: frozenset[str], verdict: Verdict) -> Iterator[ReadVerdict]:
-        """Yields the first wrong operations on the way to outputs that are wrong without a blamed read.
+        """Yields the first wrong operations from which those outputs are computed that are wrong although no read is
+        blamed for it.
 
         unexplained: the names of these outputs.
         """
@@ -144,30 +152,30 @@ type _Decision = tuple[ReadKind, ReadCause]
 
 
 def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
-    """Returns one verdict for each hidden write that the schedule performs and each instruction that reads the
-    overwritten value.
+    """Returns one verdict for each pair of a hidden write that the schedule performs and an instruction that reads the
+    value which this write overwrites.
 
-    The verdicts come write by write in program order, and for each write blamed reads come first.
+    The verdicts come write by write in program order; for each write, blamed reads come first.
     """
     return tuple(ReadJudge(pair=pair, verdicts=verdicts, followed=followed).judge()) if followed.performed else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Read:
-    """One reader of one overwritten value, on whose read no output is blamed."""
+    """One reader of one overwritten value, if no output is blamed on it."""
 
     performed: PerformedWrite
     reader: HloInstruction
     step: int
     operations: tuple[HloInstruction, ...]
-    """The operations that read the value: the reader itself, or operations inside it if it is a fusion."""
+    """The operations that read the value: the reader itself, or, if it is a fusion, operations inside it."""
     operand: int | None
-    """operand_number of the reader that holds the value; None where the reader computes the value anew."""
+    """operand_number of the reader that holds the value; None if the reader computes the value again."""
     origin: Origin
     outputs: tuple[str, ...]
-    """The program's outputs that the reader reaches."""
+    """The program's outputs that are computed from the reader's result."""
     kind_of_users: ReadKind
-    """The one kind that all users of the reader's result have (stale, for example); NONE if there is no single one."""
+    """The kind of read, such as stale, that all users of the reader's result have; NONE if they differ or have none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -179,16 +187,19 @@ class ReadJudge:
     followed: FollowedWrites
     _order: Order = field(default_factory=Order)
     _unknown: frozenset[int] = field(init=False)
-    """Indices of the hidden writes all of whose reads are unknown."""
+    """Indices of the hidden writes for which every read is unknown."""
     _raced: frozenset[tuple[int, int]] = field(init=False)
     _by_output: Mapping[tuple[str, int], Verdict] = field(init=False)
-    """(Output name, HiddenWrite index) to the write's effect on the output; pairs that are fresh are left out."""
+    """Maps (output name, index of a hidden write) to the verdict on the output for this write; only pairs that are not
+    fresh.
+    """
     _reached: Mapping[int, int] = field(init=False)
-    """Id of a step to the outputs that it reaches, a bit for each output."""
+    """Maps the id of a step to the outputs that are computed from it, as an integer in which bit n represents output n.
+    """
     _users: Mapping[int, set[int]] = field(init=False)
-    """Id of a step to the steps that use its values."""
+    """Maps the id of a step to the steps that use its values."""
     _results: Mapping[int, list[str]] = field(init=False)
-    """Id of a step to the names of the outputs that the step defines."""
+    """Maps the id of a step to the names of the outputs that the step defines."""
 
     def __post_init__(self) -> None:
         pair, flow = self.pair, self.followed.flow
@@ -219,8 +230,8 @@ class ReadJudge:
             yield from _merge((*named, *others))
 
     def _list_others(self, one: PerformedWrite, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
-        """Yields the reads on which no output is blamed. known: id of each step with a blamed read to the kind of that
-        read.
+        """Yields the reads of the value that this write overwrites, except those at a step with a blamed read. known:
+        id of each step with a blamed read to the kind of this read.
         """
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()
@@ -247,14 +258,16 @@ class ReadJudge:
             )
 
     def _find_kind_of_users(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
-        """Returns the one kind that all users of the step's result have; NONE if there is no single one."""
+        """Returns the kind of read, such as stale, that all users of the step's result have; NONE if they differ or
+        have none. known: id of each step with a blamed read to the kind of this read.
+        """
         kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
         said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]
         kinds |= {WRONG_KINDS.get(verdict, ReadKind.NONE) for verdict in said}
         return kinds.pop() if len(kinds) == 1 else ReadKind.NONE
 
     def _judge_read(self, read: _Read) -> ReadVerdict:
-        """Returns the verdict on a read on which no output is blamed."""
+        """Returns the verdict on a read for which no output is blamed on it."""
         write = read.performed.write.index
         decisions = [self._decide(read, one) for one in read.operations]
         kind, cause = max(decisions, key=lambda one: READ_KIND_ORDER.index(one[0]), default=_UNDECIDED)
@@ -291,10 +304,10 @@ class ReadJudge:
     def _compare(
         self, write: int, tagged: TaggedSet, occurrence: Occurrence | None, seen: ReadKind, *, gets_newer: bool
     ) -> ReadKind:
-        """Returns the kind of a read by an operation of the author, from the version that the operation is meant to
-        read.
+        """Returns the kind of a read by an operation of the author: compares the version that the operation gets with
+        the version that it is meant to read.
 
-        seen: the kind if the read is right. gets_newer: the read gets the kernel's version.
+        seen: the kind if the read is right. gets_newer: whether the read gets the kernel's version.
         """
         space, comparison = self.pair.space, self.verdicts.comparison
         bit = space.bits_of((write,))
@@ -314,7 +327,7 @@ class ReadJudge:
         return next((one for one in found if one.instruction is operation), None)
 
     def _gets_kernels_version(self, read: _Read, occurrence: Occurrence | None) -> bool | None:
-        """Returns whether the read gets the kernel's version; None if unknown."""
+        """Returns whether the read gets the version that the kernel wrote; None if unknown."""
         if read.origin is not Origin.VALUE:
             return False
         space, write, overwritten = self.pair.space, read.performed.actual, read.performed.overwritten
@@ -330,8 +343,8 @@ class ReadJudge:
         return None if is_before and may_see else may_see
 
     def _find_order(self, read: _Read) -> ReadKind:
-        """Returns FRESH if something forces the reader to run after the kernel, LATENT if nothing does, UNKNOWN if the
-        reader has no call path.
+        """Returns FRESH if operands or control edges force the reader to run after the kernel, LATENT if nothing does,
+        UNKNOWN if no call path to the reader is known.
         """
         frames = self.pair.actual.frames.get(read.reader.id)
         if frames is None:
@@ -339,7 +352,7 @@ class ReadJudge:
         return ReadKind.FRESH if self._order.is_forced(read.performed.actual.frames, frames) else ReadKind.LATENT
 
     def _are_right(self, outputs: tuple[str, ...], write: int) -> bool:
-        """Returns whether there is an output, and all of these outputs are right for the write."""
+        """Returns whether all of these outputs are right for the write; False if there are no outputs."""
         right = (None, Verdict.LATENT)
         return bool(outputs) and all(self._by_output.get((name, write)) in right for name in outputs)
 
@@ -348,7 +361,9 @@ _UNDECIDED: _Decision = (ReadKind.UNKNOWN, ReadCause.UNDECIDED)
 
 
 def _merge(reads: Iterable[ReadVerdict]) -> Iterator[ReadVerdict]:
-    """Yields one verdict for each step: the worst of the step's reads, with the outputs of all such reads."""
+    """Yields one verdict for each step: the worst of the verdicts on the step's reads, with the outputs of all reads
+    that have this verdict.
+    """
     by_step: dict[int, list[ReadVerdict]] = {}
     for read in reads:
         by_step.setdefault(read.step, []).append(read)

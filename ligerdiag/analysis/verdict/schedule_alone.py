@@ -1,24 +1,24 @@
-"""Judges a schedule without the program as written, and finds the entry parameters behind its values.
+"""Judges a schedule without the program as written, and finds the entry parameters from which its values are computed.
 
 Without the program, the author's order and the version that each reader should see are unknown. An output is fresh only
 if it depends neither on a hidden write nor on any entry parameter from which the overwritten value was computed: then
-it contains nothing of the value, overwritten, copied or recomputed. A kernel's result does not count as free of it,
-because XLA may have merged two calls of which the second should see the first one's write. Every other output is
-unknown. If the overwritten value is computed from no parameter, the program may recompute it anywhere, and all outputs
-are unknown. An output with a part that races with a kernel (see `races`) is unknown. Without a schedule every output is
-unknown as soon as there is a hidden write.
+the output contains nothing of that value, whether overwritten, copied or recomputed. A kernel's result is never taken
+to be free of the value that the kernel overwrites, because XLA may have merged two calls of which the second should see
+the first one's write. Every other output is unknown. If the overwritten value is computed from no parameter, the
+program may recompute it anywhere, and all outputs are unknown. An output is unknown if a read on which it depends races
+with a kernel (see `races`). Without a schedule every output is unknown as soon as there is a hidden write.
 
-A backward slice finds the parameters behind a value, element by element for tuples. It looks through operations that
-only pass a value on (see `hlo.dataflow`): into fusions, calls, branches and loops, and out to all callers. It includes
-a conditional's predicate and a loop's condition, and all operands of any other operation. A kernel that overwrites a
-value adds everything that it reads.
+A backward slice finds the entry parameters from which a value is computed, element by element for tuples. It looks
+through operations that only pass a value on (see `hlo.dataflow`): into fusions, calls, branches and loops, and out to
+all callers. It includes a conditional's predicate and a loop's condition, and all operands of any other operation. A
+kernel that overwrites a value adds everything that it reads.
 
 Donated arguments that XLA mixes up (https://github.com/jax-ml/jax/issues/39625) make outputs wrong without any kernel.
-If the buffer assignment puts an entry parameter in another one's allocation, a reader of one gets the other: every
-output that depends on such a parameter is unknown, and so is every output that takes its place. A compile for a GPU
-that is not there never shows this. A compile for the machine's own GPU omits copies that it needs if one computed value
-of one element is returned in place of three or more donated arguments, two of which are also returned unchanged. Seen
-on an H200 with jaxlib 0.11.2: `tests/analysis/programs/donated.py`.
+If the buffer assignment puts an entry parameter into another parameter's allocation, a reader of one gets the other:
+every output that depends on such a parameter is unknown, and so is every output that is returned in the buffer of such
+a parameter. A compile for a GPU that the machine does not have never shows this. A compile for the machine's own GPU
+omits copies that it needs if one computed value of one element is returned instead of three or more donated arguments,
+two of which are also returned unchanged. Seen on an H200 with jaxlib 0.11.2: `tests/analysis/programs/donated.py`.
 """
 
 from collections import defaultdict
@@ -39,15 +39,16 @@ from ligerdiag.model.findings import Verdict
 _NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 _COPIED_FROM = replace(_NAMES, fusions=True, arguments=True)
 _MIXED_UP = 3
-"""Smallest number of donated arguments that XLA mixes up when it returns one value in their place."""
+"""Smallest number of donated arguments that XLA is known to mix up when it returns one value in all of their buffers.
+"""
 _MADE_FROM = replace(_NAMES, calls=True, fusions=True, branches=True, loop_entry=True, loop_back=True, arguments=True)
 
 
 class BackwardSlices:
-    """Finds the entry parameters behind values of one module."""
+    """Finds the entry parameters of one module from which given values are computed."""
 
     def __init__(self, module: HloModule, overwriting: Iterable[tuple[HloInstruction, int]]) -> None:
-        """Prepares the slices of a module. overwriting: (kernel call, operand_number) of each hidden write."""
+        """Prepares the search in a module. overwriting: (kernel call, operand_number) of each hidden write."""
         self._module = module
         self._flow = Dataflow(module, _MADE_FROM)
         self._overwritten: defaultdict[int, list[tuple[ShapeIndex, HloInstruction]]] = defaultdict(list)
@@ -57,7 +58,9 @@ class BackwardSlices:
             self._overwritten[value.id].append((index, call))
 
     def find_parameters(self, value: HloInstruction, index: ShapeIndex = ()) -> frozenset[int]:
-        """Returns the numbers of the entry parameters behind this leaf of the value, or behind all of it."""
+        """Returns the numbers of the entry parameters from which this leaf of the value is computed. index: () for the
+        whole value.
+        """
         parameters = {parameter.id for parameter in self._module.entry.parameters}
         found = search([(value, index)], self._list_sources)
         return frozenset(one.proto.parameter_number for one, _ in found if one.id in parameters)
@@ -79,27 +82,29 @@ class BackwardSlices:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MixedUpDonations:
-    """Donated arguments to which XLA gives one buffer."""
+    """Donated arguments that XLA mixes up: it keeps several of them in one buffer."""
 
     parameters: frozenset[int]
-    """Numbers of the entry parameters that are these arguments."""
+    """Numbers of the entry parameters that are mixed up."""
     outputs: frozenset[int]
     """Numbers of the outputs that may be wrong."""
     is_seen: bool
-    """Whether the buffer assignment shows the mix-up; otherwise the module only has the pattern that is known to cause
-    it.
+    """Whether the buffer assignment shows the mix-up; otherwise the module only has the pattern for which XLA is known
+    to mix up donations.
     """
     value: HloInstruction
-    """A parameter that lies in another one's buffer, or the value that is returned in place of the arguments."""
+    """A parameter that is in another parameter's buffer, or the value that is returned in the buffers of the arguments.
+    """
 
 
 def find_mixed_up_donations(
     module: HloModule, buffers: BufferAssignment | None, *, is_described: bool
 ) -> MixedUpDonations | None:
-    """Returns the donated arguments that XLA mixes up, or is known to mix up when it compiles for the machine's own
-    GPU; None if there are none.
+    """Returns the donated arguments that XLA mixes up in this compile, or is known to mix up when it compiles for the
+    machine's own GPU; None if there are none.
 
-    is_described: XLA compiled for a GPU from its description alone.
+    buffers: XLA's own buffer assignment; None if unknown. is_described: whether XLA compiled for a GPU from its
+    description alone.
     """
     if not module.input_output_alias.entries:
         return None
@@ -115,8 +120,8 @@ def find_mixed_up_donations(
 
 
 def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Returns an entry parameter that lies in another parameter's allocation, and the numbers of all parameters that
-    lie so or own such an allocation; None if there are none.
+    """Returns an entry parameter that is in another parameter's allocation, and the numbers of all parameters that are
+    in such a place or own such an allocation; None if there are none.
     """
     positions = Positions(module, buffers)
     found: set[int] = set()
@@ -133,8 +138,8 @@ def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloIn
 
 
 def _find_likely(module: HloModule) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Returns a value that is returned in place of several donated arguments, and the numbers of these arguments; None
-    if there is no value with the pattern that XLA is known to mix up.
+    """Returns a value that is returned in the buffers of several donated arguments, and the numbers of these arguments;
+    None if there is no value with the pattern that XLA is known to mix up.
     """
     root, flow = module.entry.root, Dataflow(module, _COPIED_FROM)
     parameters = {one.id: one.proto.parameter_number for one in module.entry.parameters}
@@ -156,7 +161,7 @@ def _find_likely(module: HloModule) -> tuple[HloInstruction, frozenset[int]] | N
 
 
 def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[int]:
-    """Lists the numbers of the outputs that depend on one of the parameters, or take its place."""
+    """Yields the numbers of the outputs that depend on one of the parameters, or are returned in the buffer of one."""
     slices, root = BackwardSlices(module, ()), module.entry.root
     entries = module.input_output_alias.entries
     taken = {tuple(one.output_shape_index) for one in entries if one.parameter_number in parameters}
@@ -166,8 +171,8 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Returns the verdict on each output by the schedule alone: unknown for each hidden write that may concern the
-    output, otherwise fresh.
+    """Returns the verdict on each output if only the schedule is known: unknown, with a cause for each hidden write on
+    which the output may depend; fresh if there is no such write.
     """
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:
@@ -181,8 +186,8 @@ def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> M
 
 
 def _find_unknown(module: HloModule, names: tuple[str, ...], writes: tuple[HiddenWrite, ...]) -> Mapping[str, set[int]]:
-    """Maps each output to the hidden writes whose overwritten value is computed from an entry parameter that the output
-    is computed from too, or from no parameter at all.
+    """Maps each output name to the indices of the hidden writes whose overwritten value is computed from an entry
+    parameter from which the output is computed too, or from no parameter at all.
     """
     slices = BackwardSlices(module, [(write.call, write.operand) for write in writes])
     overwritten = {w.index: slices.find_parameters(w.call.operands[w.operand]) for w in writes}

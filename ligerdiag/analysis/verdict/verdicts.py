@@ -1,37 +1,45 @@
-"""Judges each output of one schedule, step by step; lists everything that decides or changes a verdict, also elsewhere.
+"""Judges each output of one schedule. This docstring lists all steps that decide or change a verdict, in this module
+and in others.
 
 `judge` takes these steps, in this order:
 
-- `comparison.compare` compares the two dependence sets of each output: stale, clobbered, unknown, latent or fresh.
+- `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
+  the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
 - `first_divergence` and `merged_values.find_joined` find the operations and operands whose sets differ; `bystanders`
   removes the writes whose bytes an operation does not read wrongly (`DirectErrors.refine`).
-- `blame` makes outputs worse whose own sets agree, and names the reads where they start to be wrong.
-- `ambiguity_search`, `add_unidentified`, `add_unsearched` and `add_mixed_confluences` find what an output depends on
-  and nobody knows; `propagate` makes such an output unknown for that write, and drops the reads that were blamed for
-  it.
+- `blame` makes outputs worse that depend on a wrong operation although their own sets agree, and names the reads at
+  which the outputs start to be wrong.
+- `ambiguity_search`, `add_unidentified`, `add_unsearched` and `add_mixed_confluences` find outputs that depend on
+  something unknown; `propagate` makes such an output unknown for the write in question, and no longer blames the output
+  on any read.
 - `drop_disjoint_rows` drops a write if the output uses only rows that the kernel does not write. No other step can make
   an output better.
 - `bystanders` drops the kernels that are not responsible (`DirectErrors.drop_bystanders`); a wrong output stays wrong.
 
-Without the program as written, `schedule_alone` replaces all of these. Later steps make no output right:
+Without the program as written, `schedule_alone` replaces all of these steps. The following steps come later; none of
+them makes an output right:
 
-- `judge_conditional_results` (called by `analysis.context`): the schedule may skip a call, or never makes it.
-- `inspection.compilation`: JAX lost a Ref, or may have (`_find_lost_refs`; every output is unknown if the effect of
-  moved Refs is, `refs_trouble`); live values share bytes (`_mark_shared`); XLA mixed up donated arguments.
-- `inspection.coverage.join_inspections`: the author's order is unknown, and the programs that it may be disagree.
-- `report.status.mark_undefined`: an output holds bytes that nobody wrote, or is not defined by any order.
+- `judge_conditional_results` (called by `analysis.context`) handles calls that the schedule may skip, or never makes.
+- `inspection.compilation` handles writes to a Ref that JAX lost, or may have lost (`_find_lost_refs`; every output is
+  unknown if the effect of moved Refs is unknown, `refs_trouble`); live values that share bytes (`_mark_shared`); and
+  donated arguments that XLA mixed up.
+- `inspection.coverage.join_inspections` handles a program whose order of operations is unknown: the possible programs
+  may have different verdicts.
+- `report.status.mark_undefined` handles outputs that hold bytes which nobody wrote, or that no order of operations
+  defines.
 
-`reads` judges every read of an overwritten value from the verdicts of `judge`, so that no read contradicts the output
-that it makes wrong.
+`reads` judges every read of an overwritten value, and uses the verdicts of `judge` for it, so that no read contradicts
+the output that it makes wrong.
 
 An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
-else the write does to it; another write's effect on the output stands. To find missing names, the schedule is evaluated
-once more with the ORIG labels of `TagTrust.find_possible_carriers`: an output that gets worse about a write depends on
-a name that is missing or cannot be trusted, and is ambiguous.
+else the write does to it; the verdict on the output for another write stays. To find missing names, the schedule is
+evaluated once more with the ORIG labels (dependences on contents from before a write) that
+`TagTrust.find_possible_carriers` returns: an output that gets worse for a write depends on a name that is missing or
+cannot be trusted, and gets an ambiguity.
 
-Dependence sets describe hidden writes, and take a kernel's results to be there. If the program always makes a call and
-the schedule may skip it, an output that depends on the call's results is unknown, or stale if the call certainly never
-runs (`judge_conditional_results`).
+Dependence sets describe only hidden writes, and presuppose that every kernel call produces its results. If the program
+always makes a call and the schedule may skip it, an output that depends on the call's results is unknown, or stale if
+the call certainly never runs (`judge_conditional_results`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,9 +71,11 @@ def add_unidentified(
     comparison: Comparison,
     evaluator: Evaluator,
 ) -> Ambiguities:
-    """Adds an ambiguity for each output that gets worse if instructions without a trusted name are carriers.
+    """Returns the ambiguities with a further one for each output that would get worse if instructions without a trusted
+    name were carriers, that is, held the value of an operand from before a write.
 
-    possible: instruction id to the ORIG labels that may start there. outputs: the verdicts without ambiguities.
+    possible: id of such an instruction to the ORIG labels that would start there. outputs: the verdicts without
+    ambiguities.
     """
     if not possible:
         return ambiguities
@@ -86,15 +96,17 @@ def add_unidentified(
 
 
 def _is_worse(verdict: Verdict, was: Verdict) -> bool:
-    """Returns whether `verdict` is worse than `was`, and `was` was neither wrong nor unknown."""
+    """Returns whether `verdict` is worse than `was`, and `was` is neither wrong nor unknown."""
     order = VERDICT_ORDER.index
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
-    """Makes outputs unknown that depend on an ambiguity, and drops the reads on which these outputs were blamed.
+    """Returns a copy of the verdicts in which each output that depends on an ambiguity is unknown for the ambiguity's
+    write, and is no longer blamed on a read.
 
-    order_unknown: writes around which the author's order is unknown; an output is unknown about them.
+    order_unknown: indices of writes around which the author's order is unknown; outputs that depend on them become
+    unknown.
     """
     unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
     unclear |= {
@@ -113,10 +125,11 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
-    """Drops a cause if the output only uses rows that the kernel does not write; the output can get better.
+    """Returns copies of the verdicts and the ambiguities, without the hidden writes of which an output only uses rows
+    that the kernel does not write; the output can get better.
 
-    Adds outputs to `Blamed.decided` that are wrong only about kernels that write some rows of their operand: correct
-    numbers do not contradict such a verdict, because the rows that are read may be untouched.
+    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand:
+    correct numbers do not contradict such a verdict, because the rows that are read may be untouched.
     """
     written, unused = evaluator.find_disjoint_rows()
     dropped = dict(zip(found.outputs, unused, strict=False))
@@ -147,9 +160,10 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
 
 
 def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]]) -> Ambiguities:
-    """Adds an ambiguity for each output and write for which `blame` found too many wrong operations to search.
+    """Returns the ambiguities with a further one for each output and each write for which `blame` found too many wrong
+    operations to search.
 
-    unsearched: output name to these writes.
+    unsearched: output name to the indices of these writes.
     """
     return {
         name: ambiguities.get(name, frozenset())
@@ -159,8 +173,8 @@ def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]])
 
 
 def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
-    """Adds an ambiguity for each loop or conditional that may return one merged value for another, if the schedule does
-    not show whether it does.
+    """Returns the ambiguities with a further one for each output that depends on a loop or conditional which may return
+    one merged value for another, if the schedule does not show whether it does.
     """
     added = {
         name: frozenset(
@@ -179,9 +193,9 @@ def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: C
 
 
 def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
-    """Returns the reads that still reach an output, each without its unclear outputs.
+    """Returns the reads on which an output is still blamed, each without the outputs for which its write is unclear.
 
-    unclear: (output name, HiddenWrite index) pairs.
+    unclear: (output name, index of a hidden write) pairs.
     """
     certain = [
         replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
@@ -202,36 +216,46 @@ class Verdicts:
     """The verdicts on all outputs of one schedule, and the evidence for them."""
 
     outputs: Mapping[str, OutputVerdict]
-    """Output name to verdict, in the program's order."""
+    """Maps the name of each output to the verdict on it, in the program's order."""
     stale: tuple[ReadFinding, ...] = ()
-    """Reads that make outputs stale; `clobbered` and `latent` are the same for these verdicts."""
+    """Reads that make outputs stale. In the same way, `clobbered` and `latent` hold the reads that make outputs
+    clobbered or latent.
+    """
     clobbered: tuple[ReadFinding, ...] = ()
     latent: tuple[ReadFinding, ...] = ()
     ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
-    """Output name to the ambiguities that make it unknown."""
+    """Output name to the ambiguities (unknown facts on which the output depends) that make it unknown."""
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
-    """Operations whose actual dependence set is wrong."""
+    """Operations whose dependence set in the schedule makes them stale or clobbered for some write."""
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Output name to the names of the scheduled loops and conditionals that give the output one merged value for
-    another.
+    """Maps the name of an output to the names of the scheduled loops and conditionals that give this output one of
+    several merged values instead of another.
     """
     decided: frozenset[str] = frozenset()
-    """Outputs that are wrong only through decisions, such as a wrong predicate: their numbers may be right."""
+    """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
+    right.
+    """
     merged: frozenset[int] = frozenset()
-    """Indices of the hidden writes of calls that XLA merged into others, and of the calls into which it merged them."""
+    """Indices of the hidden writes of calls that XLA merged with others: of those that are gone, and of those that
+    remain.
+    """
     gone: frozenset[int] = frozenset()
     """Indices of the hidden writes that the schedule does not perform, not even as part of a merged call."""
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
-        """Returns the names of the outputs that this write makes stale or clobbered without a blamed read."""
+        """Returns the names of the outputs that have this verdict (stale or clobbered) for the write although no read
+        is blamed for it.
+        """
         reads = self.stale if verdict is Verdict.STALE else self.clobbered
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
         wrong = [n for n, o in self.outputs.items() if any(c.write == write and c.verdict is verdict for c in o.causes)]
         return tuple([name for name in wrong if name not in explained])
 
     def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of the loops and conditionals that mix up merged values for any of these outputs."""
+        """Returns the names of the loops and conditionals that give one of these outputs one merged value instead of
+        another.
+        """
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
     def misses_merged_call(self, name: str) -> bool:
@@ -239,8 +263,8 @@ class Verdicts:
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether the output misses some write, and the call of each write that it misses is gone from the
-        schedule and not merged with another call.
+        """Returns whether the output misses at least one write, and the schedule performs none of the writes that it
+        misses, not even as part of a merged call.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
@@ -250,24 +274,28 @@ class Verdicts:
 
 
 class ReadCause(StrEnum):
-    """The statement in `verdict.reads` that decides the verdict on a read."""
+    """The statement in the docstring of `verdict.reads` that decides the verdict on a read."""
 
     BLAMED = "blamed"
     """An output is wrong, or right by luck, because of the read."""
     DIVERGES_FIRST = "diverges first"
-    """The reader is the first wrong operation on the way to an output that is wrong without a blamed read."""
+    """The reader is the first wrong operation from which an output is computed that is wrong although no read is blamed
+    for it.
+    """
     UNDECIDED = "undecided"
     """The version that the read gets, or the version that is meant, is unknown."""
     UNKNOWN_OUTPUT = "unknown output"
-    """The read reaches an output that is unknown for this write."""
+    """An output that is computed from the read is unknown for this write."""
     OPERATION = "operation"
-    """The reader is the author's operation, whose intended version is compared with the version that it gets."""
+    """The reader is an operation of the author: the version that it gets is compared with the version that the author
+    means.
+    """
     USERS = "users"
-    """The reader is the compiler's, and all values computed from it decide."""
+    """The compiler made the reader; the values and outputs that are computed from it decide."""
 
     @property
     def is_of_outputs(self) -> bool:
-        """Returns whether verdicts of outputs decide the read."""
+        """Returns whether the read is judged by the verdicts on outputs."""
         return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
 
 
@@ -276,28 +304,31 @@ class ReadVerdict:
     """The verdict on one scheduled instruction that reads one overwritten value."""
 
     write: int
-    """HiddenWrite index."""
+    """Index of the hidden write."""
     step: int
-    """Id of the scheduled instruction, as `ValueFlow.find_step` names it."""
+    """Id of the scheduled instruction that reads, as `ValueFlow.find_step` returns it."""
     kind: ReadKind
     cause: ReadCause
     place: Place
-    """The place of the value that the instruction reads."""
+    """Place of the value that the instruction reads: the overwritten bytes, other bytes, or none because it is
+    recomputed.
+    """
     outputs: tuple[str, ...]
-    """Outputs that the read reaches; for a wrong or lucky read, only the outputs that are wrong or latent because of
-    it.
+    """Names of the outputs that are computed from the read; for a wrong or lucky read, only of those that are wrong or
+    latent because of it.
     """
     evidence: ReadFinding | None = None
-    """The evidence, if the read is blamed for these outputs."""
+    """The finding that blames these outputs on the read; None if there is none."""
 
 
 def judge(
     pair: EvaluatedPair, evaluator: Evaluator, output_names: tuple[str, ...], possible: Mapping[int, Labels]
 ) -> Verdicts:
-    """Returns the verdict on each output of a schedule.
+    """Returns the verdict on each output of a schedule, with the evidence.
 
-    evaluator: evaluates either program once more, with marks on the instructions in question. possible: ORIG labels
-    that instructions without a trusted name may carry, by instruction id (see `tag_trust`).
+    evaluator: evaluates either program again, with marks on the instructions in question. possible: id of an
+    instruction without a trusted name to the ORIG labels that may start there: it may hold the contents from before a
+    write (see `tag_trust`).
     """
     comparison = _create_comparison(pair, evaluator.carriers)
     intended, actual = pair.intended.outputs, pair.actual.outputs
@@ -358,18 +389,20 @@ def judge(
 
 
 def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
-    """Returns the verdict on each output if there is no program as written to compare the schedule with."""
+    """Returns the verdict on each output if there is no program as written with which the schedule could be compared."""
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 
 def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns the verdicts in which the outputs with these numbers are unknown, unless they are already worse."""
+    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are unknown, or keep a verdict
+    that is worse than unknown.
+    """
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
 def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns the verdicts in which the outputs with these numbers are clobbered, because they depend on bytes in which
-    XLA has written another value; stale outputs stay stale.
+    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are clobbered, or stale if they
+    were stale: they depend on bytes into which XLA has written another value.
     """
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
@@ -379,7 +412,9 @@ def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> 
 
 
 def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:
-    """Returns the verdicts in which the outputs with these names are at least as bad as `verdict`."""
+    """Returns a copy of the verdicts in which the outputs with these names have at least this verdict; a worse one
+    stays.
+    """
     outputs = {
         name: replace(output, verdict=find_worst((output.verdict, verdict))) if name in names else output
         for name, output in verdicts.outputs.items()
@@ -396,8 +431,8 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Makes outputs stale that depend on the result of a call that the schedule never makes, and unknown if it makes
-    the call only under a condition.
+    """Returns a copy of the verdicts in which outputs that depend on the result of a call are stale if the schedule
+    never makes the call, and unknown if it makes the call only under a condition that the program lacks.
     """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):
@@ -414,8 +449,8 @@ def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator
 def _find_reached(
     indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
 ) -> Iterable[tuple[int, tuple[bool, ...]]]:
-    """Yields the index of each write with, for each output, whether the output depends on a result of the write's call
-    in the program.
+    """Yields the index of each of these writes and, for each output, whether the output depends on a result of the
+    write's call in the program.
     """
     for index in sorted(indices):
         path = pair.writes[index].tag_path

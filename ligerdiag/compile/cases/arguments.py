@@ -87,8 +87,8 @@ MAXIMUM_PER_HOST = 8
 def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
     """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
 
-    axes: mesh axis to size. description: that of the target. Raises InputError for a mesh that is too small or too
-    large.
+    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text. Raises InputError if an axis has
+    no device, or the mesh too many.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -110,8 +110,8 @@ def compute_topology_name(devices: int) -> str:
 
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
-    """Returns the case's arguments with each array as its shape, dtype and sharding. Raises InputError if one does not
-    fit the mesh.
+    """Returns the case's arguments, each array replaced by a `jax.ShapeDtypeStruct` with its shape, dtype and sharding.
+    Raises InputError if an array cannot be split over the mesh as the case says, or its dtype is unknown.
     """
     tree_util: Any = jax.tree_util
     leaves, structure = tree_util.tree_flatten(case.args)
@@ -179,7 +179,7 @@ def _build_topology(name: str, description: str) -> Any:
 
 
 NEXT_DRAW = 1_000_003
-"""Number that is added to every seed for each further draw of the arguments."""
+"""Number that is added to every seed for each further draw, a set of random arguments."""
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
@@ -218,7 +218,7 @@ def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Ar
         values = _as_array(function(key, shape, dtype))
     except Exception as fault:
         traceback.print_exception(fault)
-        raise CaseError(f"the draw of an argument raises: {describe_fault(fault)}") from fault
+        raise CaseError(f"the function that draws an argument raises: {describe_fault(fault)}") from fault
     if values.shape != shape:
         raise InputError(f"expected a draw of shape {list(shape)} but got one of shape {list(values.shape)}")
     return values.astype(dtype)

@@ -1,4 +1,4 @@
-"""Records an array as the fields of an `Arg`, and draws the numbers that replace the array's own; needs NumPy only.
+"""Records an array as the fields of an `Arg`, and draws random numbers that replace the array's own; needs NumPy only.
 
 A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are
 valid. It keeps the values of floats as long as all of them together are small, so the weights of a model are never
@@ -79,8 +79,8 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
 
 
 def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Returns a case's mesh as axis to size: the one that the user gives, otherwise that of the arguments' shardings.
-    Raises InputError if the user gives none and the arguments lie on different meshes.
+    """Returns a case's mesh as axis to size: the mesh that the user gives, otherwise the mesh of the arguments'
+    shardings. Raises InputError if the user gives none and the arguments lie on different meshes.
 
     found: the mesh of each array that has one.
     """
@@ -140,10 +140,10 @@ def _compute_draw(array: Any) -> Mapping[str, object]:
 
 
 def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
-    """Returns the numbers of the array as bytes; None if they are not to be recorded, or not available in this process,
-    as for a ShapeDtypeStruct or an array with shards in other processes.
+    """Returns the numbers of the array as bytes; None if the numbers are too many to record or contain NaN, or if this
+    process does not have them, as for a ShapeDtypeStruct or an array with shards in other processes.
 
-    dtype: that of the recorded numbers. float_bytes: the most bytes to record of an array of floats.
+    dtype: the dtype of the recorded numbers. float_bytes: the most bytes to record of an array of floats.
     """
     is_exact = "int" in dtype or dtype == "bool"
     size = array.size * array.dtype.itemsize

@@ -1,16 +1,16 @@
-"""Answers a program that asks JAX for its devices as if the target GPU were there, while the program is traced in a
-worker.
+"""Makes JAX answer questions about devices, while a program is traced in a worker, as if the target's GPUs were there.
 
-Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; if JAX answered
-so, a program would take its branch for CPUs, whose schedule says nothing about the kernel.
+Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; if JAX reported
+that, a program would take its branch for CPUs, whose schedule says nothing about the kernel.
 
 While a case is traced, JAX's public functions answer as on the target: platform `gpu`, and the devices of the case's
 mesh with their kind and compute capability. While a module is imported the mesh is unknown, so they answer with one
-device of the target. A module may keep that answer, and then its worker serves that target only (UsedWorkerError).
-While the cases of a file are listed there is no target; the platform `gpu` is known nevertheless, and a module that
-asks for more is imported again, in a new worker, for each target.
+device of the target. A module may keep that answer, so a worker in which a module has asked for devices serves that
+target only (UsedWorkerError). While the cases of a file are listed there is no target; the platform is `gpu`
+nevertheless, and a module that asks for more than the platform is imported again, in a new worker, for each target.
 
-A program that asks explicitly for the CPU's devices gets them: references, draws and replays run on the CPU.
+A program that asks explicitly for the CPU's devices gets them, because the reference functions of cases, the functions
+that draw arguments, and replays run on the CPU.
 
 JAX's own modules call inner functions, which still answer with the CPU, so that JAX computes constants there. A few of
 JAX's modules ask on behalf of the program, for example to choose how attention is lowered, and get the target's answer
@@ -38,7 +38,7 @@ _NAMES = frozenset({None, PLATFORM, "cuda"})
 
 @dataclass(slots=True)
 class _Target:
-    """The target as which JAX's functions answer at the moment."""
+    """The target for which JAX's functions answer at the moment."""
 
     is_gpu: bool = False
     devices: tuple[Any, ...] = ()
@@ -83,7 +83,7 @@ def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
     """Makes JAX answer with these devices inside the context; if there are none, it answers only that the platform is a
     GPU.
 
-    description: that of the target; empty to answer with the library versions of this machine.
+    description: the target's description; empty to answer with the library versions of this machine.
     """
     before = _TARGET.is_gpu, _TARGET.devices, _TARGET.description
     _TARGET.is_gpu, _TARGET.devices, _TARGET.description = True, tuple(devices), description
@@ -98,7 +98,7 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
     """Makes JAX answer with these devices while the user's modules are imported inside the context. Raises
     UsedWorkerError if modules of this worker have asked for the devices of another target.
 
-    description: that of the target; empty for none.
+    description: the target's description; empty if there is no target.
     """
     if _TARGET.imported_for not in (None, description):
         raise UsedWorkerError("this worker has imported the file for another target")
@@ -110,8 +110,8 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
 
 
 def install_answers() -> None:
-    """Replaces JAX's public functions permanently by functions that answer as the target does. It must be called before
-    any of the user's modules is imported.
+    """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. It
+    must be called before any of the user's modules is imported.
     """
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
@@ -215,8 +215,8 @@ class _AnswerByCaller:
 
 
 def _answer_versions() -> None:
-    """Makes JAX answer with the target's versions of cuDNN and cuSOLVER; a library that this machine lacks keeps having
-    no version.
+    """Makes JAX answer with the target's versions of cuDNN and cuSOLVER; changes nothing for a library whose version
+    this JAX cannot read.
     """
     library: Any = getattr(_find_module("jax._src.lib"), "cuda_versions", None)
     for name, find in (("cudnn_get_version", _find_cudnn_version), ("cusolver_get_version", _find_cusolver_version)):

@@ -1,4 +1,5 @@
-"""Pickles a live function and its arguments in the caller's process; arrays become records.
+"""Pickles a live function (a function of the running program, checked without a case file) and its arguments in the
+caller's process; arrays become records.
 
 An object that a worker can import is pickled by reference, and its file becomes one of the dependencies of the answer.
 Everything else is pickled by value: `__main__`, lambdas, closures, local functions, and modules that a worker does not
@@ -39,8 +40,8 @@ _KERNEL_OPTIONS = (
 _PROTOCOL = 5
 
 type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
-"""A class that is a pytree node and how to register it: the fields of a dataclass, or the functions that flatten and
-unflatten it; the other one is None.
+"""(class, (data fields, meta fields) or None, (flatten function, unflatten function) or None): a class that is a pytree
+node, and how to register it. Exactly one of the two pairs is None.
 """
 
 _library: Any = cloudpickle
@@ -49,8 +50,8 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles functions as this module describes, and collects the files of the project that define what was pickled by
-    value.
+    """Pickles functions as this module describes, and collects the files of the project that define objects which it
+    pickles by value.
     """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
@@ -62,7 +63,7 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns how to pickle an object; pickle calls this method for objects not of its own types."""
+        """Returns how to pickle an object; pickle calls this method for each object that is not of a basic Python type."""
         match _name_class(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
@@ -84,7 +85,7 @@ class FunctionPickler(_Pickler):
 
     def _refer(self, obj: Any) -> Any:
         """Returns how to pickle the object by reference: by its own name, or by the name of the function inside it,
-        because an autotuner has no name. None if neither leads to the object.
+        because an autotuner has no name. None if neither name leads to the object.
         """
         reference = find_reference(obj, self._by_value)
         if reference is None:
@@ -112,11 +113,11 @@ class FunctionPickler(_Pickler):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pickled:
-    """An object as bytes, and the parts of it that a worker cannot import."""
+    """An object as bytes, and the files and classes of its parts that a worker cannot import."""
 
     data: bytes
     files: frozenset[str]
-    """Files of the project that define what was pickled by value."""
+    """Files of the project that define the objects that were pickled by value."""
     classes: tuple[type[Any], ...]
     """Classes that were pickled by value."""
 
@@ -141,7 +142,7 @@ def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = Fu
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """Returns how to register those of the classes that are pytree nodes in another process."""
+    """Returns, for those of the classes that are pytree nodes, how another process registers them."""
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 
@@ -170,13 +171,13 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """Returns those options of a `jax.jit` that matter if its function is called in another `jax.jit`. Raises
-    InputError for shardings.
+    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`: the static arguments.
+    Raises InputError if it has shardings.
     """
     if has_shardings(jitted):
         raise InputError(
             f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"
-            f" give it without `jax.jit`, and the shardings with the arguments"
+            f" pass the function without its `jax.jit`, and give the arguments these shardings"
         )
     info = jitted._jit_info
     options = {"static_argnums": info.static_argnums, "static_argnames": info.static_argnames}
@@ -224,12 +225,12 @@ def _read_kernel_options(kernel: Any) -> Mapping[str, Any]:
 
 
 def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputError:
-    """Returns the error for a function that cannot be pickled; names the variable at fault if the function uses it
-    directly.
+    """Returns the error for a function that cannot be pickled; the message names the variable that cannot be pickled if
+    the function uses it directly.
     """
     reason = " ".join(str(fault).split()) or type(fault).__name__
     if not isinstance(value, Case):
-        return InputError(f"one of them cannot be passed to a worker: {reason}")
+        return InputError(f"a value cannot be passed to a worker: {reason}")
     for name, used in _list_variables(value.function):
         try:
             FunctionPickler(io.BytesIO(), by_value).dump(used)

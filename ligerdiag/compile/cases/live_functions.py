@@ -1,5 +1,5 @@
-"""Carries a live function, one of the running program, from the caller's process to a worker. This module defines the
-file that carries it, and the functions that its pickles call.
+"""Carries a live function (a function of the running program, checked without a case file) from the caller's process to
+a worker. This module defines the file in which it is passed on, and the functions that the pickles in the file call.
 
 The file has a line of JSON and then three pickles: the arguments, the case, and the classes to be registered as pytree
 nodes. The line has everything needed before unpickling, above all the import path. The file lies in the cache under the
@@ -44,7 +44,7 @@ class ProcessState:
     path: tuple[str, ...]
     """Absolute folders in which the user's modules are found, searched after those of the worker."""
     files: tuple[str, ...]
-    """Absolute paths of the files that define what is pickled by value."""
+    """Absolute paths of the files that define the objects that are pickled by value."""
     settings: Mapping[str, object]
     """Options of `jax.config` that can change what a function computes."""
     donated: tuple[int, ...]
@@ -79,7 +79,7 @@ def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
     except OSError as error:
         raise InputError(f"expected to read `{path}` but: {error.strerror or error}") from error
     if sha256(content).hexdigest() != path.stem:
-        raise InputError(f"`{path}` is not what was written there: its content has another sha256")
+        raise InputError(f"`{path}` has changed since it was written: its content does not have the sha256 in its name")
     line, _, pickled = content.partition(b"\n")
     try:
         return parse_record(ProcessState, line), pickled
@@ -120,7 +120,7 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
 
 def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
     """Returns how to find `value` in another process: module, qualified name, and the attributes that lead from the
-    object of that name to `value`. None if a worker cannot find it so.
+    object of that name to `value`. None if these do not lead to `value` in a worker.
 
     by_value: names of modules that a worker cannot import.
     """
@@ -196,7 +196,7 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function without its `jax.jit`, and what that `jax.jit` said about the arguments."""
+    """A function without its `jax.jit`, its arguments without the static ones, and the donations of that `jax.jit`."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -206,8 +206,8 @@ class Unwrapped:
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
-    """Returns the function inside a `jax.jit`, with its static arguments bound, and the arguments that it donates. Any
-    other function is returned unchanged.
+    """Returns the function inside a `jax.jit`, with its static arguments bound, its other arguments, and which of these
+    it donates. A function without a `jax.jit` is returned unchanged, with all arguments.
 
     A function with shardings of its own stays inside its `jax.jit`.
     """
@@ -240,8 +240,8 @@ _replaced: set[str] = set()
 
 
 def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """Returns the object with this module and qualified name or, if there are `wrappers`, the one to which these
-    attributes lead from it, one after the other.
+    """Returns the object with this module and qualified name. `wrappers` are names of attributes that lead on from
+    there, one after the other: the object at their end is returned.
     """
     found: Any = importlib.import_module(module)
     for name in (*qualname.split("."), *wrappers):
@@ -250,10 +250,10 @@ def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """Returns the Triton kernel of a function that was unpickled.
+    """Makes a Triton kernel from a function that was unpickled, by `triton.jit`, and returns the kernel.
 
     lines: the kernel's source. start: number of the line of the function's file at which the source begins, from 1.
-    options: those of `triton.jit`.
+    options: the keywords of `triton.jit`.
     """
     file = function.__code__.co_filename
     there = linecache.getlines(file)
@@ -286,7 +286,7 @@ def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Registers the class as a pytree node as the caller's process did; the parameters are those of a
+    """Registers the class as a pytree node, in the same way as the caller's process; the parameters are those of a
     `function_pickler.PytreeClass`.
     """
     library: Any = importlib.import_module("jax").tree_util

@@ -1,9 +1,9 @@
 """Imports the file or module that defines cases, or unpickles a live function, and lists the project's files that it
 read.
 
-A loader holds the cases of one source at a time. Before it loads another source, or after any file changed, it drops
-the project's modules and imports them anew, so an answer depends on the current files only. A compile worker does not
-even do that: it loads one source, once (see `CaseLoader`).
+A loader holds the cases of one source at a time. Before it loads another source (a file, a module, or a live function),
+or after any file changed, it drops the project's modules and imports them anew, so an answer depends on the current
+files only. In a compile worker this never happens: it loads one source, once (see `CaseLoader`).
 
 The source's root is the working directory and the first entry of sys.path; the user's PYTHONPATH follows, and the
 source's own folder is the last entry. None of the three is in sys.path before the loader is used (see
@@ -48,11 +48,13 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns a sha256 that identifies the case's arguments, with their random draws, and its reference.
+    """Returns a sha256 that identifies the case's arguments, with their random draws, and its reference, the function
+    in plain jnp that computes the right outputs.
 
-    It is equal for two cases only if the arguments and references are known to be equal: a reference that cannot be
-    identified (a closure, a method) gives a sha256 of the case's own. is_live: the case is a live function, whose file
-    need not contain the reference, so a reference is never identified.
+    It is equal for two cases only if the arguments and references are known to be equal: with a reference that cannot
+    be identified (a closure, a method), the sha256 contains the case's source and id, so that no other case has it.
+    is_live: whether the case is a live function; its reference is never identified, because its file need not contain
+    the reference.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -98,7 +100,8 @@ class CaseLoader:
     """Loads the cases of a source, and holds those of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
-        """once: raise UsedWorkerError for a second source, and for the first one after its files have changed.
+        """once: whether `load` raises UsedWorkerError for a second source, and for the first one after its files have
+        changed.
 
         The reason for `once`: dropping a module does not undo what it did to others, such as a rebound function or a
         setting of JAX.
@@ -111,13 +114,13 @@ class CaseLoader:
         self._hashes: dict[str, str] = {}
 
     def load(self, source: Source) -> dict[str, Case]:
-        """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it does not import,
-        UsedWorkerError as `__init__` says.
+        """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it cannot be
+        imported, and UsedWorkerError as described at `__init__`.
         """
         if source == self._source and self._is_current():
             return self._cases
         if self._once and self._is_used:
-            raise UsedWorkerError(f"this worker has loaded `{self._source}` before: `{source}` needs a fresh one")
+            raise UsedWorkerError(f"this worker has already loaded `{self._source}`: `{source}` needs a new worker")
         self._is_used = True
         self._forget()
         ASKED_SIZES.clear()
@@ -267,8 +270,8 @@ def _import_file(source: Source) -> ModuleType:
 
 
 def _is_found(source: Source, name: str, file: Path) -> bool:
-    """Whether importing the module `name` would read this file. It would not if a package elsewhere hides the file's
-    folder: one of the same name, while the folder has no `__init__.py`.
+    """Whether importing the module `name` would read this file. It would not if the file's folder has no `__init__.py`
+    and a package with the folder's name elsewhere hides the folder.
     """
     try:
         spec = importlib.util.find_spec(name)
@@ -301,7 +304,7 @@ def _import(source: Source, name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as fault:
         if source.module and fault.name is not None and (name == fault.name or name.startswith(f"{fault.name}.")):
-            raise InputError(f"no module `{name}` to be found from `{source.root}`") from fault
+            raise InputError(f"no module `{name}` is found from the folder `{source.root}`") from fault
         raise _explain(source, fault) from fault
     except (Exception, SystemExit) as fault:
         raise _explain(source, fault) from fault
@@ -309,7 +312,7 @@ def _import(source: Source, name: str) -> ModuleType:
 
 def _explain(source: Source, fault: BaseException) -> LigerdiagError:
     """Returns the error for an exception that an import raised. An error of ligerdiag's own, about a Case or an Arg,
-    keeps its text, with the line before it.
+    keeps its text and gets the user's line in front of it.
     """
     traceback.print_exception(fault)
     if isinstance(fault, LigerdiagError):
@@ -355,7 +358,7 @@ _settings: dict[str, object] = {}
 
 def list_live_files(source: Source) -> tuple[str, ...]:
     """Returns the files on which the case of a live function depends besides those that it imports: the function file,
-    and the files that define what was pickled by value.
+    and the files that define the objects that were pickled by value.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))

@@ -1,8 +1,9 @@
 """Turns a case into the form that is compiled, whether a file defines it or a live function.
 
 The function inside a `jax.jit` is compiled without the `jax.jit`: donations become a property of the arguments, and
-static arguments are bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. The
-usual draw for an optimizer's squared gradients consists of squares, because the optimizer takes their root.
+static arguments are bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. If
+an optimizer's state has squared gradients and the case does not say how to draw them, the random values are squares,
+because the optimizer takes their root.
 """
 
 import importlib
@@ -77,8 +78,8 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
 
 
 def _make_scalar(value: object, place: str) -> Arg:
-    """Returns the Arg for a Python number, with the type that `jax.jit` gives such a number. place: used in the error
-    message.
+    """Returns the Arg for a Python number, with the type that `jax.jit` gives such a number. place: names the argument
+    in the error message.
     """
     match value:
         case bool():
@@ -92,7 +93,7 @@ def _make_scalar(value: object, place: str) -> Arg:
         case _:
             raise InputError(
                 f"expected arrays and numbers in {place} but got {value!r:.60}"
-                f" (type={type(value).__name__}): bind it before, as in `functools.partial(function, name=value)`"
+                f" (type={type(value).__name__}): bind it to the function, as in `functools.partial(function, name=value)`"
             )
 
 

@@ -1,1 +1,3 @@
-"""Traces, tags, lowers and compiles a case in a worker, and records what its author intends."""
+"""Traces a case in a worker, tags its operations with numbers, lowers and compiles it, and records the program that its
+author means.
+"""

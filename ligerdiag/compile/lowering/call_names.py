@@ -42,17 +42,18 @@ from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
 _OWN = ("jax", "jaxlib", "ligerdiag")
-"""Packages whose frames do not count for a name, because they may differ between two traces of one program. Nor do
-frames of Python's library.
+"""Packages whose frames are left out of the hash in a name, because they may differ between two traces of one program.
+Frames of Python's library are left out too.
 """
 
 
 @contextmanager
 def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Generator[dict[str, SourceLine]]:
-    """Names every call of the kernel primitives and every access to a Ref inside the context; yields the user's line of
-    each name, filled meanwhile.
+    """Names every call of the kernel primitives and every access to a Ref inside the context; yields a mapping, filled
+    meanwhile, from each name to the user's line that makes the call or access.
 
-    marks_stores: mark each value that is stored into a Ref by the operation `intent_jax.STORED`, for `find_stores`.
+    marks_stores: whether each value that is stored into a Ref is marked by the operation `intent_jax.STORED`, by which
+    `find_stores` finds it.
     """
     sites: dict[str, SourceLine] = {}
     every = [*primitives, *_find_accesses()]
@@ -70,8 +71,8 @@ def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Gene
 
 
 def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore, ...]:
-    """Returns the stores into Refs in a tagged module that was traced with `marks_stores`. sites: the user's line of
-    each name.
+    """Returns the stores into Refs in a tagged module that was traced with `marks_stores`. sites: from the name of each
+    store to the user's line that makes it.
     """
     found: list[RefStore] = []
     for operation in walk_operations(module.operation):

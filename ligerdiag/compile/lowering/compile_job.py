@@ -13,8 +13,8 @@ into place when it is complete.
 For a target that is only described, nothing runs, so compiling skips all that only running needs. XLA starts a ptxas
 for each kernel, after it has written schedule, buffer assignment and thunks; scripts that replace ptxas and nvlink
 write empty files, which saves 40 percent of the processor time. XLA does not autotune either, since without a GPU it
-would only compile each fusion to see whether that works, and LLVM does not optimize. If a product has no configuration
-that XLA accepts untried, the program is compiled once more, with autotuning.
+would only compile each fusion to see whether that works, and LLVM does not optimize. If XLA finds no configuration for
+a matrix product without autotuning, the program is compiled once more, with autotuning.
 """
 
 import json
@@ -71,8 +71,8 @@ _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
 
 
 def compute_settings() -> dict[str, str]:
-    """Returns the value of each setting of `jax.config` as text, by name; only the type of a value that is no number,
-    text or tuple.
+    """Returns each setting of `jax.config`: its name to its value as text or, if the value is not a number, text, tuple
+    or None, to the name of the value's type.
     """
     config: Any = jax.config
     return {name: _render(getattr(config, name, value)) for name, value in sorted(config.values.items())}
@@ -97,8 +97,8 @@ _REMEDIES: Mapping[str, Mapping[str, Flag]] = {
 }
 """For a part of XLA's error message, the compiler options with which the program compiles nevertheless.
 
-The first lets XLA make the schedule without the function of a custom call, which the program's own library would
-provide. The second enables autotuning.
+The options for the first message let XLA make the schedule without the function of a custom call, which the program's
+own library would provide. Those for the second enable autotuning.
 """
 _HEAD_START = 0.3
 """Seconds before ligerdiag starts to translate the program as traced. By then JAX has passed even a large program to
@@ -130,7 +130,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:
-    """Returns the key of the artifact, see the module.
+    """Returns the key of the artifact, as the module's docstring defines it.
 
     dependencies: files of the project to their sha256. They are part of the key only if the program has a
     `custom_partitioning`. Its text does not contain the function that runs on the shards but names it by an address in
@@ -295,10 +295,10 @@ def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]
 
 
 def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
-    """Returns the compiler options that remedy a fault of XLA's; None if there are none, they are set already, or the
-    user has chosen other values.
+    """Returns the compiler options that remedy a fault of XLA's; None if no options do, if they are set already, or if
+    the user has chosen other values.
 
-    fault: XLA's error message. options: those of the failed compile. asked: options that the user gave.
+    fault: XLA's error message. options: the compiler options of the failed compile. asked: options that the user gave.
     """
     given = os.environ.get("XLA_FLAGS", "")
     for said, remedy in _REMEDIES.items():
@@ -318,8 +318,8 @@ def _choose_quick_options() -> dict[str, Flag]:
 
 
 def _find_assembler() -> Path:
-    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink. Raises CompileError if one cannot be
-    run.
+    """Returns the folder whose bin/ has the scripts that replace ptxas and nvlink. Raises CompileError if one of the
+    scripts cannot be run.
     """
     folder = Path(__file__).with_name("assembler")
     for name in ("ptxas", "nvlink"):
@@ -349,7 +349,9 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
 
 
 def _compute_environment(request: CompileRequest) -> dict[str, str]:
-    """Returns the important environment variables of the parent, as changed by the case's file when it was imported."""
+    """Returns the environment variables that can change what is compiled, as the case's file left them when it was
+    imported; PYTHONPATH is the parent's.
+    """
     path = {name: value for name, value in request.environment.items() if name == "PYTHONPATH"}
     return path | compute_environment()
 
@@ -375,7 +377,9 @@ def _compute_placements(
 
 
 def _is_partitioned(request: CompileRequest, inputs: Sequence[Placement]) -> bool:
-    """Whether XLA's partitioner ran: an input is split over several devices, and no flag concerns the partitioner."""
+    """Whether XLA's partitioner ran: true if an input is split over several devices and no flag names the partitioner's
+    pass.
+    """
     flags = [*map(str, request.flags.values()), request.environment.get("XLA_FLAGS", "")]
     is_split = any(shard != one.shards[0] for one in inputs for shard in one.shards)
     return is_split and not any("spmd-partitioning" in words for words in flags)

@@ -1,16 +1,16 @@
-"""Records which version of a value the author means, while the function is traced, and translates the program to HLO
-exactly as traced.
+"""Records, while a function is traced, which version of a value its author means (the contents before or after a kernel
+overwrites them), and translates the program to HLO exactly as traced.
 
 XLA's dump "before optimizations" is not the program as traced. On the way from StableHLO, MLIR's canonicalization folds
 a reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share
 storage with the old ones, and a kernel's write would reach readers that the author does not mean. So the program is
-translated once more, with an optimization barrier after each operation that could be folded into its operand. Barriers
-have no tag. A kernel call, and any custom call without a reader, is marked as having side effects, so that it is not
-dropped.
+translated once more, with an optimization barrier after each operation that could be folded into its operand. A barrier
+has the tag of its operation. A kernel call, and any custom call without a reader, is marked as having side effects, so
+that it is not dropped.
 
-To JAX every value is constant, so its differentiation rules may read a value long after the operation that made it. A
-kernel that overwrites its operand breaks that: the value then has two versions. A *snapshot* copies a value at the
-point of the program that says which version the author means:
+JAX takes every value to be constant, so its differentiation rules may read a value long after the operation that made
+it. A kernel that overwrites its operand breaks that: the value then has two versions. A *snapshot* copies a value at
+the point of the program that says which version the author means:
 
 - Values that JAX's own rules save for the backward pass, and those that a custom_jvp rule saves: the version at the
   moment when they are saved.
@@ -73,7 +73,7 @@ _ENTERED = frozenset({
 })  # fmt: skip
 """Operations whose regions contain operations of the program, so that barriers are inserted there too."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
-"""Operations that count as used even if nobody uses their results, because they may have an effect."""
+"""Operations that count as used even if nothing uses their results, because they may have an effect."""
 
 
 def protect_as_written(module: Any) -> str:
@@ -102,7 +102,7 @@ def _protect(operation: Any) -> None:
 
 def _carries_kernel(call: Any) -> bool:
     """Whether the custom call is of a kind that may run a kernel; such a call is kept even if the loop or function
-    around it may be dead.
+    around it is dead.
     """
     return has_trait(
         ir.StringAttr(call.attributes["call_target_name"]).value,
@@ -111,8 +111,8 @@ def _carries_kernel(call: Any) -> bool:
 
 
 def _is_dead(operation: Any) -> bool:
-    """Whether the operation's results reach, directly or through other operations, none that has an effect or ends the
-    block.
+    """Whether the operation is dead: no operation that has an effect or ends the block depends on its results, directly
+    or through other operations.
     """
     seen, following = set[int](), [operation]
     while following:
@@ -142,8 +142,8 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The snapshots of one trace inside `mark_intent`, and the notes that decide whether a trace needs snapshots;
-    filled while JAX traces.
+    """The snapshots (copies that keep the version that the author means) of one trace inside `mark_intent`, and the
+    notes that decide whether a trace needs snapshots; filled while JAX traces.
     """
 
     forms: frozenset[Form] | None
@@ -152,7 +152,9 @@ class IntentTrace:
     kernel_forms: set[Form] = field(default_factory=set[Form])
     """Shapes and dtypes of the operands of all kernel calls in the trace."""
     saved_forms: set[Form] = field(default_factory=set[Form])
-    """Shapes and dtypes of all values that are saved; each would get a snapshot if a kernel had such an operand."""
+    """Shapes and dtypes of all values that are saved; a value gets a snapshot if a kernel has an operand of its shape
+    and dtype.
+    """
     in_shards: bool = False
     """Whether a kernel is called inside a `shard_map`."""
     is_whole: bool = False
@@ -213,8 +215,10 @@ class IntentTrace:
 
     @contextmanager
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
-        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint`, while this trace splits it inside
-        the context: whenever an input is saved, its present version is used.
+        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint` that `trace` splits inside the
+        context: whenever an input is saved there, the version that it had on entry is used.
+
+        values: the inputs; None for an input that JAX does not know.
         """
         outer = getattr(trace, "parent_trace", None)
         before = dict(self._pinned)
@@ -232,8 +236,8 @@ class IntentTrace:
         """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
         that the body leaves is used.
 
-        Returns whether `body` is the innermost body that is being split, and the input was pinned. position: that of
-        the input.
+        Returns whether the input was pinned; False also if `body` is not the innermost body that is being split.
+        position: position of the input.
         """
         if not self._bodies or self._bodies[-1][1] is not body:
             return False
@@ -252,11 +256,11 @@ class IntentTrace:
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Inserts snapshots into everything that JAX traces inside the context, and takes notes; see `IntentTrace` for
-    `forms`.
+    """Inserts snapshots into everything that JAX traces inside the context; yields the trace's snapshots and notes.
 
-    JAX does not trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if
-    there were snapshots.
+    forms: shapes and dtypes of the values that get a snapshot; None to insert none and only take notes. JAX does not
+    trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if snapshots were
+    inserted.
     """
     marks = IntentTrace(forms)
     with (

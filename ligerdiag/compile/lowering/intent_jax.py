@@ -7,8 +7,8 @@ a copy of a value, made where the program says which version the author means.
 **Checkpoints.** JAX splits the body of a `jax.checkpoint` into a known part, which it runs, and a staged part, which it
 runs in the backward pass. It does so without tracing, so snapshots are inserted into the two jaxprs afterwards.
 
-**Slices of loops.** JAX notices that a scan's body returns a slice of `xs` unchanged, and returns `xs` itself instead
-of the stacked slices; likewise for the part of a slice that a custom_vjp in the body keeps. But a slice is a copy: a
+**Slices of loops.** If a scan's body returns a slice of `xs` unchanged, JAX notices that and returns `xs` itself
+instead of the stacked slices; it does the same if a custom_vjp in the body keeps such a slice. But a slice is a copy: a
 kernel that overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the second trace,
 slices with the shape and dtype of a kernel's operand are stacked. Whole operands of a loop are not copied, and JAX
 passes them on as before.
@@ -117,8 +117,10 @@ class Saver(Protocol):
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint`, while this trace splits it inside
-        the context: whenever an input is saved, its present version is used.
+        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint` that `trace` splits inside the
+        context: whenever an input is saved there, the version that it had on entry is used.
+
+        values: the inputs; None for an input that JAX does not know.
         """
         ...
 
@@ -126,8 +128,8 @@ class Saver(Protocol):
         """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
         that the body leaves is used.
 
-        Returns whether `body` is the innermost body that is being split, and the input was pinned. position: that of
-        the input.
+        Returns whether the input was pinned; False also if `body` is not the innermost body that is being split.
+        position: position of the input.
         """
         ...
 
@@ -147,7 +149,7 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
     """Wraps JAX's function that splits a jaxpr into a known and a staged part: inserts a copy of each value that a
-    checkpoint's policy saves, and makes the staged part repeat the kernel calls.
+    checkpoint's policy saves, and makes the staged part, which runs later, repeat the kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -191,12 +193,14 @@ def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
 
 
 def _restore_dropped(staged: Any, dropped: Sequence[Any], body: Any, marks: Saver) -> tuple[Any, list[Any]]:
-    """Decides how the backward pass treats the kernel calls `dropped`, which JAX would remove from the staged jaxpr as dead.
+    """Decides how the backward pass treats the kernel calls `dropped`, which JAX would remove from the staged jaxpr as
+    dead.
 
     Returns the staged jaxpr, changed where a call must run on copies, and the calls that need not run again. An operand
-    is done if it is an input of the body that nothing reads before the call and that was pinned: the forward pass has
-    already overwritten it. If all operands are done, or literals, the call need not run again; if only some are, it runs
-    on copies of these; if none is, it stays unchanged. Unpins each operand that is done.
+    is done if it is an input of the body that nothing reads before the call and that was pinned (see `Saver.pin`): the
+    forward pass has already overwritten it. If all operands are done, or literals, the call need not run again; if only
+    some are done, the call runs on copies of these; if none is, the call stays unchanged. Unpins each operand that is
+    done.
     """
     done: list[Any] = []
     for equation in dropped:
@@ -255,11 +259,11 @@ def _calls_kernel(equation: Any) -> bool:
 
 
 def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
-    """Returns both jaxprs and the number of values that the known one saves for the staged one. Each saved value that a
-    kernel could overwrite gets a copy, made right after the value.
+    """Returns both jaxprs and the number of values that `known` saves for `staged`, with a copy of each saved value
+    that a kernel could overwrite; the copy is made right after the value.
 
-    A value that a custom_vjp keeps is passed on unchanged; if JAX's rules save the same value too, its copy is a
-    further result.
+    A value that only a custom_vjp keeps is passed on without a copy. If JAX's rules save the value too, both the value
+    and its copy are results of `known`.
     """
     equations, results = list(known.eqns), list(known.outvars)
     inputs, readers = list(staged.invars), list(staged.eqns)
@@ -292,7 +296,7 @@ def _put_copy(equations: list[Any], variable: Any) -> Any:
 
 
 def _is_kept_only(jaxpr: Any, variable: Any) -> bool:
-    """Whether every equation that reads the variable is a custom_vjp, which keeps the variable itself and no copy."""
+    """Whether only custom_vjps read the variable; a custom_vjp keeps the variable itself and no copy."""
     for equation in jaxpr.eqns:
         for position, operand in enumerate(equation.invars):
             if operand is not variable:
@@ -377,8 +381,8 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
 
 @contextmanager
 def watch_splits(marks: Saver) -> Generator[None]:
-    """Wraps JAX's functions that split a jaxpr in `mark_policy`, inside the context. JAX also calls them for each
-    function that the jaxpr calls.
+    """Replaces, inside the context, JAX's functions that split a jaxpr by their wrappers from `mark_policy`. JAX also
+    calls them for each function that the jaxpr calls.
     """
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
@@ -392,14 +396,14 @@ def watch_splits(marks: Saver) -> Generator[None]:
 
 
 _FORWARDING = "_jaxpr_forwarding"
-"""Name of JAX's function that says, for each result of a jaxpr, the number of the input that is returned unchanged, or
-None.
+"""Name of JAX's function that gives, for each result of a jaxpr, the number of the input that is returned as this
+result unchanged; None for any other result.
 """
 
 
 _CARRY_COUNT = "num_carry"
-"""Name of the local variable in which JAX's scan has the number of its carried values. They are a body's first results
-and are passed on whole; `while_loop`, which takes no slices, has no such variable.
+"""Name of the local variable in which JAX's scan has the number of its carried values. The carried values are a body's
+first results and are passed on whole; `while_loop`, which takes no slices, has no variable of this name.
 """
 
 
@@ -415,8 +419,8 @@ def stack_slices(marks: Saver) -> Generator[None]:
     """Makes a scan inside the context stack the slices that its body returns or keeps, instead of returning `xs`
     itself.
 
-    JAX asks in many places which inputs are passed on unchanged, but only loops slice them, so only the functions that
-    JAX's module of loops calls are replaced.
+    JAX asks in many places which inputs a jaxpr passes on unchanged, but only loops slice inputs, so only the functions
+    that JAX's module of loops calls are replaced.
     """
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     with ExitStack() as stack:

@@ -31,7 +31,7 @@ def get_type(value: Any) -> Any:
 
 
 def translate_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloModuleProto; an exception of jaxlib's translation is passed on."""
+    """Returns a StableHLO module as a serialized HloModuleProto; passes on an exception of jaxlib's translation."""
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 

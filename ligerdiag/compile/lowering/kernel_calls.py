@@ -3,14 +3,14 @@
 A kernel that is called only for its effect has no used output. JAX drops such a call while it traces or lowers, or MLIR
 drops it on the way from StableHLO to HLO. To detect this, four lists are compared:
 
-- the binds of kernel primitives during tracing: the calls that the program makes;
+- the binds of kernel primitives during tracing (see `traced_calls`): the calls that the program makes;
 - the equations of kernel primitives in the traced program, each sub-program once;
 - the custom calls of the StableHLO module, with their tags;
 - the tags in the unoptimized HLO.
 
-A custom call belongs to a traced call by its name (`call_names`), otherwise if it has the same kernel and was called
-through the same lines. If fewer calls of a kernel arrive than were traced through the same lines, those without used
-outputs are missing, because the others cannot be dropped.
+A custom call belongs to the traced call with the same name (`call_names`) or, if one of the two has no name, with the
+same kernel and the same lines of the user's code. If fewer calls of a kernel arrive than were traced through the same
+lines, those without used outputs are missing, because the others cannot be dropped.
 
 A bind without an equation is not missing if it happened in the function of a `custom_vjp` or `custom_jvp` whose rule
 replaced that function (`traced_calls.RuleCall`), or if `jax.eval_shape` traced it and the program has the call through
@@ -60,16 +60,16 @@ class LoweredCall:
 
     tag: int
     text: bytes
-    """The custom call's backend config, which has the kernel, decompressed."""
+    """The custom call's decompressed backend config, which contains the kernel."""
     lines: Lines
     alone: LoneCall
     """The same custom call by itself, outside of its module."""
     name: str = ""
-    """The call's name in the trace, see `call_names`; may be empty."""
+    """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Whether the custom call comes from this call of the user's code: both have one name or, if one has none, the
-        same lines and kernel.
+        """Whether the custom call comes from this call of the user's code: both have the same name or, if one of them
+        has no name, the same lines and kernel.
         """
         if self.name and call.name:
             return self.name == call.name
@@ -84,7 +84,7 @@ class LoweredCall:
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
-    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing ones: calls that the
+    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: those that the
     program made and that left no equation.
 
     binds: all kernel calls that were recorded while the program was traced.
@@ -144,7 +144,8 @@ def compute_kernel_calls(
 ) -> tuple[KernelCall, ...]:
     """Returns a record of each traced call that says whether XLA gets the call.
 
-    live: the tags that reached XLA. dropped: kernel calls of the program as written that the program for XLA lacks.
+    live: the tags of the operations that reached XLA. dropped: kernel calls of the program as written that the program
+    for XLA lacks.
     """
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
@@ -181,7 +182,7 @@ def compute_kernel_calls(
 
 def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
     """Returns, for each traced call, the tags of its custom calls. JAX knows no line of a call that a remat repeats, so
-    such a call gets the tags that belong to no other call.
+    a repeated call gets the tags that belong to no other call.
     """
     tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
     taken = {tag for numbers in tags for tag in numbers}
@@ -340,7 +341,7 @@ def _make_shape(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def read_custom_call(operation: Any) -> LoneCall:
-    """Returns the record of the custom call, with all that XLA gets of it."""
+    """Returns the record of the custom call: its target, its backend config as XLA gets it, and its aliases."""
     attributes = operation.attributes
     aliases = str(attributes["output_operand_aliases"]) if "output_operand_aliases" in attributes else ""
     return LoneCall(

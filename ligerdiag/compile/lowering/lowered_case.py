@@ -50,8 +50,8 @@ from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_f
 from ligerdiag.model.case import Case
 
 MAXIMUM_FRAMES = 64
-"""Number of Python frames that JAX keeps in an operation's location, innermost first. JAX's default of 10 can end
-before the user's line.
+"""Number of Python frames that JAX keeps in an operation's location, innermost first. JAX's default of 10 can be too
+few to reach the user's line.
 """
 
 
@@ -97,13 +97,15 @@ class LoweredCase:
     donation_warning: str = ""
     """JAX's warning about donations that it cannot use; empty if JAX did not warn."""
     crossed_operands: tuple[int, ...] = ()
-    """Kernel operands around whose calls JAX changed the author's order of operations, see `TracedOrder`."""
+    """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
+    of the kernel call; see `TracedOrder`.
+    """
     trace_seconds: float
     lower_seconds: float
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program in which the `custom_partitioning` calls with these tags are opaque, so that they may do
-        anything; changes the module `marked` in place.
+        """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the
+        analysis has to assume any effect; changes the module `marked` in place.
         """
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)
@@ -130,8 +132,8 @@ def lower_case(
     """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
     compile, InputError if its arguments or the ties do not fit.
 
-    ties: ids of the readers that a trivial operation ties to their kernel; they need `tagged`. mesh: a mesh of real
-    devices; by default the case's mesh over devices of the described target.
+    tagged: whether the operations get tags. ties: ids of the readers that a trivial operation ties to their kernel;
+    they need `tagged`. mesh: a mesh of real devices; by default the case's mesh over devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -171,7 +173,9 @@ def lower_case(
     module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
-    readers = find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="there are no tags")
+    readers = (
+        find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="the operations have no tags")
+    )
     if ties:
         for one in (module,) if marked is None else (module, marked):
             put_ties(one, readers, ties, case.id)
@@ -211,8 +215,12 @@ def lower_case(
         ref_stores=tuple(dict.fromkeys(stores)),
         refs_trouble=refs.describe_lack(traced.jaxpr)
         or (trouble if refs.moves else "")
-        or ("the stores to the Refs cannot be marked" if has_moved_stores and not stores else "")
-        or ("there is no program as written to compare with the lowered one" if refs.moves and not is_compared else ""),
+        or ("the stores into the Refs cannot be found" if has_moved_stores and not stores else "")
+        or (
+            "the lowered program cannot be compared with the program as written"
+            if refs.moves and not is_compared
+            else ""
+        ),
         bodies=bodies,
         marked=marked,
         readers=readers,
@@ -288,7 +296,7 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
 
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
     """Returns the StableHLO module of the second trace, which records the author's intent: it has snapshots and all
-    kernel calls, and no Refs. Also returns the reason why Refs may be left; empty if none are.
+    kernel calls, and no Refs. Also returns the reason why the module may still have Refs; empty if it has none.
     """
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
@@ -335,7 +343,7 @@ def convert_to_hlo(text: str) -> bytes:
 
 
 def wrap_module(module: bytes) -> bytes:
-    """Returns a serialized HloProto that contains this serialized HloModuleProto, which is field 1."""
+    """Returns a serialized HloProto with this serialized HloModuleProto as its field 1."""
     length, rest = bytearray(), len(module)
     while rest > 0x7F:
         length.append(rest & 0x7F | 0x80)

@@ -1,4 +1,5 @@
-"""Finds what a `custom_partitioning` does in the program as intended, and tags the operations that XLA runs for it.
+"""Finds the operations that a `custom_partitioning` means in the program as intended, and gives their tags to the
+operations that XLA runs for it.
 
 A `custom_partitioning` holds two functions. Its own function, on whole arrays, is what its author says that it
 computes: JAX runs it if nothing is partitioned, and differentiates and traces only this one. The function that
@@ -19,10 +20,10 @@ line, number of operands, and ranks and element types of their results. Kernel c
 kernel. An operation gets the tag of its partner, the *twin*, and the tags of the calls around the twin, because only
 one of the two functions may have put it into a nested function. An operation without a twin gets no tag.
 
-If the two functions do not make the same kernel calls, the shards' function is a different program. Then the call stays
-a custom call in the program as intended, with unknown effects, and names the function on whole arrays, which replay
-runs. If neither that function, which may be plain arithmetic, nor any kernel of the schedule has a hidden write,
-nothing can be stale.
+If the two functions do not make the same kernel calls, the shards' function is a different program. Then the
+`custom_partitioning` stays a custom call in the program as intended, with unknown effects, and names the function on
+whole arrays, which replay runs. If neither that function, which may be plain arithmetic, nor any kernel of the schedule
+has a hidden write, nothing can be stale.
 """
 
 import importlib
@@ -61,7 +62,7 @@ _NOT_OUTLINED = frozenset({
     "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.partition_id", "stablehlo.reduce_scatter",
     "stablehlo.replica_id", "stablehlo.send", "stablehlo.recv",
 })  # fmt: skip
-"""Operations of the shards' function that are not put into functions of their own, see the module."""
+"""Operations of the shards' function that are not put into functions of their own, see the module's docstring."""
 _ANNOTATIONS = re.compile(r"[Ss]hard|annotate|sdy")
 """Matches the target of a custom call that only describes an array's sharding."""
 _FUNCTION = re.compile(rb"tt\.func[^@]{0,200}@([\w.$-]+)\(")
@@ -227,7 +228,9 @@ def _read_key(operation: Any) -> _Key:
 
 
 def _compute_kind(of: Any) -> str:
-    """Returns rank and element type of an array's type, without its sizes, in which a shard differs from the array."""
+    """Returns the rank and element type of an array's type, which a shard shares with its array; leaves out the sizes,
+    in which they differ.
+    """
     if not isinstance(of, ir.RankedTensorType):
         return str(of)
     return f"{of.rank} {of.element_type}"
@@ -309,7 +312,7 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
     """Tags the module of a shards' function, in place, like the function on whole arrays, and puts each top-level
     operation into a function of its own.
 
-    Returns whether that worked; it does not if the two call different kernels.
+    Returns whether that worked; it does not if the two functions call different kernels.
     """
     try:
         with module.context, ir.Location.unknown():

@@ -1,4 +1,5 @@
-"""Detects how JAX moves accesses of Refs while it differentiates a program, and makes the same program without Refs.
+"""Detects how JAX moves accesses of Refs while it differentiates a program, and makes a second version of the program,
+without Refs.
 
 To JAX's transformations, a function is a list of equations, each of which needs only its operands. A Ref, JAX's mutable
 array, is different: a read needs every write before it. When JAX splits a function, it may separate a read from the
@@ -71,13 +72,15 @@ class RefNotes:
     def describe_lack(self, jaxpr: Any) -> str:
         """Returns the reason why a move of a Ref in this program may have been missed; empty if none can have been.
 
-        jaxpr: that of the whole program.
+        jaxpr: the jaxpr of the whole program.
         """
         if not self.lacking:
             return ""
         is_at_risk = holds_refs(jaxpr) if _FRAMES in self.lacking else self.are_split
         names = " and ".join(f"`{name}`" for name in self.lacking)
-        return f"this JAX lacks {names}, which show how JAX moves Refs" if is_at_risk else ""
+        return (
+            f"this version of JAX lacks {names}, in which ligerdiag observes how JAX moves Refs" if is_at_risk else ""
+        )
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
         """Returns the access to a Ref that a primitive makes: its line, its kernel and its name in the trace.
@@ -97,8 +100,8 @@ class RefNotes:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Adds a record of unknown kind: ligerdiag failed while it observed JAX, and may have missed how JAX moved a
-        Ref.
+        """Adds a record of unknown kind, because ligerdiag failed with this exception while it observed JAX, and may
+        have missed that JAX moved a Ref.
         """
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
@@ -113,7 +116,7 @@ def discharge_refs() -> Generator[list[str]]:
     frames, discharge = _find_frames(), _find_discharge()
     faults: list[str] = []
     if frames is None or discharge is None:
-        yield ["this JAX does not discharge Refs"]
+        yield ["this version of JAX lacks the functions that replace Refs by values"]
         return
     with wrapped(frames, "to_jaxpr", lambda method: _discharging(method, discharge, faults)):
         yield faults
@@ -139,7 +142,8 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
     """Notes how JAX moves accesses of Refs in everything that is traced inside the context; yields the notes.
 
-    sites: the user's line of each name, see `call_names`; the mapping may be filled while the context is open.
+    sites: from the name of each kernel call and access, see `call_names`, to its line in the user's code; the mapping
+    may be filled while the context is open.
     """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
@@ -261,8 +265,8 @@ def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., An
 
 
 def _follow(accesses: _Accesses, here: _Access, notes: RefNotes, *, is_read: bool, is_staged: bool) -> None:
-    """Notes that JAX moved an access of a Ref: this one runs at once, although an earlier access is staged for later,
-    and one of the two is a write. Remembers this access if it is staged itself.
+    """Remembers the access `here` of a Ref if it is staged for later. If it runs at once although an earlier access of
+    the Ref is staged, and one of the two is a write, notes that JAX moved an access.
     """
     if is_staged and is_read:
         accesses.staged_read = here
@@ -280,8 +284,9 @@ def _list_accesses(
     """Yields each access that a primitive makes to the Ref: (access, whether it is a read, whether it runs at once in
     any case).
 
-    If the primitive runs functions, these are the accesses inside them; JAX hoists from a function a read that needs
-    only the Ref. place: position of the Ref among the primitive's operands, counted from the end, so negative.
+    If the primitive runs functions, these are the accesses inside them; JAX hoists a read out of such a function if the
+    read needs nothing but the Ref. place: position of the Ref among the primitive's operands, counted from the end, so
+    negative.
     """
     functions = _list_functions(primitive, params)
     if not functions:

@@ -10,9 +10,9 @@ XLA keeps the name as `op_name`. For an inlined function it joins caller and cal
 traces of one program, one of which has more operations (see `intent`), get the same tags for the same operations
 (`tag_like`).
 
-Since jaxlib 0.9 or so, a location is a Python object with a class, and an operation's location can be set. In older
-versions a location can only be printed and parsed, and an operation keeps its location, so another operation replaces
-it.
+Since about jaxlib 0.9, a location has a Python class that shows its kind, and an operation's location can be set. In
+older versions a location can only be printed and parsed, and an operation keeps its location, so another operation
+replaces it.
 """
 
 import re
@@ -159,7 +159,8 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
     """Tags all operations of the module in place with the tags that the same operations have in `other`; returns the
     number of operations.
 
-    other: a module that `tag_operations` has tagged. Operations that it lacks get numbers above all of its own.
+    other: a module that `tag_operations` has tagged. Operations that `other` lacks get numbers above all tags of
+    `other`.
     """
     operations = list(walk_operations(module.operation))
     known = list(walk_operations(other.operation))

@@ -1,15 +1,16 @@
 """Ties kernel calls to single readers: a trivial operation makes a reader depend on the kernel's result.
 
-A reader is a use of the storage that the kernel was given, after the kernel's call in program order. Which operands a
-kernel overwrites is unknown here, so every operand of every custom call is considered. If the reader is a kernel call
-itself, it would overwrite the tied value instead of the original, so `bisect` does not use such a tie.
+A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's
+operands. Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If
+the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect` does not use
+such a tie.
 
 A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
-cast to the value's type; the `trivial` mode of kernels/ does so for all readers at once. The sum comes after the kernel
-and is shared by its ties; cast, addition and subtraction come before the reader. If the reader is in a function that
-calls the kernel's function, each function on the path returns the sum too. A new operation has the location of the
-reader (the sum that of the kernel) with `ligerdiag tie` at the end of its name, so it belongs to autodiff if the reader
-does. The module is tagged again afterwards.
+cast to the value's type; the `trivial` mode of kernels/ does so for all readers at once. The sum is computed right
+after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put right before the reader.
+If the reader is in a function that calls the kernel's function, each function on the path returns the sum too. A new
+operation has the location of the reader (the sum that of the kernel) with `ligerdiag tie` at the end of its name, so it
+belongs to autodiff if the reader does. The module is tagged again afterwards.
 
 Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
 including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
@@ -88,7 +89,7 @@ class Use:
 
 
 class AliasedStorage:
-    """The operations of a module by tag, the place of each, and the values that share storage."""
+    """The operations of a module by tag, the place of each operation, and the values that share storage."""
 
     def __init__(self, module: Any) -> None:
         """Reads the module, which must not change as long as this object is used."""
@@ -97,7 +98,8 @@ class AliasedStorage:
         self._tags: dict[AliasPath, int] = {}
         self._uses: dict[Any, list[tuple[int, int]]] = {}
         self._scopes: dict[Any, int] = {}
-        """Each value to the nesting depth of the block that defines it: the length of the path of an operation there.
+        """Each value to the nesting depth of the block that defines it, as the length of the path of an operation in
+        that block.
         """
         self._functions: dict[str, int] = {}
         self._calls: dict[int, list[int]] = {}
@@ -120,10 +122,10 @@ class AliasedStorage:
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns why tying this operand of a function call would change more than a read: the function passes the
-        operand to a kernel, or returns it. Empty if the function does neither.
+        """Returns the reason why a tie of this operand of a function call would change more than a read: the function
+        passes the operand to a kernel, or returns it. Returns an empty text if the function does neither.
 
-        tag: that of the function call; any other operation gives an empty text.
+        tag: tag of the function call; for any other operation the text is empty.
         """
         if self.operations[tag].name != CALL:
             return ""
@@ -132,9 +134,9 @@ class AliasedStorage:
         for value in self._names(self._arguments(function)[operand]):
             for user, number in self._uses.get(value, ()):
                 if is_kernel(self.operations[user]):
-                    return f"the function `{name}` passes it to a kernel, which would get a copy"
+                    return f"the function `{name}` passes the value to a kernel, which would get a copy"
                 if self.operations[user].name == RETURN:
-                    return f"the function `{name}` returns it, and would return a copy"
+                    return f"the function `{name}` returns the value, and would return a copy"
                 if reason := self.explain_hand_on(user, number):
                     return reason
         return ""
@@ -165,7 +167,7 @@ class AliasedStorage:
 
     def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
         """Returns None if the operation `tag` does not read what the kernel call `at` writes. If it does, returns the
-        reason why it cannot be tied; empty if it can.
+        reason why this operation cannot be tied; empty if it can.
 
         loops: tags of the loops around the call whose iterations share the storage.
         """
@@ -322,7 +324,7 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """Returns the readers of kernels' operands in the tagged module. Never raises: if they cannot be found,
+    """Returns the readers of kernels' operands in the tagged module. Never raises: if the readers cannot be found,
     `Readers.trouble` has the reason.
     """
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
@@ -353,7 +355,7 @@ def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand
     lines = (place for place in iterate_lines(reader.location) if is_project_file(place[0]))
     file, line = next(lines, ("", 0))
     if not _SUMMABLE.match(element):
-        trouble = f"a value of type `{value.type}` has no sum"
+        trouble = f"ligerdiag cannot add to a value of type `{value.type}`"
     elif find_floating_output(kernel_call) is None:
         trouble = "the kernel returns no floating-point array to tie with"
     else:
@@ -375,7 +377,7 @@ def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand
 
 
 def _split_type(value: Any) -> tuple[list[str], str]:
-    """Returns (dimensions, element type) of a value's type; without an array of known shape, both are empty."""
+    """Returns (dimensions, element type) of a value's type; both are empty if the type is not an array of known shape."""
     found = _TENSOR.match(str(value.type))
     return ([], "") if found is None else (found[1].split("x")[:-1], found[2])
 
@@ -422,8 +424,10 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
         if one not in known:
             listed = [f"`{name}`" for name, reader in known.items() if not reader.untieable]
             rest = [f"{len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
-            there = ", ".join((*listed[:_LISTED], *rest)) or "no reader that can be tied"
-            raise InputError(f"no reader `{one}` in the program of case `{case_id}`: there is {there}")
+            there = ", ".join((*listed[:_LISTED], *rest)) or "none"
+            raise InputError(
+                f"no reader `{one}` in the program of case `{case_id}`; the readers that can be tied: {there}"
+            )
         if known[one].untieable:
             raise InputError(f"reader `{one}` of case `{case_id}` cannot be tied: {known[one].untieable}")
     return [reader for reader in readers.found if reader.id in set(ids)]
@@ -438,8 +442,8 @@ class _TieWriter:
         self._sums: dict[int, Any] = {}
         """Tag of each kernel call to the operation whose only result is the sum of the kernel's output."""
         self._results: dict[tuple[int, ...], int] = {}
-        """Where a called function returns the sum: the tags of the calls from that function to the kernel, the kernel's
-        last, to the number of the function's result.
+        """The result by which each called function returns the sum: from the tags of the calls that lead from the
+        function to the kernel, the kernel call's last, to the number of that result.
         """
 
     def tie(self, reader: TieSite) -> None:
@@ -460,7 +464,7 @@ class _TieWriter:
         """Returns the sum of the kernel's output as a scalar, available in the function that contains the first
         operation of the path.
 
-        path: tags of the function calls that lead to the kernel, then the kernel call's.
+        path: tags of the function calls that lead to the kernel, then the tag of the kernel call.
         """
         tag, *rest = path
         if not rest:

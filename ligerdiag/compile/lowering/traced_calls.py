@@ -3,7 +3,8 @@ operations around it. A *bind* is the moment when the program calls a JAX primit
 
 In the body of a scan, a map or a remat, JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
 whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls
-are in no program. Such a kernel call was not dropped: it was never meant to run. `watch_rules` finds these calls.
+are in no program. A kernel call in such a function was not dropped: it was never meant to run. `watch_rules` finds
+these calls.
 """
 
 import functools
@@ -64,11 +65,11 @@ class TracedCall:
     repeated: tuple[tuple[int, ...], ...] = ()
     """For each `Ref` that is passed more than once, the numbers of the operands that are this `Ref`."""
     name: str = ""
-    """The call's name in the trace, see `call_names`; may be empty."""
+    """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_same(self, other: "TracedCall") -> bool:
-        """Whether both are the same call of the user's code: they have one name or, if one has none, the same kernel
-        and lines.
+        """Whether both are the same call of the user's code: they have the same name or, if one of them has no name,
+        the same kernel and lines.
         """
         if self.name and other.name:
             return self.name == other.name
@@ -102,7 +103,7 @@ def find_rule_calls() -> tuple[RuleCall, ...]:
 
 @contextmanager
 def watch_rules() -> Generator[None]:
-    """Notes, inside the context, of which `custom_vjp` and `custom_jvp` calls JAX traces the function and of which the
+    """Notes, for each call of a `custom_vjp` or `custom_jvp` inside the context, whether JAX traces its function or its
     rule.
     """
     with ExitStack() as stack:
@@ -305,8 +306,8 @@ class TracedOrder:
 
 @contextmanager
 def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
-    """Yields notes on whether JAX changes the order of operations around a kernel call in anything that is traced
-    inside the context.
+    """Yields notes, filled inside the context, on whether JAX changes the order of operations around the kernel calls
+    that it traces.
 
     Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
     the time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a
@@ -339,7 +340,8 @@ def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator
     """Yields the operand numbers that a kernel call shares with an operation that was traced before the call and now
     comes after it, or the reverse.
 
-    recipes: the operations in JAX's new order. One whose number is missing may have been traced at any time.
+    recipes: the operations in JAX's new order. An operation without a number (`eqn_id`) may have been traced at any
+    time.
     """
     for place, kernel in enumerate(recipes):
         if not _calls(kernel.primitive, kernel.params, primitives):
@@ -357,8 +359,8 @@ def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator
 
 
 def _identify(tracer: Any) -> int:
-    """Returns an id that is equal for equal values: of the value itself if it is a constant, which has a tracer for
-    each use.
+    """Returns an id that is the same for all tracers of one value. Each use of a constant has its own tracer, so for a
+    constant it is the id of the value itself.
     """
     value = getattr(tracer.recipe, "val", None)
     return id(tracer) if value is None else id(value)

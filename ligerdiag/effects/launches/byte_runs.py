@@ -181,7 +181,7 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 def covers(merged: ByteRuns, size: int) -> bool:
     """Returns whether runs cover all bytes from 0 to `size`.
 
-    merged: runs of all programs, merged as those of one, none of which ends after `size`.
+    merged: the runs of all programs, merged with `by_program=False`; none ends after byte `size`.
     """
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 

@@ -220,7 +220,9 @@ class Evaluation:
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:
-            raise NotFollowedError(f"a region of `{op.name}` in `{frame.function.name}` has several blocks")
+            raise NotFollowedError(
+                f"a region of `{op.name}` in `{frame.function.name}` has several blocks, which is not supported"
+            )
         for inner in frame.function.get_operations(op.index, region, 0):
             if inner.name in ("scf.yield", "scf.condition"):
                 return frame.take(inner.operands)
@@ -321,7 +323,9 @@ class Evaluation:
         memory.
         """
         if not self._demand.is_silent_inside(frame.function, op.index):
-            raise NotFollowedError(f"`{op.name}` in `{frame.function.name}` accesses memory")
+            raise NotFollowedError(
+                f"the body of `{op.name}` in `{frame.function.name}` accesses memory, which is not supported"
+            )
         found = forget(*frame.take(op.operands))
         frame.put(op.results, [found] * len(op.results))
 

@@ -230,7 +230,8 @@ def make_block_pointer(
 ) -> IndexValue:
     """Returns the result of a `tt.make_tensor_descriptor` or a `tt.make_tensor_ptr`.
 
-    numbers: sizes and strides, for a block pointer also offsets. groups: how many groups of numbers these are, 2 or 3.
+    numbers: the sizes, then the strides, for a block pointer then the offsets. groups: 2 for a descriptor, 3 for a
+    block pointer.
     """
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
@@ -279,8 +280,8 @@ def reach_block(
 
 
 def _spread(offset: IndexValue, axis: int, block: tuple[int, ...], budget: Budget) -> IndexValue:
-    """Returns the coordinates of a block's elements along `axis`: offset, offset + 1, ...; a vector offset already has
-    one per element.
+    """Returns the coordinates of a block's elements along `axis`: offset, offset + 1, ...; an offset that is a vector
+    already holds these coordinates.
     """
     if isinstance(offset, Linear | Dense) and offset.shape:
         vector: IndexValue = offset

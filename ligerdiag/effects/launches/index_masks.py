@@ -2,7 +2,7 @@
 transpose, reshape.
 
 *Index values* are the integers, booleans and addresses of a kernel for all programs of a launch (see `index_values`).
-The sources are those of `index_arithmetic`.
+`index_arithmetic` names the sources.
 """
 
 from math import prod
@@ -88,7 +88,9 @@ def _intersect(one: MaskBox, other: MaskBox) -> MaskBox:
 
 
 def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """Returns where the comparison of two integers holds, as `arith.cmpi` does. predicate: such as `slt`."""
+    """Returns a mask of the elements for which a comparison of integers holds, as `arith.cmpi` does. predicate: such as
+    `slt`.
+    """
     if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
         return UNKNOWN
     if predicate not in COMPARISONS:
@@ -121,7 +123,9 @@ def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget)
 
 
 def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
-    """Returns where `difference` compares with zero as the predicate says; None if these positions form no box."""
+    """Returns a mask of the positions at which the comparison of `difference` with zero holds; None if these positions
+    form no box, the product of an interval along each dimension.
+    """
     base, shape = difference.base, difference.shape
     moving = [axis for axis, step in enumerate(difference.steps) if step is not None]
     everywhere: list[tuple[IndexArray, IndexArray] | None] = [None] * len(shape)

@@ -36,7 +36,7 @@ class TooManyElementsError(TooLargeError):
 
 
 class Budget:
-    """How many array elements and operations following one launch may still cost.
+    """The number of array elements and of operations that may still be spent on following one launch.
 
     It is a count rather than a time, so that the result is reproducible.
     """
@@ -305,7 +305,7 @@ def get_roots(value: IndexValue) -> frozenset[int]:
 
 
 def forget(*values: IndexValue) -> Unknown:
-    """Returns an Unknown for a value that may be any of the given ones, or computed from them; it may point into the
-    same buffers.
+    """Returns an Unknown for a value that may be any of the given ones, or computed from them; it may point into any
+    buffer into which one of these may point.
     """
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

@@ -85,8 +85,8 @@ class LaunchSite:
     def reach(
         self, op: Operation, values: Sequence[IndexValue], function: Function, budget: Budget
     ) -> tuple[Pointer, MaskBox | Dense | Unknown | None, int] | None:
-        """Returns the addresses, the mask and the element's bytes of a memory operation; None if it could access any
-        address.
+        """Returns the addresses of a memory operation, its mask and the size of an element in bytes; None if the
+        operation could access any address.
 
         The mask is None if all elements are accessed, and Unknown if that is unknown.
         """

@@ -6,12 +6,12 @@ memory operations that may reach a written buffer, the arguments of functions th
 which these are computed.
 
 `Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of
-each program. *May* runs are an upper bound of any program's accesses; *sure* runs are a lower bound of each program's.
-If a branch depends on data, both ways are followed: a write on both is sure, a write on one way is invisible to the
-other, and reads there are never sure. A read is *uncovered* if the program has not surely written the bytes before. A
-write is *blind* if the program has not surely read the bytes before. If no program may write a byte blindly, the first
-program that writes it reads it first: a sure read of the byte then sees the contents from before the launch. An atomic
-operation that only exchanges, with an unused result, is a write and no read.
+each program, as runs (ranges of consecutive bytes). *May* runs contain every byte that a program may access; *sure*
+runs contain only bytes that it certainly accesses. If a branch depends on data, both ways are followed: a write on both
+is sure, a write on one way is invisible to the other, and reads there are never sure. A read is *uncovered* if the
+program has not surely written the bytes before. A write is *blind* if the program has not surely read the bytes before.
+If no program may write a byte blindly, the first program that writes it reads it first: a sure read of the byte then
+sees the contents from before the launch. An atomic exchange whose result is unused counts as a write and not as a read.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -217,8 +217,8 @@ class Trace:
     def __init__(self, buffers: dict[int, BufferTrace], written: frozenset[int], budget: Budget) -> None:
         """Starts an empty record of one launch.
 
-        buffers: by number of the argument. written: the buffers that may be written at all; the runs of reads of other
-        buffers are not kept.
+        buffers: by the number of the kernel's argument. written: numbers of the buffers that the kernel may write; the
+        bytes that are read are recorded only for these.
         """
         self.buffers = buffers
         self._written = written
@@ -232,7 +232,7 @@ class Trace:
         """Records a read of a buffer.
 
         root: number of the argument. runs: the bytes, or None for any bytes of the buffer. sure: whether the read
-        surely happens. plain: whether it is no atomic operation. place: its source line.
+        surely happens. plain: true for a load, false for the read of an atomic operation. place: the source line.
         """
         buffer = self.buffers.get(root)
         self._time += 1
@@ -361,7 +361,7 @@ class Trace:
     @contextmanager
     def maybe(self) -> Generator[Written]:
         """Makes all accesses in the `with` block uncertain. After the block, the yielded dictionary has, by argument,
-        the writes that were sure within it; they no longer count as sure writes of the buffers.
+        the writes that were sure within the block; these writes no longer count as sure writes of the buffers.
         """
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}

@@ -1,10 +1,10 @@
 """Determines how one launch uses the buffers of a kernel's arguments, also if two of them have the same bytes.
 
 For a pair of buffers with the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
-operation, and if the program itself has not written the bytes before: it would then read its own write. A kernel in
-which one program may wait for another (an atomic operation with a used result, a loop around loads whose end depends on
-memory) may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of different or
-unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
+operation, and if the program itself has not written the bytes before, as it would otherwise read its own write. A
+kernel in which one program may wait for another (an atomic operation with a used result, a loop around loads whose end
+depends on memory) may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of
+different or unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,7 +101,7 @@ def compute_launch_uses(
     }
     followed = {number for number in buffers if accesses[number] is not Access.UNKNOWN}
     if not followed:
-        return _explain(arguments, accesses, "the accesses to it are unknown")
+        return _explain(arguments, accesses, "how the kernel accesses the buffer is unknown")
     if min(grid) < 0:
         return _explain(arguments, accesses, "the size of the grid is unknown")
     if min(grid) == 0 and not any(argument.zeroed for argument in arguments):  # no program runs
@@ -127,7 +127,7 @@ def compute_launch_uses(
                 may_read = buffers[number].watches_old and use.reads_before_write is not ReadsBeforeWrite.NO
                 uses.append(replace(use, old_read=old_read, may_read_old=may_read and old_read is None))
             else:
-                reason = "the accesses to it are unknown"
+                reason = "how the kernel accesses the buffer is unknown"
                 uses.append(OperandUse(reason=reason) if number in buffers else UNUSED)
     except TooLargeError:
         return _explain(arguments, accesses, "the launch is too large to follow")
@@ -139,7 +139,8 @@ def compute_launch_uses(
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
     """Returns a function that tells whether a memory operation may reach one of the buffers.
 
-    It accepts all operations of functions that the kernel calls. buffers: numbers of the kernel's arguments.
+    The function returns True for every operation of a function that the kernel calls. buffers: numbers of the kernel's
+    arguments.
     """
     function = module.functions[entry]
     roots = compute_roots(function, compute_summaries(module, entry))
@@ -212,8 +213,8 @@ def _judge(buffer: BufferTrace, access: Access, programs: int, budget: Budget) -
     neighbours = Neighbours.DISJOINT if alone else _judge_neighbours(buffer, budget)
     reasons = {
         why: coverage is WriteCoverage.UNKNOWN,
-        "the elements that it reads depend on data": reads is ReadsBeforeWrite.UNKNOWN,
-        "the elements that a program accesses depend on data": neighbours is Neighbours.UNKNOWN,
+        "the elements that the kernel reads depend on data": reads is ReadsBeforeWrite.UNKNOWN,
+        "the elements that each program of the grid accesses depend on data": neighbours is Neighbours.UNKNOWN,
     }
     return OperandUse(
         reads_before_write=reads,
@@ -251,7 +252,7 @@ def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[WriteCoverage,
         may = merge(concatenate([*buffer.may_write, *_make_zeroed(buffer)]), budget, by_program=False)
         if not covers(may, size):
             return WriteCoverage.PARTIAL, ""
-    return WriteCoverage.UNKNOWN, "the elements that it writes depend on data"
+    return WriteCoverage.UNKNOWN, "the elements that the kernel writes depend on data"
 
 
 def _make_zeroed(buffer: BufferTrace) -> list[ByteRuns]:

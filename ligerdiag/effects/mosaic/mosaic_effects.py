@@ -58,7 +58,7 @@ _ACCESS = {AsmKind.READ: Access.READ, AsmKind.WRITE: Access.WRITE, AsmKind.UPDAT
 def follow_function(entry: Any, count: int) -> PlaceFacts:
     """Returns how the host function `entry`, with the kernel that it launches, accesses each of `count` buffers.
 
-    Raises ArtifactError if it does not have the form of a host function.
+    Raises ArtifactError if `entry` does not take a stream and a table of buffers, as a host function does.
     """
     arguments = list(entry.regions[0].blocks[0].arguments)
     if len(arguments) != 2:
@@ -71,13 +71,13 @@ def follow_function(entry: Any, count: int) -> PlaceFacts:
         flow.walk(entry)
         if not facts.changed:
             return facts
-    facts.mark_all_unknown("the analysis of its loops reaches no fixpoint")
+    facts.mark_all_unknown("the analysis of the kernel's loops reaches no fixpoint")
     return facts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Flow:
-    """Adds to `facts`, operation by operation in program order, the places and accesses that follow from each."""
+    """Adds to `facts` the places and accesses that follow from each operation, in the order of the module's text."""
 
     facts: PlaceFacts
 
@@ -128,11 +128,13 @@ class _Flow:
             if ARGUMENT in operation.attributes:
                 self._check_argument(operation, places)
         elif not is_harmless(name):
-            self.facts.mark_operands_unknown(operands, places, f"`{name}` may write its operands")
+            self.facts.mark_operands_unknown(
+                operands, places, f"`{name}` is an unknown operation and may write its operands"
+            )
 
     def _access(self, addresses: list[Any], access: Access, name: str) -> None:
         if not addresses:
-            self.facts.mark_all_unknown(f"`{name}` has no address")
+            self.facts.mark_all_unknown(f"`{name}` lacks the operand with its address")
         for address in addresses:
             places = self.facts.get(address)
             if self.facts.has_unknown_origin(address):
@@ -145,7 +147,7 @@ class _Flow:
                         self.facts.mark_all_unknown(f"`{name}` uses an address of unknown origin")
                     case Table():
                         if access.writes:
-                            self.facts.mark_all_unknown(f"`{name}` writes the table of buffers")
+                            self.facts.mark_all_unknown(f"`{name}` may change the table of buffer addresses")
                     case _:
                         pass
 
@@ -160,7 +162,9 @@ class _Flow:
         into = self.facts.get(operands[address])
         slots = [place for place in into if isinstance(place, Slot)]
         if not slots or len(slots) != len(into):
-            self.facts.mark_unknown(self.facts.find_buffers(stored), f"`{name}` stores an address in memory")
+            self.facts.mark_unknown(
+                self.facts.find_buffers(stored), f"`{name}` stores an address in memory, where it cannot be followed"
+            )
             return
         for slot in slots:
             self.facts.put(slot, stored)
@@ -174,7 +178,7 @@ class _Flow:
                     self.facts.add(result, frozenset({InBuffer(entry)}))
                 case Table():
                     self.facts.mark_all_unknown(
-                        "it loads an address outside the call's buffers, perhaps memory of a peer"
+                        "the kernel loads an address that may be outside the call's buffers, perhaps on another device"
                     )
                 case Slot() if str(result.type).startswith(("!llvm.array", "!llvm.struct")):
                     self.facts.add(result, frozenset({place}))
@@ -207,7 +211,9 @@ class _Flow:
         loaded.
         """
         if places != frozenset({InBuffer(int(operation.attributes[ARGUMENT].value))}):
-            self.facts.mark_all_unknown("the kernel's argument numbers contradict the table of buffers")
+            self.facts.mark_all_unknown(
+                "the argument numbers in the kernel's IR contradict the table of buffer addresses"
+            )
 
     def _call(self, operation: Any, operands: list[Any], places: Places) -> None:
         callee = str(operation.attributes["callee"]).lstrip("@").strip('"')
@@ -221,7 +227,9 @@ class _Flow:
         slots = self.facts.get(operands[0])
         if not described or not slots or not all(isinstance(slot, Slot) for slot in slots):
             if described or slots:
-                self.facts.mark_all_unknown("a TMA descriptor has an address or a place of unknown origin")
+                self.facts.mark_all_unknown(
+                    "a TMA descriptor describes, or is written to, an address of unknown origin"
+                )
             return
         for slot in slots:
             if isinstance(slot, Slot):
@@ -242,7 +250,9 @@ class _Flow:
             self.facts.record(number, access)
         direct = {place.number for place in places if isinstance(place, InBuffer)}
         if direct:
-            self.facts.mark_unknown(direct, f"`{name}` takes an address besides its TMA descriptor")
+            self.facts.mark_unknown(
+                direct, f"`{name}` takes an address besides its TMA descriptor and may access memory there"
+            )
 
     def _assemble(self, operation: Any, operands: list[Any], places: Places) -> None:
         text = str(operation.attributes["asm_string"].value)
@@ -268,7 +278,9 @@ class _Flow:
             elif len(reached) == 1:
                 self.facts.record(next(iter(reached)), access)
             else:
-                self.facts.mark_unknown(reached, f"inline assembly `{shown}` takes addresses of several buffers")
+                self.facts.mark_unknown(
+                    reached, f"inline assembly `{shown}` may access any of the several buffers whose addresses it takes"
+                )
         for result in operation.results:
             self.facts.add(result, places)
 
@@ -294,7 +306,7 @@ _MALFORMED_IR_ERRORS = (
 )
 """Errors that the bindings and this module raise on malformed IR, which JAX does not make but a payload may contain."""
 _MAY = "it is unknown which elements a Mosaic GPU kernel writes: perhaps all, perhaps some"
-_REMEDY = "say what it writes under [tool.ligerdiag.effects]"
+_REMEDY = "declare the kernel's writes under [tool.ligerdiag.effects]"
 _PEERS = re.compile(rb"uses_xla_collective_metadata\s*=\s*true", re.ASCII)
 
 

@@ -67,8 +67,8 @@ class PlaceFacts:
     _slots: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def start_round(self) -> None:
-        """Clears the accesses for another pass over the module: a pass that still found new places has missed some of
-        them.
+        """Clears the accesses for another pass over the module: a pass that still found new places has missed some
+        accesses.
         """
         self.changed = False
         self.accesses = [Access.NONE] * self.count
@@ -89,7 +89,7 @@ class PlaceFacts:
 
     def record(self, number: int, access: Access) -> None:
         if not 0 <= number < self.count:
-            self.mark_unknown(range(self.count), "it uses an address outside the call's buffers")
+            self.mark_unknown(range(self.count), "the kernel uses an address outside the call's buffers")
         else:
             self.accesses[number] = self.accesses[number].cover(access)
 
@@ -149,16 +149,16 @@ class PlaceFacts:
 
 
 def make_foreign(value: Any) -> Places:
-    """Returns the place of a value that is an address of unknown origin; nothing if it is no address, or one of memory
-    that is no buffer's, such as shared memory.
+    """Returns the places of a value of unknown origin: `Foreign` if its type is that of an address; none if it is not,
+    or if it is an address in memory that is never a buffer, such as shared memory.
     """
     kind = str(value.type)
     return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Passes places on from an operation's operands to the arguments of its regions, and from what these yield to its
-    results.
+    """Passes places on from an operation's operands to the arguments of its regions, and from the values that the
+    regions yield to the operation's results.
     """
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):

@@ -31,7 +31,7 @@ WRITES = {
 """Operations that write memory, and the number of the operand through which each writes."""
 
 UPDATES = {"memref.atomic_rmw": 1, "llvm.atomicrmw": 0, "llvm.cmpxchg": 0, "nvvm.cp.reduce.async.bulk.global": 0}
-"""Operations that read and write the same memory, and the number of the operand through which each does."""
+"""Operations that read and write the same memory, and the number of the operand through which each does both."""
 
 DESCRIPTOR_READS = frozenset({"nvvm.cp.async.bulk.tensor.shared.cluster.global"})
 DESCRIPTOR_WRITES = frozenset({"nvvm.cp.async.bulk.tensor.global.shared.cta"})
@@ -41,8 +41,8 @@ above list TMA copies.
 """
 
 INITIALISER = "mosaic_gpu_init_tma_desc"
-"""Name of the host's function that makes a TMA descriptor; its operands are where to make it and the address that it
-describes.
+"""Name of the host's function that makes a TMA descriptor; its operands are the address at which to make the
+descriptor, and the address that the descriptor describes.
 """
 
 _DERIVES = re.compile(
@@ -71,14 +71,12 @@ _HARMLESS = re.compile(
 
 
 def derives_pointers(name: str) -> bool:
-    """Returns whether the results of the operation called `name` may point where its operands do, and it accesses no
-    memory.
-    """
+    """Returns whether the operation called `name` accesses no memory, and its results may point where its operands do."""
     return _DERIVES.fullmatch(name) is not None
 
 
 def is_harmless(name: str) -> bool:
-    """Returns whether the operation called `name` accesses no operand of a kernel, and itself passes no pointer on."""
+    """Returns whether the operation called `name` accesses no buffer, and passes pointers on only through its regions."""
     return _HARMLESS.fullmatch(name) is not None
 
 
@@ -106,7 +104,9 @@ _PREDICATE = re.compile(r"@!?[%$]?\w+\s+")
 
 
 def classify_inline_assembly(text: str) -> AsmKind:
-    """Returns the effect of inline PTX on global memory; UNKNOWN if it has an instruction in no table."""
+    """Returns the effect of inline PTX on global memory; UNKNOWN if the PTX has an instruction that is in no table, or
+    if one instruction reads and another one writes.
+    """
     kinds = {_classify_instruction(line) for line in re.split(r"[;{}]\s*", _drop_operand_lists(text))}
     for kind in (AsmKind.UNKNOWN, AsmKind.UPDATE):
         if kind in kinds:
@@ -117,8 +117,8 @@ def classify_inline_assembly(text: str) -> AsmKind:
 
 
 def _drop_operand_lists(text: str) -> str:
-    """Returns PTX without comments and lists of registers. Such lists are in braces too, but only braces that open a
-    scope separate instructions.
+    """Returns PTX without comments and lists of registers. Lists of registers are in braces, as scopes are, but only
+    the braces of a scope separate instructions.
     """
     text = re.sub(r"//[^\n]*", "", text)
     return re.sub(r"\{(?:\s*[$%]\w+\s*,?)+\}", "", text)

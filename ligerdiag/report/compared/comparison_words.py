@@ -17,12 +17,12 @@ from ligerdiag.text import count_of, render_bytes
 ARROW = "→"
 COLUMNS = ("verdicts", *FIGURES)
 """Titles of the columns that `list_cells` fills."""
-TOLERATED = f"figures count as equal up to {TOLERANCE * 100:.0f} % and {TOLERANCE_BYTES >> 10} KiB, the larger one"
+TOLERATED = f"figures count as equal if they differ by at most {TOLERANCE * 100:.0f} % or {TOLERANCE_BYTES >> 10} KiB"
 
 
 def list_cells(case: ComparedCase) -> tuple[str, ...]:
-    """Returns the cells of a case: the worst verdict and each figure, as `old → new`, or as one value where the two
-    sides are equal.
+    """Returns the cells of a case: the worst verdict and each figure, as `old → new`, or as one value if both reports
+    have the same.
     """
     return (describe_verdicts(case), *(_describe_figure(case, name) for name in FIGURES))
 
@@ -39,8 +39,8 @@ def describe_verdicts(case: ComparedCase) -> str:
 
 
 def name_verdict(verdict: Verdict | None) -> str:
-    """Returns the verdict as the table of `check` shows it, in capitals if it is stale; `absent` for None, an output
-    that one side lacks.
+    """Returns the verdict as the table of `check` shows it, in capitals if it is stale; `absent` for None, which means
+    that one report lacks the output.
     """
     return "absent" if verdict is None else _name_worst(verdict)
 

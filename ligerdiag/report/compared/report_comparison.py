@@ -39,15 +39,15 @@ class ReportedFinding:
 
     @property
     def place(self) -> str:
-        """Returns the source line of the finding, such as `train.py:41`; the file alone if the line is unknown, empty
-        without a file.
+        """Returns the source line of the finding, such as `train.py:41`; only the file if the line is unknown, and an
+        empty text if the file is unknown, too.
         """
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCase:
-    """Those results of a case on one target that a comparison uses."""
+    """The results of a case on one target, as far as a comparison uses them."""
 
     id: str
     target: str
@@ -63,7 +63,7 @@ class ReportedCase:
 
     @property
     def worst(self) -> Verdict | None:
-        """Returns the worst verdict among the outputs of the case; None without outputs."""
+        """Returns the worst verdict among the outputs of the case; None if there are no outputs."""
         return max(self.outputs.values(), key=VERDICT_ORDER.index, default=None)
 
 
@@ -77,7 +77,7 @@ class ReportedSide:
     toolchain: str = ""
     """The toolchain that compiled the cases; empty for modules that were compiled elsewhere."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Package name to version, for each package of the toolchain."""
+    """From package name to version, for each package of the toolchain."""
     name: str = ""
     """The toolchain as `--toolchain` takes it; empty if unknown."""
     interrupted: bool = False
@@ -153,7 +153,7 @@ class ComparedCase:
         return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
 
     def find(self, name: str) -> ComparedFigure | None:
-        """Returns the figure with this name; None without one."""
+        """Returns the figure with this name; None if the case has no such figure."""
         return next((one for one in self.figures if one.name == name), None)
 
     @property
@@ -187,7 +187,7 @@ FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
     "copied": lambda memory: memory.copied,
     "collectives": lambda memory: sum(size for _, size in memory.collectives),
 }
-"""Name of each figure to the function that takes its bytes from the memory of a case."""
+"""From the name of each figure to the function that takes its bytes from the memory of a case."""
 
 
 def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:
@@ -230,7 +230,7 @@ def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] =
     first, second = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
     cases = [_compare(*pair, old, new) for pair in pairs]
     lost = [case for case in cases if _lacks_memory(case)]
-    unknown = f"the memory of {len(lost)} of {len(cases)} cases is in one report only, and was not compared"
+    unknown = f"the memory of {len(lost)} of {len(cases)} cases is in only one of the reports, so it was not compared"
     return ReportComparison(
         old=old,
         new=new,
@@ -244,7 +244,7 @@ def compare_reports(old: ReportedSide, new: ReportedSide, notes: Sequence[str] =
 def _list_side_notes(old: ReportedSide, new: ReportedSide) -> Iterable[str]:
     for side in (old, new):
         if side.interrupted:
-            yield f"the run of `{side.label}` was ended early: it has not all cases"
+            yield f"the run of `{side.label}` was ended early: it does not have all cases"
     names = [name for name in sorted(old.versions) if new.versions.get(name, "") not in ("", old.versions[name])]
     if names:
         was, now = (", ".join(f"{name} {side.versions[name]}" for name in names) for side in (old, new))
@@ -285,7 +285,9 @@ def _match(old: ReportedSide, new: ReportedSide) -> list[_Pair]:
 def _group(
     cases: Sequence[ReportedCase], found: Sequence[_Pair], side: int, make_key: Callable[[ReportedCase], object]
 ) -> dict[object, list[ReportedCase]]:
-    """Returns key to cases, for the cases of one side (0 old, 1 new) that have no partner in `found` yet."""
+    """Returns a mapping from key to cases, for the cases of one side (0 is the old report, 1 the new one) that have no
+    partner in `found` yet.
+    """
     taken = {id(pair[side]) for pair in found}
     groups: dict[object, list[ReportedCase]] = {}
     for case in cases:
@@ -364,7 +366,8 @@ type _Findings = tuple[ReportedFinding, ...]
 def _compare_findings(old: Sequence[ReportedFinding], new: Sequence[ReportedFinding]) -> tuple[_Findings, _Findings]:
     """Returns the findings that only the new report has, and those that only the old one has.
 
-    Two findings are the same if rule and line are, or else rule and file, because an edit moves the lines below it.
+    Two findings count as the same if rule and line are equal, or else rule and file, because an edit moves the lines
+    below it.
     """
     left, rest = list(old), list(new)
     keys: tuple[Callable[[ReportedFinding], object], ...] = (

@@ -31,7 +31,9 @@ MAX_BYTES = 512 << 20
 
 
 def load_side(path: Path, label: str) -> ReportedSide:
-    """Reads a report from a JSON file. Raises InputError if the file is missing, too large or no report."""
+    """Returns the report in a JSON file. Raises InputError if the file is missing, too large, or does not hold a
+    report.
+    """
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)

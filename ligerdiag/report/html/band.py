@@ -28,7 +28,7 @@ TEXT_WIDTH = 6.6
 _NAME_LINES = 2
 _LOOP_HEIGHT = 20
 _GAP = 14
-"""Distance between the band and the labels."""
+"""Vertical distance, in user units, between the band and the labels of its marks."""
 _LANE_GAP = 30
 """Distance between the band, the line for copies, and the line for values that are computed again."""
 
@@ -77,7 +77,8 @@ class BandLane:
     end: float
     y: float
     joint: float | None
-    """x of the vertical line that joins this line with the band, where both hold the same contents; None without one.
+    """x of the vertical line that joins this line with the band, at a point where both hold the same contents; None if
+    there is no such point.
     """
     text: str
     """Description of the line; empty if there is no space for it."""
@@ -114,8 +115,8 @@ _LANE_TEXTS = {
 
 
 def compute_band(columns: Sequence[Column], kernel: str) -> Band:
-    """Returns the picture for a wide page. columns: of one buffer, in schedule order. kernel: name of the kernel that
-    overwrites the buffer.
+    """Returns the picture of a buffer for a wide page. columns: the accesses to this buffer, in schedule order. kernel:
+    name of the kernel that overwrites the buffer.
     """
     width = max(WIDTH, 2 * PADDING + MIN_COLUMN * len(columns))
     step = (width - 2 * PADDING) / max(1, len(columns))
@@ -277,7 +278,8 @@ class NarrowLane:
     start: float
     end: float
     joint: float | None
-    """y of the horizontal line that joins this line with the band, where both hold the same contents; None without one.
+    """y of the horizontal line that joins this line with the band, at a point where both hold the same contents; None
+    if there is no such point.
     """
 
 
@@ -293,7 +295,7 @@ class NarrowBand:
 
 
 def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
-    """Returns the picture for a narrow page, `NARROW_WIDTH` wide and as high as its columns need."""
+    """Returns the picture of a buffer for a narrow page, `NARROW_WIDTH` wide and as high as its columns need."""
     places = [place for place in (Place.COPY, Place.RECOMPUTED) if any(c.place is place for c in columns)]
     lane_x = {place: BAND_X + BAND_WIDTH + _LANE_STEP * (n + 1) - 8 for n, place in enumerate(places)}
     label_x = BAND_X + BAND_WIDTH + _LANE_STEP * len(places) + 16
@@ -336,7 +338,9 @@ def _compute_stretches(rows: Sequence[BandRow], bottom: float) -> tuple[Stretch,
 
 
 def _compute_lane(place: Place, x: float, rows: Sequence[BandRow]) -> NarrowLane:
-    """Returns the line for the reads of `place`; it ends at the last of their marks."""
+    """Returns the line beside the band for the reads that find the value in `place`; it ends at the last of their
+    marks.
+    """
     own = [row.y for row in rows if row.column.place is place]
     joints = [row.y for row in rows if row.column.after is Contents.OLD]
     joint = joints[0] if joints and joints[0] <= own[-1] else None

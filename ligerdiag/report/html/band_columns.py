@@ -53,7 +53,9 @@ class Column:
     outputs: str
     """The outputs that the accesses reach, such as `loss, bias`; empty if there are none."""
     name: str
-    """Name of the instruction that makes the access, of the kernel for its write, or the number of instructions."""
+    """Name of the instruction that makes the access, or of the kernel for its write; for several accesses, the number
+    of instructions.
+    """
     when: str
     """Logical time of the access, such as `7`, or of the first and last one, such as `7 to 12`."""
     before: Contents
@@ -78,10 +80,10 @@ _PLACES = {Place.COPY: "a copy", Place.RECOMPUTED: "a value that it computes aga
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """Returns the columns for one buffer in schedule order. buffer: index into the view's buffers.
+    """Returns the columns for one buffer in schedule order. buffer: index into `view.buffers`.
 
-    Leaves out other uses of the same bytes before the value is defined. Where one instruction reads and writes the
-    bytes, the read comes first.
+    Leaves out other values that XLA puts into the same bytes before the overwritten value is computed. If one
+    instruction reads and writes the bytes, the read comes first.
     """
     steps = {step.id: step for step in view.steps}
     accesses = [a for a in view.accesses if a.buffer == buffer and a.step in steps]
@@ -122,7 +124,9 @@ def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, 
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """Returns what the bytes of the buffer hold after an access of this kind. before: what they held before it."""
+    """Returns the contents of the buffer's bytes after an access of this kind. before: their contents before the
+    access.
+    """
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD

@@ -190,8 +190,8 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edg
 
 
 def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
-    """Returns step id to style, for steps that access a mutated buffer: the worst kind of read, else `kernel` for a
-    hidden write, else `define`.
+    """Returns a mapping from step id to style for the steps that access a mutated buffer: the worst kind of read, else
+    `kernel` for a hidden write, else `define`.
     """
     styles: dict[int, str] = {}
     for access in view.accesses:
@@ -242,7 +242,7 @@ _TURN = 44
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
-    """A node as a box at a position, with its title on at most two lines."""
+    """A node of the graph, drawn as a box at a position, with its title on at most two lines."""
 
     node: Node
     x: float
@@ -252,7 +252,7 @@ class PlacedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEdge:
-    """An edge as a curve with a position."""
+    """An edge of the graph, as a curve at a position in the picture."""
 
     kind: EdgeKind
     path: str
@@ -307,7 +307,7 @@ def _x(layer: int) -> float:
 
 def _compute_layers(nodes: Sequence[Node], edges: Sequence[Edge]) -> dict[NodeKey, int]:
     """Returns the layer of each node: the length of the longest way to it. All outputs are in the last layer. edges:
-    without those that lead back.
+    all edges except those that lead back to an earlier layer.
     """
     layer = {node.key: 0 for node in nodes}
     for node in nodes:

@@ -26,7 +26,9 @@ LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineCell:
-    """The part of one row that belongs to one slot of a lane."""
+    """A cell of the figure of the schedule: the part of a step's row in one slot of a lane. Operations of a lane that
+    run at the same time are in slots side by side.
+    """
 
     lane: Lane
     state: str
@@ -35,7 +37,7 @@ class TimelineCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRow:
-    """The row of one step of the schedule."""
+    """The row of one step (a scheduled instruction) in the figure of the schedule."""
 
     step: ScheduleStep
     cells: tuple[TimelineCell, ...]
@@ -54,9 +56,12 @@ class Timeline:
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
-    """The lanes that the schedule uses, each with its number of slots."""
+    """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations).
+    """
     strips: tuple[int, ...]
-    """Index, into the view's buffers, of each buffer that has a strip."""
+    """Index, into `ScheduleView.buffers`, of each buffer that has a strip, a column that shows the contents of its
+    bytes.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,9 @@ class _Span:
 
 
 def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
-    """Returns the figure of the schedule. strips: indices of the mutated buffers, the most important first."""
+    """Returns the figure of the schedule. strips: indices of the mutated buffers (those that a kernel overwrites behind
+    XLA's back), the most important first; only the first `MAX_STRIPS` get a strip.
+    """
     steps = sorted(view.steps, key=lambda step: step.start)
     spans = _compute_spans(steps)
     slots = _compute_slots(steps, spans)
@@ -244,14 +251,16 @@ def _make_row(case: CaseReport, name: str, axis: _Axis) -> PlotRow:
     if case.replay is not None and name in case.replay.outputs:
         numbers = case.replay.outputs[name]
         tolerance = axis.place(numbers.tolerance)
-        add("prediction", numbers.distance, "where the stale prediction is")
+        add("prediction", numbers.distance, "a stale output would be here")
         add("replay", numbers.error, "replay on the CPU")
         words.append(numbers.attribution.value)
         sentences.append(("replay", f"{numbers.attribution.value}: {render_error(numbers)}"))
     if case.replay is not None and name in case.replay.reference:
         error = case.replay.reference[name]
-        add("reference", error, "program order against the case's reference")
-        sentences.append(("reference", f"program order differs from it by {render_figure(error)}"))
+        add("reference", error, "the result in program order, compared with the case's reference")
+        sentences.append(
+            ("reference", f"the result in program order differs from the reference by {render_figure(error)}")
+        )
     if case.device is not None and name in case.device.outputs:
         output = case.device.outputs[name]
         tolerance = axis.place(output.tolerance) if tolerance is None else tolerance

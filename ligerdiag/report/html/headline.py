@@ -24,7 +24,7 @@ from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of, join_words
 
 MAX_NAMES = 3
-"""A headline names at most this many outputs; more are only counted."""
+"""A headline names at most this many outputs; if there are more, it only gives their number."""
 NO_KERNEL = "no kernel of this program overwrites an operand behind XLA's back"
 PLAIN = {
     Verdict.FRESH: "{kernel} overwrites memory behind XLA's back; every output is computed from the intended values, "
@@ -68,8 +68,8 @@ def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
 
 
 def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
-    """Returns the stale read of the subject's buffer that the subject's finding names, else the first that makes an
-    output stale; None without one.
+    """Returns the stale read that the headline is about: the one that the finding of the subject (the page's kernel
+    call) names, else the first read of the subject's buffer that makes an output stale; None if there is no such read.
     """
     stale = [a for a in view.accesses if a.read is ReadKind.STALE and a.buffer == subject.buffer]
     instructions = () if subject.finding is None else subject.finding.instructions[1:]
@@ -83,8 +83,8 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence about an output that the subject makes wrong, and the names of other outputs that it also
-    holds for.
+    """Returns the sentence about an output that the subject (the kernel call that the page is about) makes wrong,
+    followed by the names of other outputs for which the same sentence holds.
 
     Returns the message of a finding if there is no such sentence.
     """
@@ -116,8 +116,8 @@ def _name_reader(view: ScheduleView, subject: Subject) -> str:
 
 
 def _is_about(output: OutputView, view: ScheduleView, subject: Subject) -> bool:
-    """Returns whether the sentence of the output is about the subject's buffer, and the subject's finding reaches the
-    output.
+    """Returns whether the sentence about the output concerns the buffer of the subject (the page's kernel call), and
+    the subject's finding reaches the output.
     """
     if subject.finding is not None and output.name not in subject.finding.outputs:
         return False
@@ -155,7 +155,7 @@ _ONE = {
 }
 _MANY = {verdict: saying.replace("is ", "are ") for verdict, saying in _ONE.items()}
 _NO_LUCK = (Verdict.CLOBBERED, Verdict.UNKNOWN)
-"""Verdicts that a headline about a still worse verdict mentions as well."""
+"""Verdicts that a headline mentions as well if its main verdict is still worse."""
 _KEEPS = {
     Verdict.FRESH: "the schedule keeps to the program's own order",
     Verdict.LATENT: "this schedule happens to keep to the program's own order",
@@ -171,8 +171,8 @@ _BESIDE = "every output is computed from the intended values; the findings count
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:
-    """Returns the headline of the page of a case; it is never green if something is wrong or unknown. subject: by
-    default the one that the case has.
+    """Returns the headline of the page of a case; it is never green if something is wrong or unknown. subject: the
+    kernel call that the page is about, by default the result of `find_subject`.
     """
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)
@@ -199,7 +199,9 @@ def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headli
 
 def _compute_by_verdicts(case: CaseReport, worst: Verdict | None, subject: Subject) -> Headline:
     if worst is None or case.status is Status.NOTHING:
-        return Headline(sign="nothing", count="nothing to check", plain=f"{NO_KERNEL}, as far as it was followed")
+        return Headline(
+            sign="nothing", count="nothing to check", plain=f"{NO_KERNEL}, as far as the program could be followed"
+        )
     count, plain = _compute_count(case, worst), compute_plain(case, worst, subject)
     return Headline(sign=worst.value, count=count, plain=plain, detail=compute_detail(case, worst, subject))
 
@@ -282,12 +284,16 @@ def _compute_more_wrong(case: CaseReport, worst: Verdict) -> list[str]:
 
 
 def _count_outputs(names: Sequence[str], total: int) -> str:
-    """Returns how many outputs are meant, such as `all 4 outputs` or `1 of 4 outputs`. total: number of all outputs."""
+    """Returns the number of named outputs as text, such as `all 4 outputs` or `1 of 4 outputs`. total: number of all
+    outputs.
+    """
     if len(names) == total:
         return {1: "the output", 2: "both outputs"}.get(total, f"all {total} outputs")
     return f"{len(names)} of {count_of(total, 'output')}"
 
 
 def _name(names: Sequence[str], total: int) -> str:
-    """Returns the names of the outputs, joined to a text; empty if they are many, or all of the `total` outputs."""
+    """Returns the names of the outputs, joined to a text; empty if they are more than `MAX_NAMES`, or all of the
+    `total` outputs.
+    """
     return f": {join_words(names)}" if len(names) <= MAX_NAMES and len(names) < total else ""

@@ -1,4 +1,6 @@
-"""Renders the matrix of a sweep: a row for each case and a column for each way to compile it."""
+"""Renders the matrix of a sweep: a row for each case and a column for each combination of toolchain, target, flags and
+sizes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ _UNKNOWN = frozenset({Status.ERROR, Status.NOT_CHECKED, Status.INCONCLUSIVE, Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """One case compiled in the way of one column."""
+    """A cell of the matrix: one case, compiled with the toolchain, target, flags and sizes of one column."""
 
     verdict: str
     """The worst verdict among the outputs; empty if it is unknown or there is nothing to check."""
@@ -52,7 +54,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One case of the sweep, with a cell for each column."""
+    """A row of the matrix: one case of the sweep, with a cell for each column."""
 
     case: str
     source: str

@@ -44,7 +44,7 @@ _TICKS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The column of the picture that belongs to one point of the curve."""
+    """The column of the picture that belongs to one point of the curve of memory in use."""
 
     x: float
     width: float
@@ -138,7 +138,7 @@ class MemorySection:
     verdict: str
     """A line that says whether all requests are met, with the evidence."""
     is_in_place: bool
-    """Whether there are requests and all of them are met."""
+    """Whether the case asks for anything in place, and all of these requests are met."""
     warning: str
 
 

@@ -43,7 +43,9 @@ MAX_CHIPS = 12
 """
 FEW_CHIPS = 6
 MAX_WAYS = 4
-"""A page unfolds the ways to outputs for at most this many groups of outputs."""
+"""A page shows the ways from kernels to outputs unfolded for at most this many groups of similar outputs; the ways of
+the other groups are folded.
+"""
 MAX_FINDINGS = 2
 """A page shows at most this many findings in full; each further one is a single line."""
 MAX_TITLES = 8
@@ -69,7 +71,7 @@ class BufferPicture:
     """
 
     number: int
-    """Index of the buffer in the view's buffers."""
+    """Index of the buffer in `ScheduleView.buffers`."""
     buffer: MutatedBuffer
     columns: tuple[Column, ...]
     table: tuple[tuple[BufferAccess, ScheduleStep, Sign], ...]
@@ -141,7 +143,9 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
 
 
 def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
-    """Returns the pictures of each mutated buffer: the buffer of the page's subject first, then by the worst reads."""
+    """Returns the pictures of each mutated buffer (one that a kernel overwrites behind XLA's back): first the buffer of
+    the subject, which is the page's kernel call, then the others, those with the worst reads first.
+    """
     pictures: list[BufferPicture] = []
     steps = {step.id: step for step in view.steps}
     for number in list_buffers(view, subject):
@@ -182,7 +186,7 @@ def _list_legend(pictures: tuple[BufferPicture, ...]) -> list[Sign]:
 
 
 def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
-    """Returns what the case expects of its outputs, as text; empty without an expectation."""
+    """Returns what the case expects of its outputs, as text; empty if it expects nothing."""
     if expected is None:
         return ""
     if isinstance(expected, str):

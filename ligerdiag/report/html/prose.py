@@ -1,8 +1,9 @@
 """Computes the texts of a page: sentences with marked code, outputs as chips (small labels with a sign), ways to
 outputs, and the listing of the HLO.
 
-An output has wrong numbers if a replay or a device computed other values than the intended ones, or if program order
-differs from the case's reference by more than rounding explains. An output is inexact if a finding about rounding, or
+An output has wrong numbers if a replay or a device computed other values than the intended ones, or if the
+result of running the program in the order in which it is written differs from the case's reference by more than
+rounding explains. An output is inexact if a finding about rounding, or
 lossy numbers, show that a workaround costs precision.
 """
 
@@ -35,7 +36,7 @@ class Part:
 
 
 def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
-    """Returns instruction name, with its `%`, to the id of its step."""
+    """Returns a mapping from the name of an instruction, with its `%`, to the id of its step."""
     return {} if view is None else {step.name: step.id for step in view.steps}
 
 
@@ -77,7 +78,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersFault(StrEnum):
-    """A fault of an output that its numbers show."""
+    """The fault of an output that its numbers, from a replay or a device, show."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
@@ -100,8 +101,8 @@ class Chip:
 
 
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
-    """Returns a chip for each output of the case, the worst sign first, outputs with equal signs in the program's
-    order.
+    """Returns a chip (a small label on the page) for each output of the case: the worst sign first, outputs with equal
+    signs in the program's order.
     """
     words = compute_numbers_faults(case)
     judged = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
@@ -113,7 +114,7 @@ def list_chips(case: CaseReport) -> tuple[Chip, ...]:
 
 
 def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
-    """Returns output name to the fault that the numbers of the output show."""
+    """Returns a mapping from output name to the fault that the numbers of the output show."""
     return {name: _find_fault(name, case) for name in case.outputs}
 
 
@@ -143,7 +144,7 @@ def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An output with the steps on the way to it."""
+    """An output, with the steps of the dataflow from a kernel to it."""
 
     chip: Chip
     path: tuple[int, ...]
@@ -152,7 +153,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayGroup:
-    """Outputs that share verdict, missing edges and the sentence about them, except for their names."""
+    """Outputs that have the same verdict, the same missing edges and, except for their names, the same sentence."""
 
     ways: tuple[Way, ...]
     sentence: tuple[Part, ...]
@@ -161,8 +162,8 @@ class WayGroup:
 
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
-    """Returns the groups of outputs in the order of the chips; empty if nothing is known about any way. steps:
-    instruction name to step id, from `compute_step_ids`.
+    """Returns the groups of outputs that share a sentence, in the order of the chips (the outputs' labels on the page);
+    empty if no way from a kernel to an output is known. steps: instruction name to step id, from `compute_step_ids`.
     """
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):

@@ -26,7 +26,7 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Article:
-    """One finding in the form in which the page shows it."""
+    """One finding as the page shows it."""
 
     rule: str
     severity: str
@@ -41,7 +41,8 @@ class Article:
     """(label, sentence) pairs: the evidence."""
     help: tuple[Part, ...]
     allowed: str
-    """The reason of the suppression that allows the finding, and where it stands; empty if the finding is not allowed.
+    """The reason of the suppression that allows the finding, and the place of the suppression; empty if the finding is
+    not allowed.
     """
 
 
@@ -107,7 +108,7 @@ class Subject:
     kernel: str = ""
     finding: Finding | None = None
     buffer: int | None = None
-    """Index, in the view's buffers, of the buffer that the call overwrites."""
+    """Index, in `ScheduleView.buffers`, of the buffer that the call overwrites."""
     place: str = ""
     """The line of the call as `file:line`."""
     function: str = ""
@@ -134,7 +135,9 @@ def find_subject(case: CaseReport) -> Subject:
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
-    """Returns the indices of all mutated buffers: the subject's first, then by how wrong their worst reads are."""
+    """Returns the indices of all mutated buffers (those that a kernel overwrites behind XLA's back): first that of the
+    subject, which is the page's kernel call, then the others, those with the worst reads first.
+    """
     numbers = range(len(view.buffers))
     return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))
 

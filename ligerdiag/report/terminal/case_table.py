@@ -40,7 +40,7 @@ STATUS_TEXTS: Mapping[Status, str] = {
     Status.ERROR: "could not analyse",
     Status.NOT_CHECKED: "not checked",
 }
-"""Status to its text in a row; in capitals if the status needs attention."""
+"""From status to its text in a row; in capitals if the status needs attention."""
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,
@@ -69,8 +69,8 @@ _BY_WEIGHT = (
     Status.ERROR,
 )
 _WITNESSES: Mapping[str, Callable[[CaseReport], Line]] = {"replay": render_replay_word, "device": render_device_word}
-"""Title and renderer of each column about numbers, from a replay or a device; the table has a column if any case fills
-it.
+"""Title and renderer of each column about the numbers of a replay or a device run; a table has such a column if at
+least one case fills it.
 """
 
 type Row = dict[str, CaseReport]
@@ -190,7 +190,9 @@ def _status_cell(row: Row) -> Line:
 
 
 def _witness_cell(row: Row, render: Callable[[CaseReport], Line]) -> Line:
-    """Returns how numbers compare with verdicts: one text if it is the same on all targets, else one for each target."""
+    """Returns how the numbers of a replay or a device compare with the verdicts: one text if it is the same on all
+    targets, else one text for each target.
+    """
     words = {target: render(case) for target, case in row.items()}
     if len(set(words.values())) <= 1:
         return next(iter(words.values()), ())

@@ -195,7 +195,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
 
 
 def _render_memory(difference: Difference, labels: tuple[str, str], width: int | None, *, verbose: bool) -> list[Line]:
-    """Returns the memory of both compiles, if it differs or if `verbose` is set."""
+    """Returns the lines about the memory of both compiles; empty if it does not differ and `verbose` is not set."""
     if not difference.memory or not (difference.differs_in_memory or verbose):
         return []
     return [BLANK, *_render_rows("memory", labels, [_memory_row(one) for one in difference.memory], width)]

@@ -46,7 +46,7 @@ _GAP = Span("  ")
 
 def render_replay_word(case: CaseReport) -> Line:
     """Returns how the replay of the case compares with the verdicts: `agrees`, `agrees 3 of 4`, `lossy 0.25`,
-    `DISAGREES`, `undecided`, `too large` and the like; empty without a replay.
+    `DISAGREES`, `undecided`, `too large` and the like; empty if there was no replay.
 
     If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
     ran.
@@ -69,7 +69,7 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
 
 def render_device_word(case: CaseReport) -> Line:
     """Returns how the numbers of a device compare with the verdicts of the case: `agrees`, `DISAGREES` and the like;
-    empty without a device run.
+    empty if nothing ran on a device.
     """
     device = case.device
     if device is None:
@@ -103,16 +103,16 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the relative error of a lossy output: compared with program order, or with the reference if that error is
-    larger, as program order may be lossy itself.
+    """Returns the relative error of a lossy output, compared with the result of running the program in the order in
+    which it is written, or with the case's reference if that error is larger, as the former may be lossy itself.
     """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error
 
 
 def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
-    """Returns a line with verdict, attribution and error for each output, such as `input STALE  replay stale 1.2e+04
-    device stale 1.2e+04`; empty without numbers.
+    """Returns a line with verdict, attribution and error for each output, such as `input STALE replay stale 1.2e+04
+    device stale 1.2e+04`; empty if no output has numbers.
     """
     replay, device = case.replay, case.device
     if (replay is None or not replay.outputs) and (device is None or not device.outputs):
@@ -190,7 +190,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     ),
     TroubleKind.UNEXPLAINED: TroublePage(
         severity=Severity.ERROR,
-        summary="an output is stale, clobbered or latent and no finding names the place",
+        summary="an output is stale, clobbered or latent, but no finding says where",
         help="read the schedule around the kernels that overwrite an operand: `ligerdiag inspect` on the artifact",
     ),
     TroubleKind.INCONCLUSIVE: TroublePage(
@@ -201,7 +201,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,
         summary="the schedule and the numbers contradict each other",
-        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither for this output",
+        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither answer about this output",
     ),
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,
@@ -276,8 +276,8 @@ def _find_mismatch(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:
-    """Yields a trouble for each verdict that no finding explains: such a verdict counts against a case without
-    expectation all the same.
+    """Yields a trouble for each verdict that no finding explains: such a verdict counts against a case without an
+    expectation although no finding says where it comes from.
     """
     if case.expected is not None:
         return

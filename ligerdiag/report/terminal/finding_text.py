@@ -19,8 +19,8 @@ MAX_NUMBERS = 3
 _READS = ("read", "before", "after", "copy")
 """The labels that evidence about reads can have."""
 MAX_READS = 5
-"""A finding shows at most this many lines of evidence with one label about reads; "N more such lines" replaces the
-others.
+"""For each label about reads, such as `read` or `copy`, a finding shows at most this many lines of evidence; "N more
+such lines" replaces the rest.
 """
 MAX_STORES = 3
 MAX_PLACES = 6
@@ -65,8 +65,8 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
-    """Returns the evidence with at most `limit` lines for each label about reads; one more line gives the number of the
-    others. None is no limit.
+    """Returns the evidence with at most `limit` lines for each label about reads, such as `read` or `copy`; one more
+    line gives the number of lines that are left out. None is no limit.
     """
     kept = list(evidence)
     for name in _READS if limit is not None else ():
@@ -84,7 +84,7 @@ def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[
 
 def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: bool) -> str:
     """Returns the replayed numbers of the outputs that the finding reaches, from the first case that has a replay;
-    empty without one.
+    empty if no case has one.
     """
     replayed = next((case for case in cases if case.replay is not None and case.replay.outputs), None)
     if replayed is None or replayed.replay is None:

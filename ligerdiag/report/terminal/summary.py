@@ -208,8 +208,8 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
 
 
 def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines on how many other legal orders of the schedules were replayed, and what changed; empty if none
-    was requested.
+    """Returns the lines on how many legal orders of the schedules, other than their own, were replayed, and what
+    changed; empty if none was requested.
     """
     tried = [(case, case.replay.orders) for case in cases if case.replay is not None and case.replay.orders is not None]
     if not tried:
@@ -220,16 +220,20 @@ def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool
     left = sum(orders.left_out for _, orders in tried)
     text = f"{count_of(count, 'legal order')} beside the schedules' own: "
     text += f"{len(changes)} of {count_of(outputs, 'output')} changed"
-    text += f"; no time for {left}" if left else ""
+    text += f"; {left} more not tried for lack of time" if left else ""
     lines = list(compute_wrapped((Span("other orders: ", Style.STRONG), Span(text)), width, 4))
     reasons = [
-        (case, f"`{name}`, {case.outputs[name].value}: {render_figure(change.error)} from itself with {change.order}")
+        (
+            case,
+            f"`{name}`, {case.outputs[name].value}: relative difference {render_figure(change.error)} "
+            f"with the order {change.order}",
+        )
         for case, name, change in changes
         if name in case.outputs
     ]
     lines += _render_reasons("changed by another order", reasons, width, verbose)
     not_covered = [(case, orders.not_covered) for case, orders in tried if orders.not_covered]
-    return (*lines, *_render_reasons("in no other order", not_covered, width, verbose))
+    return (*lines, *_render_reasons("not run in another order", not_covered, width, verbose))
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
@@ -252,7 +256,7 @@ def _state(case: CaseReport) -> ReplayState:
 
 
 def _find_group(case: CaseReport) -> str:
-    """Returns the group in which the summary of the replays counts the case; a case without an output counts as
+    """Returns the group in which the summary of the replays counts the case; a case without outputs counts as
     undecided.
     """
     assert case.replay is not None
