@@ -17,6 +17,7 @@ from ligerdiag.cli.options import (
     ReplayBounds,
     ReportFormat,
     ReportOutputs,
+    RuleOptions,
     TimeLimit,
     fill_options,
     make_command,
@@ -36,6 +37,7 @@ from ligerdiag.cli.output import (
     write_known,
     write_record,
     write_report,
+    write_statistics,
 )
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
@@ -110,7 +112,7 @@ Exit codes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckLine(ReplayBounds, BudgetOptions, CheckOptions):
+class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
     """The options of `check`: what to check and how, and where the report goes."""
 
     targets: Targets = ()
@@ -191,6 +193,8 @@ def run_check(line: CheckLine) -> None:
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
         write_report(report, outputs, verbose=line.verbose, code=code, fail_on=fail_on, strict=strict)
+        if line.statistics:
+            write_statistics(report, outputs)
         if line.html is not None:
             write_html(report, line.html)
         if line.data is not None:
@@ -211,7 +215,7 @@ def _make_options(line: CheckLine, settings: CommandSettings) -> CheckOptions:
         usual_targets=usual,
         bounds=line.make_bounds(),
         budgets=line.make_budgets(settings.config),
-        suppress=settings.config.suppress,
+        suppress=(*settings.config.suppress, *line.make_entries()),
         effects=settings.config.effects,
         baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
         known=line.known or (settings.config.known if line.known_file is None else None),
@@ -262,7 +266,7 @@ def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Output
 check = make_command(
     CheckLine,
     run_check,
-    "selectors targets format output jobs timeout time_limit fail_on strict cache_directory refresh replay replay_seconds "
-    "replay_memory full rows orders device config source_roots record_file baseline known_file known memory_budget "
-    "copy_budget toolchain scheduler verbose html data",
+    "selectors targets format output jobs timeout time_limit select ignore fail_on strict cache_directory refresh "
+    "replay replay_seconds replay_memory full rows orders device config source_roots record_file baseline "
+    "known_file known memory_budget copy_budget toolchain scheduler verbose statistics html data",
 )

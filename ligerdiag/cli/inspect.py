@@ -15,12 +15,21 @@ from ligerdiag.cli.options import (
     ReplayBounds,
     ReportFormat,
     ReportOutputs,
+    RuleOptions,
     TimeLimit,
     fill_options,
     make_command,
     read_settings,
 )
-from ligerdiag.cli.output import Format, Outputs, parse_outputs, require_html_directory, write_html, write_report
+from ligerdiag.cli.output import (
+    Format,
+    Outputs,
+    parse_outputs,
+    require_html_directory,
+    write_html,
+    write_report,
+    write_statistics,
+)
 from ligerdiag.ending import watch_for_end
 from ligerdiag.run_options import InspectOptions, Option
 
@@ -70,7 +79,7 @@ Exit codes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModuleLine(ReplayBounds, BudgetOptions, InspectOptions):
+class ModuleLine(ReplayBounds, BudgetOptions, RuleOptions, InspectOptions):
     """The options that `inspect` and `report` share."""
 
     fail_on: Annotated[
@@ -116,7 +125,7 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
         line,
         bounds=line.make_bounds(),
         budgets=line.make_budgets(settings.config),
-        suppress=settings.config.suppress,
+        suppress=(*settings.config.suppress, *line.make_entries()),
         effects=settings.config.effects,
         notes=settings.notes,
         view=html is not None,
@@ -127,6 +136,8 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
         write_report(report, outputs, verbose=line.verbose, code=code, fail_on=fail_on, strict=strict)
+        if line.statistics:
+            write_statistics(report, outputs)
         if html is not None:
             write_html(report, html)
     raise typer.Exit(code)
@@ -135,8 +146,8 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
 inspect = make_command(
     InspectLine,
     run_inspect,
-    "paths module format output fail_on strict timeout time_limit cache_directory replay replay_seconds replay_memory full "
-    "seed memory_budget copy_budget config source_roots verbose html",
+    "paths module format output select ignore fail_on strict timeout time_limit cache_directory replay "
+    "replay_seconds replay_memory full seed memory_budget copy_budget config source_roots verbose statistics html",
 )
 
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
@@ -187,6 +198,6 @@ def run_report(line: ReportLine) -> None:
 report = make_command(
     ReportLine,
     run_report,
-    "paths html module fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed "
-    "memory_budget copy_budget config source_roots verbose",
+    "paths html module select ignore fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed "
+    "memory_budget copy_budget config source_roots verbose statistics",
 )

@@ -20,6 +20,7 @@ from ligerdiag.run_options import Option
 if TYPE_CHECKING:
     from ligerdiag.config import Config as LoadedConfig
     from ligerdiag.replay.replay_worker import Bounds
+    from ligerdiag.report.suppressions import ConfigEntry
 
 
 def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
@@ -211,6 +212,49 @@ class BudgetOptions:
             memory=config.budgets.memory if self.memory_budget is None else parse_size(self.memory_budget),
             copies=config.budgets.copies if self.copy_budget is None else _parse_size(self.copy_budget),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOptions:
+    """The options of all commands that report findings: which rules count."""
+
+    select: Annotated[
+        tuple[str, ...],
+        Option(
+            "--select",
+            metavar="RULES",
+            help="Count only the findings of these rules: LD001,stale-copy. Repeatable. [default: all rules]",
+        ),
+    ] = ()
+    ignore: Annotated[
+        tuple[str, ...],
+        Option("--ignore", metavar="RULES", help="Do not count the findings of these rules. Repeatable."),
+    ] = ()
+    statistics: Annotated[
+        bool, Option("--statistics", help="Print the number of findings of each rule, after the report.")
+    ] = False
+
+    def make_entries(self) -> tuple["ConfigEntry", ...]:
+        """Returns an entry for each rule whose findings do not count: they are allowed, and stay in the report. Raises
+        InputError for a word that names no rule.
+        """
+        from ligerdiag.report.suppressions import ConfigEntry
+        from ligerdiag.rules.registry import RULES
+
+        ignored, selected = _parse_rules(self.ignore), _parse_rules(self.select)
+        return tuple(
+            ConfigEntry(rule=rule.id, reason=f"{option} leaves it out", where=option, is_asked=True)
+            for rule in RULES
+            for option in ("--ignore" if rule.id in ignored else "--select",)
+            if rule.id in ignored or (selected and rule.id not in selected)
+        )
+
+
+def _parse_rules(words: Sequence[str]) -> frozenset[str]:
+    """Returns the ids of rules that an option gives by id or name, several with commas."""
+    from ligerdiag.rules.registry import get_rule
+
+    return frozenset(get_rule(name.strip()).id for word in words for name in word.split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -313,6 +313,7 @@ class Format(StrEnum):
     JUNIT = "junit"
     GITHUB = "github"
     MARKDOWN = "markdown"
+    CONCISE = "concise"
 
 
 FORMATS: Mapping[str, Format] = {
@@ -382,6 +383,14 @@ def write_report(
         raise troubles[0]
 
 
+def write_statistics(report: CheckReport, outputs: Outputs) -> None:
+    """Writes the number of findings of each rule to standard output, or to stderr if a program reads standard output."""
+    from ligerdiag.report.concise import render_statistics
+
+    is_read = outputs.shown not in (Format.TERMINAL, Format.CONCISE)
+    (sys.stderr if is_read else sys.stdout).write(render_statistics(report))
+
+
 def _parse_output(word: str) -> tuple[Format | None, Path]:
     name, equals, file = word.partition("=")
     if not equals or not _WORD.fullmatch(name):
@@ -437,6 +446,10 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
             from ligerdiag.report.markdown import render_markdown
 
             return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
+        case Format.CONCISE:
+            from ligerdiag.report.concise import render_concise
+
+            return render_concise(report)
         case _:
             assert_never(form)
 

@@ -58,6 +58,8 @@ class ConfigEntry:
     """Absolute path of the folder of the configuration file."""
     where: str
     """File of the configuration and number of the entry, for messages."""
+    is_asked: bool = False
+    """Whether the entry comes from an option of this run, so that nobody has to remove it if it is not used."""
 
     def concerns(self, case_id: str) -> bool:
         """Returns whether the entry can match a finding of the case with this id."""
@@ -336,7 +338,9 @@ class Suppressions:
         for number, entry in enumerate(self.entries):
             about = [case for case in cases if entry.concerns(case.id)]
             seen = scope.everything or entry.case in scope.ids
-            if number in self._used_entries or not about or not seen or not _are_analysed(about, entry.rule):
+            if entry.is_asked or number in self._used_entries:
+                continue
+            if not about or not seen or not _are_analysed(about, entry.rule):
                 continue
             yield UnusedSuppression(
                 kind=SuppressionKind.CONFIG,

@@ -184,6 +184,8 @@ def validate(form: Format, text: str, code: int) -> None:
             assert ("Needs attention" in text) == (code not in (0, 5))
         case Format.TERMINAL:
             assert "on h100 in" in text.splitlines()[-1]
+        case Format.CONCISE:
+            assert bool(text) == (code not in (0, 5))
 
 
 @pytest.mark.parametrize("code", BY_CODE)

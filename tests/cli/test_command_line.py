@@ -102,7 +102,7 @@ def test_an_unwritable_output_is_an_error_before_any_work(
 
 
 def test_an_old_output_file_survives_a_run_that_fails(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
+    path = tmp_path / "report.log"
     path.write_text("old")
     api.error = CompileError("worker gone")
     assert run_command("check", "--output", str(path)).code == 3

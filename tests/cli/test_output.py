@@ -9,6 +9,7 @@ from junitparser import JUnitXml
 from ligerdiag.cli.output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Coverage, Status
+from ligerdiag.rules.registry import RULES
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -82,7 +83,7 @@ def test_fail_on_and_strict_apply_to_junit_tests(api: FakeApi, run_command: RunC
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("sarfi=out.sarif", "expected one of terminal, json, sarif, junit, github, markdown before `=`"),
+        ("sarfi=out.sarif", "expected one of terminal, json, sarif, junit, github, markdown, concise before `=`"),
         ("html=out", "but got `html`; write `./html=out` for a file"),
         ("sarif=", "expected a file after `sarif=`"),
         ("sarif=missing/out.sarif", "expected the directory of --output to exist but `missing` does not"),
@@ -200,3 +201,37 @@ def test_answers_come_only_as_a_table_or_json(run_command: RunCommand, command: 
         help_text = run_command(command, "list", "--help").out
     assert "json" in help_text
     assert "sarif" not in help_text
+
+
+def test_statistics_go_where_no_program_reads(api: FakeApi, run_command: RunCommand) -> None:
+    api.report = WRONG
+    assert run_command("check", "--statistics").out.endswith("1  LD002  stale-copy  error\n")
+    outcome = run_command("check", "--statistics", "--format", "json")
+    assert json.loads(outcome.out)["exit_code"] == 1
+    assert outcome.err.endswith("1  LD002  stale-copy  error\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored"),
+    [
+        (("--ignore", "LD003,stale-copy"), {"LD002", "LD003"}),
+        (("--ignore", "LD003", "--ignore", "LD002"), {"LD002", "LD003"}),
+        (("--select", "LD001"), {rule.id for rule in RULES} - {"LD001"}),
+        (("--select", "LD001,LD002", "--ignore", "LD001"), {rule.id for rule in RULES} - {"LD002"}),
+        ((), set()),
+    ],
+)
+def test_rules_that_are_left_out_are_allowed(
+    api: FakeApi, run_command: RunCommand, words: tuple[str, ...], ignored: set[str]
+) -> None:
+    run_command("check", *words)
+    (options,) = api.asked
+    assert {entry.rule for entry in options.suppress} == ignored
+    assert all(entry.is_asked for entry in options.suppress)
+
+
+def test_a_rule_that_does_not_exist_is_refused_before_any_work(api: FakeApi, run_command: RunCommand) -> None:
+    outcome = run_command("check", "--ignore", "stale-cpoy")
+    assert outcome.code == 2
+    assert "stale-copy" in outcome.err
+    assert api.asked == []

@@ -1,0 +1,49 @@
+"""Renders a report as lines that editors and `grep` read: one for each finding that counts, then one for each rule.
+
+    train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
+
+Each trouble of a case (it could not be analysed, it contradicts its expectation, an output is unknown) has a line, too, so
+that no output means that nothing is wrong or unknown.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ligerdiag.model.findings import Severity
+from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.report.causes import compute_causes
+from ligerdiag.report.status import list_unexcused
+from ligerdiag.report.terminal.diagnostics import list_troubles
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.source_text import compute_place
+from ligerdiag.text import compute_printable, compute_without_commands
+
+_ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+
+
+def render_concise(report: CheckReport) -> str:
+    """Returns one line for each finding that counts and each case in trouble, by case, with a final newline."""
+    several = len(report.targets) > 1
+    lines = [line for case in report.cases for line in _list_lines(case, several=several)]
+    return "".join(f"{compute_without_commands(compute_printable(line))}\n" for line in lines)
+
+
+def render_statistics(report: CheckReport) -> str:
+    """Returns a line for each rule with findings that count: their number, the rule's id and name, and the severity, the
+    most frequent first; with a final newline.
+    """
+    counts = Counter((one.rule, one.severity) for case in report.cases for one in list_unexcused(case))
+    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], _ORDER.index(item[0][1])))
+    width = max((len(str(number)) for _, number in rows), default=1)
+    lines = [f"{number:>{width}}  {rule}  {get_rule(rule).name}  {severity.value}" for (rule, severity), number in rows]
+    return "".join(f"{line}\n" for line in (*lines, *([] if lines else ["no finding"])))
+
+
+def _list_lines(case: CaseReport, *, several: bool) -> Iterator[str]:
+    name = f"{case.id} on {case.target}" if several else case.id
+    for finding in compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots):
+        place = compute_place(finding.source) if finding.source is not None else "-"
+        rule = get_rule(finding.rule)
+        yield f"{place}: {finding.severity.value} {rule.id} {rule.name}: {finding.message} [{name}]"
+    for trouble in list_troubles(case):
+        yield f"-: {trouble.severity.value} {trouble.kind.value}: {trouble.message} [{name}]"
