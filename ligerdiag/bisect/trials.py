@@ -47,8 +47,8 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A bisection that is being made: the result to be, of one case along one axis. The axis appends to the lists, so
-    that what is known so far survives Ctrl-C.
+    """A bisection in progress, of one case along one axis. The search appends to the lists, so that its results so far
+    survive Ctrl-C.
     """
 
     case_id: str
@@ -143,7 +143,9 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether every output should depend at least on the hidden writes that it has in `meant`."""
+        """Returns whether in this trial every output should depend on all hidden writes that `meant` lists for it; it may
+        depend on more.
+        """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
@@ -217,7 +219,7 @@ class TrialRunner:
         report_progress: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
-        """jobs: number of workers, by default one a core. timeout: seconds that one trial may take. declared: effects
+        """jobs: number of workers, by default one per core. timeout: seconds that one trial may take. declared: effects
         that the user declares, as for `inspect_artifact`.
         """
         self.cache = cache
@@ -491,7 +493,9 @@ def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentences))
 
 
-_BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag check` lists the causes that are left"
+_BUG = (
+    "a verdict and the replayed numbers cannot both be right (DISAGREES): `ligerdiag check` lists the possible causes"
+)
 
 
 def replay_outcomes(
