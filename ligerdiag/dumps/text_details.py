@@ -14,8 +14,8 @@ BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToSh
         [, constant][, thread-local][, maybe-live-out][, preallocated-temp]:
      value: <28 name{1,0} (phi) @0> (size=8192,offset=0): f32[16,128]{1,0}
 
-Names have their ShapeIndex if the instruction's shape is a tuple. A line of another form within the allocations makes
-the whole unusable: the missing bytes could be those that a kernel overwrites.
+Names have their ShapeIndex if the instruction's shape is a tuple. If a line within the allocations has another format,
+the whole buffer assignment is unusable: the missing bytes could be those that a kernel overwrites.
 """
 
 import re
@@ -38,7 +38,8 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns the module with new instruction ids, in the orders that are furthest apart; one if it has no kernel call.
+    """Returns copies of the module in the program orders that are furthest apart: in each copy the instruction ids
+    increase in its order. Returns the module alone if it has no kernel call.
 
     Computations come before their callers, as in every well-formed module.
     """

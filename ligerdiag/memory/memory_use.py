@@ -38,7 +38,9 @@ from ligerdiag.model.memory import (
 
 _MOST_LOOKED_AT = 64
 _NAMED = re.compile(r"_ld(\d{1,18})(?!\d)")
-"""Matches the tag of an operation of the program, as XLA writes it into the names of instructions; see `hlo.module`."""
+"""Matches the tag of an operation (the number that it gets before the compile), as XLA writes it into the names of
+instructions; see `hlo.module`.
+"""
 _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 

@@ -46,7 +46,9 @@ class OldValues:
     def list_writers(
         self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
     ) -> Iterator[HloInstruction]:
-        """Yields the instructions of a computation that write to the bytes of a value within a span of its schedule."""
+        """Yields the instructions of a computation that write to the bytes of a value, and whose index in the
+        computation's schedule is greater than `after` and at most `until`.
+        """
         number = self._uses.positions.find(value, index)
         if number is None:
             return

@@ -62,8 +62,8 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
 
 
 def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) -> Position | None:
-    """Returns the result of the collective that brings a value, behind copies and transpositions; None if there is none
-    or the author writes it.
+    """Returns the result of the collective from which a value comes, looking through copies and transpositions; None if
+    there is none, or the author wrote it.
     """
     for _ in range(_MOST_STEPS):
         value, index = uses.find_origin(value, index)

@@ -69,7 +69,7 @@ def get_only_id(kind: RuleKind) -> str:
     found = sorted(list_ids(kind))
     assert len(found) == 1, (
         f"expected one rule of the kind {kind.name} but got {join_words(found) or 'none'}:"
-        " a rule made from a copy must not keep `kind`"
+        " a rule that was copied from another one must not keep `kind`"
     )
     return found[0]
 
@@ -125,7 +125,7 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
         except Exception as fault:
             what = describe_bug(fault)
             findings += tuple(fall_back(rule))
-            message = f"rule {rule.id} {rule.name} failed, so what it looks for is unknown: {what}"
+            message = f"rule {rule.id} {rule.name} failed, so it is unknown whether its hazard is present: {what}"
             failures.append(RuleFailure(rule=rule.id, message=message))
     return Answers(findings=tuple(findings), failures=tuple(failures))
 

@@ -204,7 +204,7 @@ RULE = Rule(
     name="lossy-workaround",
     severity=Severity.WARNING,
     kind=RuleKind.ROUNDING,
-    summary="a workaround that orders the readers and rounds away small values",
+    summary="a term that is added and subtracted to make readers wait for a kernel rounds away small values",
     what_it_does="""\
 Looks in the program as written for a value that a kernel overwrites and that is then read through `x + s - s`, where
 `s` depends on the kernel's output: the trivial operations. A replay measures the loss. It runs program order once more

@@ -38,7 +38,7 @@ def check(context: Context) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=(
-                f"{join_words(names)} ({render_bytes(size)}) {verb} donated, and no output takes these bytes:"
+                f"{join_words(names)} ({render_bytes(size)}) {verb} donated, but no output takes these bytes:"
                 f" {found[0].why}"
             ),
             source=next((one.line for one in found if one.line is not None), None),
