@@ -290,4 +290,4 @@ def _write_interrupted(draft: Draft, experiment: _Experiment, search: MinimalSet
     for ties in sets:
         draft.answers.append(describe_ties(ties, experiment.knobs))
         draft.rows.append(make_row(experiment.try_all([ties])[0], describe_numbers(ties), is_answer=True))
-    draft.notes.append("the compiles so far are in the cache: the same command continues")
+    draft.notes.append("the compiles so far are in the cache: run the same command again to continue")

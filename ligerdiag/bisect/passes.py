@@ -228,8 +228,8 @@ def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: 
     if shared:
         names = join_words([f"`{name}`" for name in shared])
         draft.answers.append(
-            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes"
-            f" ({_SHARED_BYTES}): no snapshot shows bytes, and `--over flags` looks for a flag without it"
+            f"{names} {'depends' if len(shared) == 1 else 'depend'} on two values that XLA keeps in the same bytes"
+            f" ({_SHARED_BYTES}): snapshots do not show bytes; `--over flags` looks for a flag that avoids it"
         )
     if outcome.error or outcome.artifact is None or not bad:
         draft.is_unsettled = bool(outcome.error)

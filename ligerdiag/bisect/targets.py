@@ -62,14 +62,17 @@ class Divergence:
     before: Snapshot | None
     """The last snapshot that both compiles have; None if the first ones differ."""
     one: ModuleState | None
-    """The first state of one compile that the other does not have; None if the compile has no more states."""
+    """The first state of the first target's compile that the second target's lacks; None if it has no further state."""
     other: ModuleState | None
+    """The first state of the second target's compile that the first target's lacks; None if it has no further state."""
     old: ModuleState | None
     """The last state that both compiles have."""
 
     @property
     def is_same_pass(self) -> bool:
-        """Returns whether one pass turned the same module into two different ones."""
+        """Returns whether the pass that made `one` is the pass that made `other`: it got one module in both compiles, and
+        made two different ones of it.
+        """
         if self.one is None or self.other is None:
             return False
         mine, theirs = self.one.snapshot, self.other.snapshot
@@ -209,8 +212,8 @@ def _write_rows(draft: Draft, runner: TrialRunner, outcomes: Sequence[Outcome], 
 
 
 def _name_programs(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns, for each outcome, the first target whose compiled program has the same instructions in the same order,
-    or that no earlier one has.
+    """Returns a word for each outcome's compiled program: `its own` if it differs from those of all earlier targets in its
+    instructions or their order, otherwise a text such as `as a100`; empty without a program.
     """
     first: dict[str, str] = {}
     words: list[str] = []

@@ -66,8 +66,8 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection as far as it is known. trials, compiled: the numbers that the runner has counted since
-        it started.
+        """Returns the bisection as far as it is known. trials, compiled: how many trials the runner has made, and how many
+        of them it has compiled, since it started.
         """
         return Bisection(
             case_id=self.case_id,
@@ -108,7 +108,7 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """Returns a key that is equal for two trials which compile the same."""
+        """Returns a key that is equal for two trials that compile one case in the same way."""
         flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
         ties = tuple(sorted(set(self.variation.ties)))
         return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, ties
@@ -504,7 +504,7 @@ def replay_outcomes(
     """Returns the replay of each outcome within the options' bounds; None for each if there are no options or no
     `--replay`.
 
-    If verdicts and numbers contradict each other, the draft becomes unsettled.
+    If a verdict and the replayed numbers contradict each other, the draft becomes unsettled.
     """
     if options is None or not options.replay:
         return (None,) * len(outcomes)

@@ -7,7 +7,7 @@ its order. So the program is returned in the two orders that are furthest apart:
 and as late as possible. A result that is equal for both does not depend on the order; any other result is unknown. If
 calls have several kinds of names, either kind may come first.
 
-`parse_buffer_text` parses `…after_optimizations-buffer-assignment.txt`, for a dump without a protobuf, in the form of
+`parse_buffer_text` parses `…after_optimizations-buffer-assignment.txt`, for a dump without a protobuf, in the format of
 BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToShortString:
 
     allocation 0: size 8192[, page 0][, color 1][, parameter 1, shape |f32[16,128]| at ShapeIndex {0}][, output shape is |…|]
@@ -162,7 +162,7 @@ _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-
 
 
 def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
-    """Returns the buffer assignment of the module. Raises ArtifactError if the text has another form, or belongs to
+    """Returns the buffer assignment of the module. Raises ArtifactError if the text has another format, or belongs to
     another module.
     """
     lines = text.split("\n")

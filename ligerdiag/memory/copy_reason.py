@@ -1,4 +1,4 @@
-"""The reason of a copy, in the form in which the modules that explain copies pass it on."""
+"""Defines the reason of a copy, as the modules that explain copies return it."""
 
 from dataclasses import dataclass
 from enum import Enum, auto

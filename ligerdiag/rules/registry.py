@@ -99,8 +99,8 @@ def check_all(context: Context) -> Answers:
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Returns the findings of all rules once there are numbers: the `measure` of a rule returns the complete list of
-    its findings.
+    """Returns the findings of all rules after a replay or a device run: the `measure` of a rule returns the complete
+    list of its findings.
 
     A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.
     """

@@ -177,12 +177,12 @@ class Rule:
     good: tuple[Example, ...]
     """Examples about which the rule must have no finding."""
     check: Callable[[Context], Iterable[Finding]]
-    """Function that yields the rule's findings from the analysis alone, without numbers."""
+    """Function that yields the rule's findings from the analysis alone, without a replay or a device run."""
     reproduced: tuple[Reproduction, ...] = ()
     """The public bug reports behind the rule."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
-    """Function that yields the rule's findings once there are numbers; they replace those of `check`. None: the
-    findings of `check` stay.
+    """Function that yields the rule's findings from all results, including those of a replay, of a device run, and of a
+    comparison with a baseline or a budget; they replace the findings of `check`. None: the findings of `check` stay.
     """
     decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
@@ -202,7 +202,7 @@ class Rule:
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
-    """Yields no finding: the `check` of a rule that needs numbers."""
+    """Yields no finding: the `check` of a rule all of whose findings come from `measure`."""
     del context
     return ()
 

@@ -49,7 +49,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec
 from ligerdiag.workers.pool import Pool
 
 FORMAT = 3
-"""Version of the form of stored results, which is part of each key."""
+"""Version of the file format of stored results, which is part of each key."""
 MAXIMUM_BYTES = 1 << 20
 _KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "pages", "flags", "sizes")
 _FLAG = re.compile(r"--xla_\w+(=\S+)?")
@@ -87,7 +87,7 @@ class SweepColumn:
 
     @property
     def name(self) -> str:
-        """Returns the names in one line, leaving out the default sizes."""
+        """Returns the names of toolchain, target, flags and sizes in one line; leaves out the name of the default sizes."""
         names = (self.toolchain, self.target, self.flags, *([] if self.sizes == DEFAULT else [self.sizes]))
         return " ".join(names)
 
@@ -117,7 +117,7 @@ class SweepTask:
 
     @property
     def selector(self) -> str:
-        """Returns the selector of the case; in a module it also selects other cases of that name."""
+        """Returns a selector of the case: `FILE::ID`, or `module:name`, which may select other cases, too."""
         return f"{self.source.file}::{self.case_id}" if self.source.file else self.source.module
 
 
@@ -183,7 +183,9 @@ def _read_names(fields: Json, name: str, usual: tuple[str, ...]) -> tuple[str, .
         return usual
     names = tuple(dict.fromkeys(read_strs(fields, name)))
     if not names:
-        raise InputError(f"expected at least one entry for `{name}`, or none of that name")
+        raise InputError(
+            f"expected at least one entry for `{name}` but got an empty list: leave `{name}` out for its default"
+        )
     return names
 
 
@@ -265,8 +267,8 @@ def _find_cases(
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
-            f"the imports of `{unknown}` are unknown, so its results could not be found again: expected a file of your own"
-            f" projects, and a writable cache at `{cache.root}`"
+            f"the imports of `{unknown}` are unknown, so its stored results could not be found again: expected a file of"
+            f" your own projects, and a writable cache at `{cache.root}`"
         )
     return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)
 

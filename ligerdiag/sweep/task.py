@@ -5,8 +5,8 @@ of the case or a lack of memory ends that process, or one that it started, and t
 case is a result, and is stored. A process that ends without a report raises TaskDied: the task is tried again, also by
 other workers (see `cluster`), and nothing is stored. The process and its own workers end with the worker.
 
-A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker, because its result would be
-stored under the key of another one.
+A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker: the key under which its result
+would be stored is computed from the client's.
 """
 
 import json
@@ -168,7 +168,7 @@ def _require_whole(report: Json, task: SweepTask) -> None:
         if read_bool(report, "interrupted"):
             raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
         if not read_list(report, "cases"):
-            raise TaskDied(f"case `{task.case_id}`: the check knows no such case")
+            raise TaskDied(f"case `{task.case_id}`: the check reported no case of that id")
     except FieldError as error:
         raise TaskDied(f"case `{task.case_id}`: {error}") from error
 
@@ -203,7 +203,7 @@ def find_case(report: Json, case_id: str) -> Json:
     if own is None:
         own = next((case for case in cases if case.get("error")), None)
     if own is None:
-        raise FieldError(f"expected case `{case_id}` in the report but it has other cases")
+        raise FieldError(f"expected case `{case_id}` in the report but it has only other cases")
     return own
 
 

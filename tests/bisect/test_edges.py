@@ -110,4 +110,4 @@ def test_ctrl_c_keeps_the_smallest_set_so_far(cache: Cache, load: Load, h100: Ta
     assert seen[-1].best == "right with 2 ties"
     assert [(row.label, row.word) for row in bisection.rows if row.is_answer] == [("ties 1, 2", "right")]
     assert bisection.answers[-1].startswith("ties 1 (")
-    assert bisection.notes == ("the compiles so far are in the cache: the same command continues",)
+    assert bisection.notes == ("the compiles so far are in the cache: run the same command again to continue",)
