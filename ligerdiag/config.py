@@ -103,9 +103,9 @@ def _read_table(file: Path) -> Mapping[str, object] | None:
         with file.open("rb") as stream:
             top = cast("dict[str, object]", tomllib.load(stream))
     except OSError as error:
-        raise InputError(f"expected to read `{file}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot read `{file}`: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected TOML in `{file}` but: {error}") from None
+        raise InputError(f"`{file}` is not TOML: {error}") from None
     tool = top.get("tool")
     table = cast("Mapping[str, object]", tool).get("ligerdiag") if isinstance(tool, Mapping) else None
     if table is None:

@@ -72,7 +72,7 @@ ANOTHER_COPY = (
 def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Returns all minimal sets of ties that make every output fresh, or why there is none.
 
-    Raises CaseError where the case does not trace.
+    Raises CaseError if JAX cannot trace the case.
     """
     draft = runner.open_draft(case, target.name, Axis.EDGES, toolchain=options.toolchain)
     base = runner.try_one(Trial(case=case, target=target, toolchain=options.toolchain))

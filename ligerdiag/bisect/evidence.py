@@ -160,8 +160,8 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that the reader may now run before the kernel: the path that tied it to the kernel before the
-    step.
+    """Returns evidence that the reader may run before the kernel since the step: the path of data from the kernel to the
+    reader that existed before the step, and that none exists after it.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)

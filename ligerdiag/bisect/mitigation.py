@@ -121,7 +121,9 @@ class Mitigation:
 
     @property
     def is_right(self) -> bool:
-        """Returns whether every output is fresh and a device, if there was a run, agrees; precision does not count."""
+        """Returns whether every output is fresh and a run on a device, if there was one, agrees; a loss of precision does
+        not matter.
+        """
         return self.outcome.is_right and not self.is_wrong_on_device
 
     @property
@@ -201,7 +203,7 @@ def make_automatic_trials(
     """Returns the trials for a case without siblings: the case as written and, if readers can be tied, the case with
     all of them tied.
 
-    Raises CaseError where the case does not trace.
+    Raises CaseError if JAX cannot trace the case.
     """
     written = Trial(case=case, target=target, toolchain=toolchain)
     draft.notes.append(_describe_siblings(case))
@@ -250,7 +252,7 @@ def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, optio
     """Returns verdicts, errors, memory, instructions and, with a device, times of each mitigation, and the cheapest
     right one.
 
-    Raises InputError for `--device` without a device, CaseError where a case without siblings does not trace.
+    Raises InputError for `--device` without a device, CaseError if JAX cannot trace a case without siblings.
     """
     require_device(options)
     cases = find_siblings(case, runner.discover([str(case.source)])) if find_mitigation(case) else ()

@@ -290,7 +290,9 @@ def _judge(runner: TrialRunner, outcome: Outcome, effects: CallEffectsReader) ->
 
 
 def _try_without(runner: TrialRunner, trial: Trial, answers: Iterable[PassAnswer]) -> Mapping[str, Outcome]:
-    """Compiles without each pass to blame; returns a map from the pass's name to the outcome."""
+    """Compiles the case again for each pass to blame, without this pass; returns a map from the pass's name to the
+    outcome.
+    """
     names = list(dict.fromkeys(step.name for answer in answers for step in answer.steps if step.name))
     runner.best = join_words(names)
     trials = [

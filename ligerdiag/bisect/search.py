@@ -194,8 +194,8 @@ class MinimalSetSearch:
             found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
 
     def _dualize(self, every: Knobs) -> None:
-        """Finds all minimal sets by dualization. Single knobs are always tried, since the user wants to know if one is
-        enough.
+        """Finds all minimal sets, provided that one more knob never does harm, as the module's docstring describes. Single
+        knobs are always tried, since the user wants to know if one is enough.
         """
         singles = [frozenset({knob}) for knob in sorted(every)]
         self._ask(singles)

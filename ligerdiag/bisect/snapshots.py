@@ -103,7 +103,9 @@ def parse_snapshot(path: Path) -> Snapshot | None:
 
 
 def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
-    """Returns the snapshots of the program, the last module that XLA began, in the order in which XLA wrote them."""
+    """Returns the snapshots of the program, which is the module that XLA began last, in the order in which XLA wrote
+    them.
+    """
     found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
     last = max((snapshot.module for snapshot in found), default=0)
     return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
@@ -286,7 +288,7 @@ class SensitivityChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class History:
-    """All changes of order sensitivities and verdicts in one compile."""
+    """All changes of the outputs' order sensitivities and verdicts between the snapshots of one compile."""
 
     changes: tuple[SensitivityChange, ...]
     """The program as XLA got it, unless it could not be analysed; then each change, in order."""

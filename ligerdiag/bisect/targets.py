@@ -79,7 +79,7 @@ class Divergence:
         return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first instruction of each compile that differs from the other's.
+        """Returns the first pair of instructions, one from each compile, in which the two compiles differ.
 
         If one pass made both modules, they are compared with each other. Otherwise only one compile has a pass that
         changed the module; the module after that pass is compared with the module before it, which the other compile
@@ -103,9 +103,10 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """Returns the instructions of the first two lines that differ; None if all lines are equal.
+    """Returns the instructions of the first pair of lines that differ; None if all lines are equal.
 
-    by_kind: whether to compare the kinds of lines and not their texts, as a moved line changes all numbers after it.
+    by_kind: whether to compare the kinds of lines and not their texts: one moved line changes the numbers in the texts of
+    all lines after it.
     """
     for mine, theirs in zip_longest(one, other):
         same = mine and theirs and (mine.kind == theirs.kind if by_kind else mine.text == theirs.text)

@@ -307,7 +307,7 @@ class TrialRunner:
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
         """Returns the outcome of each trial, in their order. Compiles trials that are new, several at a time.
 
-        Raises InputError where a toolchain is not available, or the case declares impossible effects.
+        Raises InputError if a toolchain is not available, or if the case declares impossible effects of a kernel.
         """
         missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
         for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
@@ -501,8 +501,8 @@ _BUG = (
 def replay_outcomes(
     runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """Returns the replay of each outcome within the options' bounds; None for each if there are no options or no
-    `--replay`.
+    """Replays each outcome that is within the options' bounds, and returns the replays. Returns None for every outcome
+    without options, or with `--no-replay`.
 
     If a verdict and the replayed numbers contradict each other, the draft becomes unsettled.
     """

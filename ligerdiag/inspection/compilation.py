@@ -443,7 +443,7 @@ def inspect_artifact(artifact: Artifact, **words: Unpack[InspectionWords]) -> In
 @pause_collector()
 def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
     """Judges one artifact, and returns the inspection together with all that a replay needs. is_foreign: as for
-    `Compilation`. Raises as `inspect_artifact`.
+    `Compilation`. Raises ArtifactError as `inspect_artifact` does.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)

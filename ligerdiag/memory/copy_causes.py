@@ -347,8 +347,8 @@ class CopyCauses:
         )
 
     def _explain_overwritten(self, move: Move, writers: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy of a value before one of the writers overwrites it in place; None if there are
-        none.
+        """Returns the reason of a copy that is made because one of `writers` would overwrite the value in place; None
+        without writers, or if the value could be overwritten.
         """
         if not writers:
             return None

@@ -184,7 +184,9 @@ def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine
 
 
 def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iterator[HloInstruction]:
-    """Yields the instructions, the operations inside of each, last first, and then those that compute their operands."""
+    """Yields each instruction, followed by the operations inside of it, last first; after them, in the same way, the
+    instructions that compute the operands, and so on.
+    """
     pending, seen = list(blamed), {one.id for one in blamed}
     for _ in range(_MOST_LOOKED_AT):
         if not pending:

@@ -27,7 +27,7 @@ class InPlaceRequest:
 
 
 def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequest]:
-    """Yields the operations on at least `SMALLEST_BYTES`, in the order of the schedule.
+    """Yields the operations that ask to work in place on at least `SMALLEST_BYTES`, in the order of the schedule.
 
     paid: the copies that XLA made although the program does not need them; an operation for which such a copy was made
     does not work in place.

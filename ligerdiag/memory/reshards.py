@@ -37,7 +37,9 @@ class Reshard:
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields the partitioner's collectives in front of operations in place, of at least `SMALLEST_BYTES`, each once."""
+    """Yields the partitioner's collectives in front of operations that work in place, if they bring at least
+    `SMALLEST_BYTES`; each only once.
+    """
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:
         trips = around[computation.id].trips

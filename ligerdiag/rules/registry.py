@@ -65,7 +65,7 @@ def list_ids(*kinds: RuleKind) -> frozenset[str]:
 
 
 def get_only_id(kind: RuleKind) -> str:
-    """Returns the id of the rule of this kind, for a kind that exactly one rule has."""
+    """Returns the id of the only rule of this kind. Raises AssertionError unless exactly one rule is of this kind."""
     found = sorted(list_ids(kind))
     assert len(found) == 1, (
         f"expected one rule of the kind {kind.name} but got {join_words(found) or 'none'}:"
@@ -131,7 +131,8 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that cannot decide without a replay or a device run that is missing here.
+    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
+    none. replayed, ran: whether there was a replay, and a run on a device.
 
     Rules about drift from a baseline and about budgets are always among them: an expectation of a case cannot cover
     them, because an option of the run asks for them, and a suppression for them may be needed in another run.

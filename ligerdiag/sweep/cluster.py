@@ -147,7 +147,7 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"expected a Dask scheduler at `{address}` but: {error}") from error
+        raise InputError(f"cannot reach a Dask scheduler at `{address}`: {error}") from error
     with client:
         yield client
 
@@ -231,7 +231,7 @@ def _find_fault(future: Any) -> LigerdiagError | None:
         case _ if type(fault).__name__ == "KilledWorker":
             return LostWorker(f"its worker was lost {ATTEMPTS} times, the last time with no other task beside it")
         case _:
-            return LigerdiagError(f"{type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
+            return LigerdiagError(f"its worker raised {type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
 
 
 @contextmanager

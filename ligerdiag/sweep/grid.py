@@ -1,9 +1,9 @@
-"""The grid of a sweep: from a TOML file to tasks, each with a key.
+"""Reads the grid of a sweep from a TOML file, and makes the tasks of the sweep, each with a key.
 
     selectors = ["cases/saved_residual.py"]    as for `ligerdiag check`, from the grid's folder; default: all cases
     targets = ["a100", "h100"]                 default: h100
     toolchains = ["default", "seed"]           default: default
-    replay = true                              whether each schedule is replayed on numbers
+    replay = true                              whether each schedule is replayed on concrete inputs
     timeout = 300.0                            seconds to compile a case, and again to replay it
     pages = true                               whether each cell of the matrix has a page of its own
 
@@ -20,7 +20,7 @@ everything that decides its result and is known before it runs: ligerdiag's sour
 the files that the import of the case reads, the case's id, the description of the target, the versions of the
 toolchain, the flags, the sizes that the case's file asks for, the variables that XLA and JAX read, and the options of
 the check. The names of the sets are not part of the key. The files that a case imports only while it is traced are
-known afterwards: a result names them, too, and holds as long as they do not change (`result_store`). The cases are
+known afterwards: a result names them, too, and is valid as long as they do not change (`result_store`). The cases are
 found once for each set of sizes, on which they may depend.
 """
 
@@ -142,9 +142,9 @@ def load_grid(path: Path) -> SweepGrid:
             raise InputError(f"`{path}` is too large for a grid (more than {MAXIMUM_BYTES} bytes)")
         fields: Json = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"expected to read the grid `{path}` but: {error.strerror or error}") from error
+        raise InputError(f"cannot read the grid `{path}`: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected TOML in the grid `{path}` but: {error}") from error
+        raise InputError(f"the grid `{path}` is not TOML: {error}") from error
     try:
         require_known(fields, _KEYS, "the grid")
         return _parse_grid(fields, path.absolute().parent)

@@ -74,7 +74,7 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
             record.setdefault("given_sizes", "")
         return tuple(decode_record(SweepRow, record) for record in records)
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError, FieldError) as error:
-        raise InputError(f"expected the table of a sweep in `{path}` but: {error}") from error
+        raise InputError(f"cannot read `{path}` as the table of a sweep: {error}") from error
 
 
 def render_csv(rows: Sequence[SweepRow]) -> str:

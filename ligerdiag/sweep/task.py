@@ -91,7 +91,9 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
 
 
 def answer_task(task: SweepTask, options: Json) -> Json:
-    """Returns, as plain data, the report of `api.check` on the task's case with these options. Raises as `run_task`."""
+    """Returns, as plain data, the report of `api.check` on the task's case with these options. Raises what `run_task`
+    raises.
+    """
     _require_same(task, Cache())
     scratch = ScratchFolder("check")
     try:
@@ -195,8 +197,8 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the part of the report about the case; if there is none, a part with an error. Raises FieldError if there
-    is neither.
+    """Returns the report's entry for the case; if it has none, an entry with an error. Raises FieldError if the report
+    has neither.
     """
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)

@@ -75,7 +75,7 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FieldError(f"expected TOML but: {error}") from error
+        raise FieldError(f"the table is not TOML: {error}") from error
     since: Json = read_object(fields, "target_fields") if "target_fields" in fields else {}
     specs: dict[str, ToolchainSpec] = {}
     for name, entry in read_object(fields, "toolchain").items():

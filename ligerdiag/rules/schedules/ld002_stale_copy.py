@@ -55,8 +55,8 @@ def _makes_operand(context: Context, read: ReadFinding) -> bool:
 
 
 def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
-    """Returns a clause on how the kernel's operand was made from the value that is read, or that value from the
-    operand.
+    """Returns a clause on how the kernel's operand was made from the value that is read, or how that value was made from
+    the operand.
     """
     call = context.optimized_call(read.write)
     if call is None:
