@@ -33,21 +33,23 @@ MAXIMUM_GZIP_MEMBERS = 1 << 16
 member costs a decompressor, even an empty one of 20 bytes.
 """
 MAXIMUM_MODULES_IN_FILE = 1000
-"""Most modules of one text that are inspected one by one."""
+"""Largest number of modules in one text file that are inspected one by one."""
 MAXIMUM_MODULES_IN_TEXTS = 5000
-"""Most modules that are inspected one by one in all texts with several modules together; each further text counts as
-one module.
+"""Largest number of modules that are inspected one by one in all text files with several modules together; each further
+text file counts as one module.
 """
 MAXIMUM_COUNTED_BYTES = 4 << 30
-"""Most bytes on disk of all files together in which modules are counted; each inode counts once."""
+"""Largest number of bytes on disk of all files together in which modules are counted; each inode counts once."""
 MAXIMUM_UNCOUNTED = 8
 """Number of files that may exceed their budget while their modules are counted; after that, no more files are tried."""
 
 MAXIMUM_FOLDER_FILES = 500_000
-"""Most files below one path; the dump of a large job with all its passes has a tenth of that."""
+"""Largest number of files below one path; the dump of a large job with all its passes has a tenth of that."""
 MAXIMUM_FOLDER_DEPTH = 12
 MAXIMUM_ARTIFACT_FILES = 20_000
-"""Most files that an artifact's manifest may name; the snapshots of all passes of a large module are some hundreds."""
+"""Largest number of files that an artifact's manifest may name; the snapshots of all passes of a large module are some
+hundreds.
+"""
 
 BASE_MEMORY_BYTES = 3 << 29
 """Bytes of memory (1.5 GiB) that every module may use, whatever its size."""
@@ -74,7 +76,7 @@ TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
 SANDBOX_FILE_BYTES = 4 << 30
 """Largest size of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
 SANDBOX_OPEN_FILES = 1024
-"""Most files that a sandboxed process has open; one that analyses many kernels has a few for each core."""
+"""Largest number of files that a sandboxed process may have open; it opens a few for each core to analyse kernels."""
 SANDBOX_ANSWER_BYTES = 1 << 30
 """Largest size of the report on one module; nearly all of it is the HLO text of an HTML page."""
 SANDBOX_SPARE_SECONDS = 5.0

@@ -136,7 +136,7 @@ class MinimalSetSearch:
     """Number of knobs; they are numbered from 0 to count - 1."""
     judge: Predicate
     limit: int
-    """Most sets that may be judged, including those in `tried` at the start."""
+    """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
     """Number of sets that are judged at a time by a step of the search that needs only one set that holds."""
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])

@@ -77,7 +77,7 @@ class CompilerStep:
     number: int
     """Number of the first snapshot after the step."""
     part: str = ""
-    """The part of the pass that the step is, if XLA names one."""
+    """Name of the part of the pass, if the step is only a part of it and XLA names that; else empty."""
 
     @property
     def label(self) -> str:

@@ -21,7 +21,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 _RUNS = having(Trait.RUNS_SCHEDULED)
 """Opcodes of instructions whose called computations run where the caller stands."""
 _MOST = 1_000_000
-"""Most instructions of an inlined module; without a limit, calls within calls could multiply them."""
+"""Largest number of instructions of an inlined module: calls within calls can multiply the instructions."""
 
 
 def inline_calls(module: HloModule) -> HloModule:

@@ -148,7 +148,7 @@ class Reproduction:
     """A public bug report behind a rule, and how much of it was reproduced."""
 
     report: str
-    """Place of the report: `owner/repository#number`, or another one."""
+    """Where the report is: `owner/repository#number`, or another reference."""
     case: str
     """Id of the case in cases/ that reproduces the report; empty if none does."""
     reproduced: str
