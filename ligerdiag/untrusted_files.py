@@ -109,7 +109,7 @@ def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
         status = os.fstat(file.fileno())
         _require_regular(path, status)
         if status.st_size > maximum:
-            raise ArtifactError(f"`{path.name}` has {status.st_size} bytes, more than {maximum}")
+            raise ArtifactError(f"`{path.name}` has {status.st_size} bytes, more than the {maximum} that are allowed")
     except BaseException:
         file.close()
         raise

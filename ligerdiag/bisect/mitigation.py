@@ -261,7 +261,7 @@ def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, optio
     draft = runner.open_draft(case, target.name, Axis.MITIGATION, toolchain=options.toolchain, columns=columns)
     missing = [f"`{word}`" for word in USUAL_WORDS[:-1] if word not in {find_mitigation(one) for one in cases}]
     if missing and not is_automatic:
-        draft.notes.append(f"the table of `{case.name}` has no {join_words(missing)} beside this case")
+        draft.notes.append(f"`{case.name}` has no case for {join_words(missing)}, so their costs are not compared")
     trials: Sequence[Trial] = [Trial(case=one, target=target, toolchain=options.toolchain) for one in cases]
     if is_automatic:
         cases = (case,)

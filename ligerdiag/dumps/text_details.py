@@ -193,7 +193,8 @@ def _add_allocation(proto: BufferAssignmentProto, heading: re.Match[str], number
     if int(heading["index"]) != len(proto.buffer_allocations):
         expected = len(proto.buffer_allocations)
         raise ArtifactError(
-            f"line {number} of the buffer assignment: expected allocation {expected} but got {heading['index']}"
+            f"line {number} of the buffer assignment: expected allocation {expected} next but got allocation"
+            f" {heading['index']}"
         )
     flags = frozenset(heading["flags"].split(", ")[1:])
     if flags - _FLAGS:

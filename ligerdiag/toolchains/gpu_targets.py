@@ -136,7 +136,7 @@ def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: fro
         if position < len(tokens) and tokens[position] == ":":
             position += 1
         if position == len(tokens):
-            raise InputError(f"expected a value of `{field}` in the target description but the text ends there")
+            raise InputError(f"expected a value of `{field}` in the target description but got the end of the text")
         if tokens[position] in ("{", "<"):
             inner, end = _keep_fields(tokens, position + 1, field, unknown)
             _expect(tokens, end, _CLOSING[tokens[position]])

@@ -103,7 +103,9 @@ def test_a_file_above_the_bound_is_not_read(tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(TEXT)
     assert read_content(path) == TEXT
     path.write_bytes(TEXT + b"\n")
-    with pytest.raises(ArtifactError, match=f"`m.txt` has {len(TEXT) + 1} bytes, more than {len(TEXT)}"):
+    with pytest.raises(
+        ArtifactError, match=f"`m.txt` has {len(TEXT) + 1} bytes, more than the {len(TEXT)} that are allowed"
+    ):
         read_content(path)
 
 

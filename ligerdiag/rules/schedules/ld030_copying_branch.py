@@ -70,7 +70,7 @@ RULE = Rule(
     id="LD030",
     name="copying-branch",
     severity=Severity.WARNING,
-    summary="a branch that changes nothing copies its operand",
+    summary="a branch of a conditional that should change nothing copies its operand",
     what_it_does="""\
 Looks for copies in the branches of a `conditional` (`lax.cond`, `lax.switch`) from an operand to a result, or from a value
 that the branch computes to the bytes of an operand that another branch returns, and for the copies of its results.""",
