@@ -48,7 +48,7 @@ def test_a_bomb_ends_in_an_error_before_it_is_unpacked(unit: bytes) -> None:
         (PACKED[:5], "ends too early"),
         (PACKED[:-8] + b"\x00" * 8, "damaged"),
         (PACKED + b"rest", "damaged"),
-        (gzip.compress(PACKED, mtime=0), "in a gzip file"),
+        (gzip.compress(PACKED, mtime=0), "inside a gzip file"),
     ],
     ids=("cut off", "cut off in its head", "another checksum", "trailing bytes", "packed twice"),
 )
