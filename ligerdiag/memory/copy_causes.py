@@ -347,8 +347,8 @@ class CopyCauses:
         )
 
     def _explain_overwritten(self, move: Move, writers: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy that is made because one of `writers` would overwrite the value in place; None
-        without writers, or if the value could be overwritten.
+        """Returns the reason of a copy that is made because one of `writers` would overwrite the value in place; None for
+        any other copy, and without writers.
         """
         if not writers:
             return None

@@ -335,8 +335,8 @@ def report_read(
 ) -> Finding:
     """Returns a finding about a read that is wrong, or right by luck.
 
-    sentence: evidence about the read, without its source line, which is added. outputs: by default all that the read
-    reaches.
+    sentence: evidence about the read, without its source line, which is added. outputs: by default all outputs that depend
+    on the read.
     """
     place = locate_read(context, read)
     sentence += render_at(place.line, in_backward=place.in_backward)

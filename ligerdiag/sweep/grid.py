@@ -403,5 +403,5 @@ def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns dependencies whose paths are relative to the project's folder with absolute paths on this machine."""
+    """Returns the dependencies with absolute paths on this machine, made from paths relative to the project's folder."""
     return {os.path.normpath(os.path.join(source.root, file)): digest for file, digest in dependencies.items()}

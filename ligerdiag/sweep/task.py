@@ -111,8 +111,8 @@ def make_environ(task: SweepTask) -> dict[str, str]:
 
 
 def make_command(task: SweepTask, report: Path) -> list[str]:
-    """Returns the command that checks the task's case, and writes the report to that file and the data of the page
-    beside it.
+    """Returns the command that checks the task's case. The command writes the report to the file `report`, and the data
+    of the page beside it.
     """
     return [
         *(*_start("__main__"), "check", task.selector),

@@ -63,7 +63,7 @@ def _name(value: Position) -> tuple[int, ShapeIndex]:
 
 def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
     """Returns whether the kernel writes the bytes of the operand, through the operand's pointer or that of the output
-    that aliases it. number: of the operand. leaf: index of that output.
+    that aliases it. number: the operand's number. leaf: index of that output.
     """
     outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
     accesses = [outputs.get(leaf, Access.NONE)]
