@@ -228,8 +228,8 @@ def _parse_place(text: str | None) -> list[int]:
 
 
 def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None:
-    """Raises ArtifactError if a value in the assignment has no name of the module, which means that the text belongs to
-    another compilation.
+    """Raises ArtifactError if the assignment names an instruction that the module does not have, which means that the
+    text belongs to another compilation.
     """
     names = {i.name for computation in module.computations.values() for i in computation.instructions}
     for buffer in proto.logical_buffers:

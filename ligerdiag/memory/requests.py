@@ -41,7 +41,7 @@ def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequ
 
 
 def _list_served(uses: ValueUses, paid: Sequence[Move]) -> frozenset[int]:
-    """Returns the ids of the operations for which these copies were made."""
+    """Returns the ids of the operations in place for which the copies in `paid` were made."""
     found: set[int] = set()
     for move in paid:
         caller = uses.find_caller(move.computation)

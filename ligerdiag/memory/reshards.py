@@ -25,7 +25,7 @@ _MOST_STEPS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reshard:
-    """A collective of the partitioner whose result an operation in place gets as its operand."""
+    """A collective that XLA's partitioner inserted, and whose result is the operand of an operation that works in place."""
 
     collective: HloInstruction
     writer: HloInstruction
