@@ -13,8 +13,8 @@ _INTERRUPTED = 130
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Ends the process at once on a signal, without an exception, which a module must not get while it is being
-    imported.
+    """Ends the process at once on a signal. Raises no exception, because an exception must not reach a module that is
+    being imported.
     """
     del number, frame
     os.write(2, b"interrupted\n")

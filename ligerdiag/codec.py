@@ -1,9 +1,10 @@
 """Reads and writes plain records as JSON, with the standard library only. Nothing is unpickled, and every type is
 checked.
 
-A record is a dataclass, an enum of strings, a path, a tuple, a frozen set, a mapping, or a plain JSON value. A JSON
-object has the fields of its dataclass and no others; a field that may be None may be missing. A mapping is an object if
-its keys are strings, otherwise an array of pairs; its order is kept. For a union, the first member that fits is taken.
+A record is a dataclass, an enum of strings, a path, a tuple, a frozen set, a mapping, or a plain JSON value. The JSON
+object of a dataclass has its fields and no others; a field that may be None may be missing. A mapping becomes an object
+if its keys are strings, otherwise an array of pairs; its order is kept. A value of a union type is read as the first
+member type that fits.
 """
 
 import gzip
@@ -49,7 +50,7 @@ def as_object(value: object, name: str) -> Json:
 
 
 def as_list(value: object, name: str) -> list[object]:
-    """Returns the value if it is a JSON array; raises FieldError for anything else. name: the field, for the message."""
+    """Returns the value if it is a JSON array; raises FieldError for anything else. name: the field, for the error."""
     if not isinstance(value, list):
         raise FieldError(f"expected an array for `{name}` but got {value!r:.60}")
     return cast("list[object]", value)
@@ -62,29 +63,29 @@ def as_str(value: object, name: str) -> str:
 
 
 def as_int(value: object, name: str) -> int:
-    """Returns the value if it is an integer; raises FieldError for anything else. name: the field, for the message."""
+    """Returns the value if it is an integer; raises FieldError for anything else. name: the field, for the error."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise FieldError(f"expected an integer for `{name}` but got {value!r:.60}")
     return value
 
 
 def read_object(fields: Json, name: str) -> Json:
-    """Returns the field `name` as a JSON object; raises FieldError if it is missing or no object."""
+    """Returns the field `name` as a JSON object; raises FieldError if it is missing or not an object."""
     return as_object(fields.get(name), name)
 
 
 def read_list(fields: Json, name: str) -> list[object]:
-    """Returns the field `name` as a list; raises FieldError if it is missing or no array."""
+    """Returns the field `name` as a list; raises FieldError if it is missing or not an array."""
     return as_list(fields.get(name), name)
 
 
 def read_str(fields: Json, name: str) -> str:
-    """Returns the field `name` as a string; raises FieldError if it is missing or no string."""
+    """Returns the field `name` as a string; raises FieldError if it is missing or not a string."""
     return as_str(fields.get(name), name)
 
 
 def read_int(fields: Json, name: str) -> int:
-    """Returns the field `name` as an integer; raises FieldError if it is missing or no integer."""
+    """Returns the field `name` as an integer; raises FieldError if it is missing or not an integer."""
     return as_int(fields.get(name), name)
 
 
@@ -97,27 +98,27 @@ def read_count(fields: Json, name: str) -> int:
 
 
 def read_bool(fields: Json, name: str) -> bool:
-    """Returns the field `name` as a truth value; raises FieldError if it is missing or none."""
+    """Returns the field `name` as a bool; raises FieldError if it is missing or not a bool."""
     return _as_bool(fields.get(name), name)
 
 
 def read_float(fields: Json, name: str) -> float:
-    """Returns the field `name` as a number; raises FieldError if it is missing or no number."""
+    """Returns the field `name` as a number; raises FieldError if it is missing or not a number."""
     return _as_float(fields.get(name), name)
 
 
 def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
-    """Returns the field `name` as a member of the enum `kind`; raises FieldError if it is missing or no member."""
+    """Returns the field `name` as a member of the enum `kind`; raises FieldError if it is missing or not a member."""
     return _as_word(kind, fields.get(name), name)
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
-    """Returns the field `name`, an array of strings, as a tuple; raises FieldError if it is missing or no such array."""
+    """Returns the field `name`, an array of strings, as a tuple; raises FieldError if it is missing or anything else."""
     return tuple(as_str(item, name) for item in read_list(fields, name))
 
 
 def read_str_map(fields: Json, name: str) -> dict[str, str]:
-    """Returns the field `name` as a mapping from string to string; raises FieldError if it is missing or none."""
+    """Returns the field `name` as a mapping from string to string; raises FieldError if it is missing or anything else."""
     return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
 
 
@@ -165,8 +166,8 @@ def pack_record(value: object) -> bytes:
 
 
 def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
-    """Returns the record packed by `pack_record`; raises FieldError if the bytes hold none or unpack to more than
-    `maximum` bytes.
+    """Returns the record packed by `pack_record`; raises FieldError if the bytes contain no such record, or unpack to
+    more than `maximum` bytes.
     """
     stream = zlib.decompressobj(wbits=31)
     try:

@@ -1,10 +1,12 @@
 """Reads `[tool.ligerdiag]` of a pyproject.toml: suppressions, effects of kernels, and defaults of options.
 
-- `suppress`: array of tables: `rule` and `reason`; `case`, `kernel`, `output` and `source` are globs that narrow it
+- `suppress`: array of tables with `rule` and `reason`; the globs `case`, `kernel`, `output` and `source` limit each
+  suppression to the findings that match
 - `effects`: table from a custom-call target or kernel to its effects, see `effects.declared`
 - `targets`, `fail_on`, `strict`: defaults of the options of the same names
 - `memory_budget`, `copy_budget`: defaults of the options of the same names, as sizes such as "60G"
-- `baseline`, `known`: defaults of the options: paths of files, from the folder of the pyproject.toml
+- `baseline`, `known`: defaults of the options `--baseline` and `--known`, as paths relative to the folder of the
+  pyproject.toml
 
 The file is the nearest pyproject.toml from the working directory upwards. One that came with the inspected files is
 ignored (`find_foreign_config`).
@@ -42,19 +44,19 @@ class Config:
     targets: tuple[str, ...] = ()
     """Names of targets, or paths of target descriptions; relative paths are made absolute from the file's directory."""
     fail_on: str = ""
-    """The severity from which on findings fail a run, or `never`."""
+    """The lowest severity of findings that fail a run, or `never`."""
     strict: bool | None = None
     baseline: Path | None = None
     """The baseline that `check` compares schedules with."""
     known: Path | None = None
     """The file with the findings that `check` allows."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The bytes of memory and of copies that each program is allowed."""
+    """The bytes of memory, and the bytes copied in one call, that each program is allowed."""
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
-    """Returns the configuration in `path`; if None, that in the nearest pyproject.toml from `directory` upwards; empty
-    without one.
+    """Returns the configuration in `path`; if None, that in the nearest pyproject.toml from `directory` upwards, or an
+    empty one if there is no such file.
 
     inspected: a pyproject.toml that came with these paths is ignored.
 
@@ -104,9 +106,9 @@ def _read_table(file: Path) -> Mapping[str, object] | None:
         with file.open("rb") as stream:
             top = cast("dict[str, object]", tomllib.load(stream))
     except OSError as error:
-        raise InputError(f"expected to read `{file}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot read `{file}`: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected TOML in `{file}` but: {error}") from None
+        raise InputError(f"`{file}` is not TOML: {error}") from None
     tool = top.get("tool")
     table = cast("Mapping[str, object]", tool).get("ligerdiag") if isinstance(tool, Mapping) else None
     if table is None:
@@ -201,7 +203,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
 def _read_words(value: object, key: str, where: str) -> str:
     """Returns the value, which must be a non-empty string on one line; raises InputError for any other."""
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"expected a string with something in it for `{key}` in {where} but got {_describe(value)}")
+        raise InputError(f"expected a non-empty string for `{key}` in {where} but got {_describe(value)}")
     return " ".join(value.split())
 
 

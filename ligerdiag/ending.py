@@ -1,11 +1,11 @@
 """Ends a run early, by Ctrl-C, SIGTERM or its time limit, and ends ligerdiag's processes together with their parent.
 
 While a run works (`work_until_ended`), the first of the three events raises RunEnded, a KeyboardInterrupt, in the main
-thread. The run stops waiting and keeps its results. From then on, and from the end of the work on, the report is made
-and written, and further signals wait for it, except a second Ctrl-C. Before the work there are no results to keep, so
-Ctrl-C and SIGTERM have their usual effect. Work inside other work is part of it: an event that ends the inner work ends
-the outer one, too. Without `watch_for_end`, as in a program that calls ligerdiag, that program's signal handlers stay
-in place.
+thread. The run stops waiting and keeps its results. After such an event, or when the work is complete, the report is
+made and written; meanwhile further signals have no effect, except a second Ctrl-C, which raises KeyboardInterrupt.
+Before the work there are no results to keep, so Ctrl-C and SIGTERM have their usual effect. A block of work inside
+another one is part of it: an event that ends the inner block ends the outer one, too. Without `watch_for_end`, as in a
+program that calls ligerdiag, that program's signal handlers stay in place.
 """
 
 import ctypes
@@ -24,10 +24,10 @@ _MILLISECONDS = 1000
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends; if the parent is gone already, ends the process now.
-    parent: the parent's process id.
+    """Makes the operating system kill this process when its parent ends; if the parent has ended already, ends this
+    process now. parent: the parent's process id.
 
-    This suits a process that starts no others. The thread that started the process counts as its parent.
+    This suits a process that starts no others. The process also ends when the thread of the parent that started it ends.
     """
     with suppress(OSError, AttributeError):  # not on Linux: there, the caller watches the parent itself
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -36,19 +36,21 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_group_with_parent(pipe: int) -> None:
-    """Ends this process's group when its parent hangs up the pipe, or at most a second after the parent is gone.
+    """Starts a thread that ends this process and its process group when the parent closes its end of the pipe, or at
+    most a second after the parent has ended. pipe: the descriptor of this process's end.
 
-    This suits a process that runs a user's code, which may start any other processes, one of which may hold a copy of
-    the pipe's end. pipe: the descriptor, which a thread watches.
+    This suits a process that runs a user's code: such code may start other processes, and one of them may hold the
+    parent's end of the pipe open, so the thread also looks for the parent itself.
     """
     threading.Thread(target=_watch, args=(pipe, os.getppid()), daemon=True).start()
 
 
 def watch_parent() -> Callable[[], None]:
-    """Starts to watch the parent, and ends this process and its group soon after it; returns a function that stops the
-    watch and waits for its end.
+    """Starts a thread that ends this process and its process group soon after the parent has ended. Returns a function
+    that stops the thread and waits until it has stopped.
 
-    This suits a process that will fork, while it imports: when it forks, it must have no second thread.
+    This suits a process that first imports modules and then forks: it stops the thread before it forks, because it must
+    not fork with a second thread.
     """
     parent, is_over = os.getppid(), threading.Event()
 

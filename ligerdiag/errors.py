@@ -52,7 +52,7 @@ def describe_error(error: LigerdiagError) -> str:
 
 
 class ArtifactError(LigerdiagError):
-    """Raised if an artifact is truncated, hostile or of an unknown form (exit code 3)."""
+    """Raised if an artifact or a file of a dump is truncated, hostile or in an unknown format (exit code 3)."""
 
 
 _MOST_LETTERS = 200
@@ -71,8 +71,8 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """Raised if a worker that holds one source gets a request for another one, or for a changed file: the caller needs
-    a fresh worker.
+    """Raised if a worker process that has imported one case file is asked for another case file, or for the same file
+    after a change: the caller has to start a new worker.
     """
 
 
@@ -84,7 +84,7 @@ MAXIMUM_MESSAGE = 400
 _MOST_PARTS = 5
 """Most exceptions of an exception group that are shown."""
 _EXTRAS = {"jax_triton": "jax-triton"}
-"""From the name of a module that only some programs need to the extra of ligerdiag that installs it."""
+"""From the name of a module that only some programs need to the name of ligerdiag's optional extra that installs it."""
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -110,7 +110,7 @@ def describe_fault(fault: BaseException) -> str:
 
 def _name_extra(fault: BaseException) -> str:
     module = (fault.name or "").partition(".")[0] if isinstance(fault, ModuleNotFoundError) else ""
-    return f": `pip install 'ligerdiag[{_EXTRAS[module]}]'` brings it" if module in _EXTRAS else ""
+    return f": `pip install 'ligerdiag[{_EXTRAS[module]}]'` installs it" if module in _EXTRAS else ""
 
 
 def _is_group(fault: BaseException) -> bool:

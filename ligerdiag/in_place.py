@@ -21,25 +21,25 @@ _KEYWORDS = inspect.signature(_triton_call).parameters
 _IS_NEW = "out_type" in _KEYWORDS  # since jax-triton 0.4 an aliased output is no parameter of the kernel
 _ALIASES = "input_output_aliases"
 if _ALIASES not in _KEYWORDS:  # this jax-triton would take the keyword for one of the kernel's constants
-    raise ImportError(
-        f"this jax-triton has no `{_ALIASES}`: `call_in_place` is right with 0.2 to 0.4, get one of these"
-    )
+    raise ImportError(f"this jax-triton has no `{_ALIASES}`: `call_in_place` needs one of the versions 0.2 to 0.4")
 
 
 def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), **keywords: Any) -> tuple[Any, ...]:
-    """Returns the kernel's outputs, followed by the value of each written operand after the kernel.
+    """Calls a Triton kernel. Returns the kernel's outputs, followed by the new value of each operand that the kernel
+    overwrites.
 
-    written: the operand that the kernel overwrites, or a tuple of them: its place among `operands`, or the name of its
-        parameter. outputs: a list of the shape and dtype of each further result. keywords: those of
-        `jax_triton.triton_call`, the kernel's constants, and operands by name.
+    written: the operand that the kernel overwrites, given as its position among `operands` or as the name of its
+        parameter; or a tuple of such operands. outputs: a list with the shape and dtype of each output that is not an
+        operand. keywords: those of `jax_triton.triton_call`, the kernel's constants, and operands by name.
 
-    The kernel's parameters are its operands, a pointer for each output, a spare one for each written operand, and its
-    constants. It leaves the spare ones alone: jax-triton before 0.4 passes the addresses of the written operands there
-    once more. Since 0.4 a kernel may lack them. Raises TypeError or ValueError for a call that cannot be meant.
+    The kernel's parameters are, in this order: its operands, a pointer for each output, a spare pointer for each written
+    operand, and its constants. The kernel must not use the spare pointers: in them jax-triton before 0.4 passes the
+    addresses of the written operands a second time. With jax-triton 0.4 and later the kernel may omit them. Raises
+    TypeError or ValueError for wrong arguments.
 
-    To JAX an operand keeps its value, as everything does: XLA makes the kernel a copy of what is read later. Put a
-    `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it, `jax.custom_batching.sequential_vmap` to
-    batch it.
+    To JAX a written operand keeps its old value, as every array does: if the program reads that value later, XLA passes
+    the kernel a copy. Put a `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it,
+    `jax.custom_batching.sequential_vmap` to batch it.
     """
     constant = _read_parameters(kernel)
     bound = _bind(constant, operands, keywords)
@@ -81,9 +81,9 @@ def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[s
     bound = dict(zip(constant, operands, strict=False))
     for name, value in keywords.items():
         if name in bound:
-            raise TypeError(f"`{name}` is given by its place and by its name: leave one of them out")
+            raise TypeError(f"`{name}` is given by its position and by its name: leave one of them out")
         if name in ("out_shape", "out_type", _ALIASES):
-            raise TypeError(f"`{name}` is for `triton_call`: say `outputs` and `written` in its place")
+            raise TypeError(f"`{name}` is for `triton_call`: use `outputs` and `written` instead")
         if name not in constant and _is_array(value):
             raise TypeError(f"`{name}` is an array, but the kernel has no such parameter: it has {_list(constant)}")
     return bound | keywords
@@ -95,13 +95,13 @@ def _require_passable(given: dict[str, Any], constant: dict[str, bool]) -> None:
             raise TypeError(f"`{name}` is a Ref: pass `ref[...]`, and store what the call returns: `ref[...] = result`")
         if value is None and not _IS_NEW:
             raise TypeError(
-                f"`{name}` is None, which jax-triton takes since 0.4: pass an array that the kernel ignores"
+                f"`{name}` is None, which jax-triton accepts only since 0.4: pass an array that the kernel ignores"
             )
     order = [*given, *(name for name in constant if not constant[name] and name not in given)]
     if not _IS_NEW and order != [*constant][: len(order)]:
         raise TypeError(
             f"expected the kernel's parameters in the order operands, {_list(given)}, outputs, constants but got"
-            f" {_list(constant)}: change it, or get jax-triton 0.4, which takes any"
+            f" {_list(constant)}: change the order, or use jax-triton 0.4, which accepts any order"
         )
 
 
@@ -117,7 +117,7 @@ def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> l
         elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(by_place):
             names.append(by_place[one])
         else:
-            places = f"0 to {len(by_place) - 1}" if by_place else "no place, for all are given by name"
+            places = f"0 to {len(by_place) - 1}" if by_place else "no position, since all operands are given by name"
             raise ValueError(f"expected {places} or one of {_list(given)} in `written` but got {one!r}")
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -129,8 +129,8 @@ def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> l
             )
         if twins := [other for other in names[:number] if given[other] is given[name]]:
             raise ValueError(
-                f"`{twins[0]}` and `{name}` are one array, and `written` has both: which of the two results is it to"
-                " hold? Pass `jax.numpy.copy` of it for one, or a kernel with one pointer for both"
+                f"`{twins[0]}` and `{name}` are one array, and `written` has both, so it would need two new values:"
+                " pass `jax.numpy.copy` of the array for one of them, or use a kernel with one pointer for both"
             )
     return names
 
@@ -148,13 +148,15 @@ def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
     if len(free) - outputs == written or (_IS_NEW and len(free) == outputs):
         return free[outputs:]
     raise TypeError(
-        f"expected {outputs + written} pointers of the kernel without an operand, {outputs} for `outputs` and then a spare"
-        f" one for each of the {written} in `written`, but it has {len(free)}: {_list(free)}"
+        f"expected {outputs + written} parameters of the kernel besides operands and constants, {outputs} for `outputs` and"
+        f" then a spare pointer for each of the {written} in `written`, but it has {len(free)}: {_list(free)}"
     )
 
 
 def _count_before(name: str, given: dict[str, Any]) -> int:
-    """Returns the operand's number as jax-triton counts it: among the arrays; since 0.4, among arrays and numbers."""
+    """Returns the operand's index among the arrays of the call; with jax-triton 0.4 and later, among the arrays and
+    scalars, as that version counts.
+    """
     before = [*given.values()][: [*given].index(name)]
     return sum(_IS_NEW or _is_array(one) for one in _jax.tree.leaves(before))
 

@@ -36,26 +36,34 @@ class Option:
         self.show_default, self.hidden = show_default, hidden
 
 
-Jobs = Annotated[int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers. [default: one a core]")]
+Jobs = Annotated[
+    int | None, Option("--jobs", "-j", min=1, metavar="N", help="Number of worker processes. [default: one per core]")
+]
 Cache = Annotated[
-    Path | None, Option("--cache-dir", metavar="DIR", help="Where artifacts are kept. [default: the user's cache]")
+    Path | None,
+    Option("--cache-dir", metavar="DIR", help="Folder that keeps compiled programs. [default: the user's cache]"),
 ]
 """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 Targets = Annotated[
     tuple[str, ...],
-    Option("--target", metavar="NAMES", help="GPUs to compile for: a100,h100. Repeatable. [default: h100]"),
+    Option("--target", metavar="NAMES", help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100]"),
 ]
 BisectTargets = Annotated[
     tuple[str, ...],
     Option(
         "--target",
         metavar="NAMES",
-        help="GPUs to compile for: a100,h100. Repeatable. [default: h100; all for --over targets]",
+        help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100; all for --over targets]",
     ),
 ]
-Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay on numbers.")]
+Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay the schedules on the CPU, on concrete inputs.")]
 ToolchainName = Annotated[
-    str, Option("--toolchain", metavar="NAME", help="Compile with these versions, see `ligerdiag toolchains`.")
+    str,
+    Option(
+        "--toolchain",
+        metavar="NAME",
+        help="Compile with the versions of this toolchain; `ligerdiag toolchains` lists them.",
+    ),
 ]
 
 
@@ -63,22 +71,32 @@ ToolchainName = Annotated[
 class CheckOptions:
     """Options of `check`: which cases to check, and how."""
 
-    selectors: Annotated[tuple[Selector, ...], Option(help="Ids, globs, files, module:name.", show_default=False)] = ()
+    selectors: Annotated[
+        tuple[Selector, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
+    ] = ()
     """The cases to check; without any, all cases of the folder `cases`."""
     targets: Targets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions."""
     jobs: Jobs = None
     timeout: Annotated[
-        float, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile a case, and to replay it.")
+        float,
+        Option(
+            "--timeout",
+            min=0.001,
+            metavar="SECONDS",
+            help="Time limit for compiling one case, and again for replaying it.",
+        ),
     ] = 300.0
-    """Seconds that one case may take to compile, and again to replay."""
+    """Seconds that compiling one case may take, and that its replay may take."""
     cache_directory: Cache = None
-    refresh: Annotated[bool, Option("--refresh", help="Compile and replay again despite the cache.")] = False
+    refresh: Annotated[
+        bool, Option("--refresh", help="Compile and replay again, even if the cache has the results.")
+    ] = False
     replay: Replays = True
-    """Whether to replay the programs that are within `bounds`."""
+    """Whether to replay the programs whose estimated time and memory are within `bounds`."""
     bounds: Bounds = field(default_factory=Bounds)
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The memory and the copies that the user allows each program."""
+    """The bytes of memory, and the bytes copied in one call, that the user allows each program."""
     rows: Annotated[bool, Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = (
         False
     )
@@ -86,24 +104,29 @@ class CheckOptions:
         int,
         Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
     ] = 0
-    device: Annotated[bool, Option("--device", help="Compile for this machine's GPUs, too, run there and compare.")] = (
-        False
-    )
+    device: Annotated[
+        bool, Option("--device", help="Also compile for this machine's GPUs, run there, and compare the results.")
+    ] = False
     source_roots: Annotated[
         tuple[Path, ...] | None,
         Option(
             "--source-root",
             metavar="DIR",
-            help="Show source lines of files below DIR and obey their comments. Repeatable. [default: this repository, or "
-            "this folder outside one, and the cases' own projects]",
+            help="Show source lines from files below DIR, and obey suppressions in their comments. Repeatable. [default: "
+            "this repository, or this folder outside one, and the cases' own projects]",
         ),
     ] = None
-    """Folders whose files may be shown and read for comments. None means the repository of the current folder (or the
-    current folder, if it is in none) and the folders that the cases' imports start from, including those of
-    PYTHONPATH.
+    """Folders whose files may be shown, and read for comments that suppress findings. None means the repository of the
+    current folder (or the current folder, if it is in none) and the folders that the cases' imports start from,
+    including those of PYTHONPATH.
     """
     baseline: Annotated[
-        Path | None, Option("--baseline", metavar="FILE", help="Report drift since FILE was recorded (LD015, LD034).")
+        Path | None,
+        Option(
+            "--baseline",
+            metavar="FILE",
+            help="Report where schedules and memory differ from the baseline FILE (LD015, LD034).",
+        ),
     ] = None
     known: Annotated[
         Path | None,
@@ -115,21 +138,23 @@ class CheckOptions:
     effects: tuple[DeclaredEffects, ...] = ()
     """Effects that the user declares for operands whose effects are unknown."""
     record: bool = False
-    """Whether to compute the data of a baseline, too, because the caller records the report as one."""
+    """Whether to compute the data of a baseline, too, because the caller will record the report as a baseline."""
     view: bool = False
     """Whether to compute the data of the HTML pages, too."""
     usual_targets: tuple[str, ...] = DEFAULT_TARGETS
-    """Targets that the project is checked for by default; without all of them no suppression is called unused."""
+    """Targets that the project is checked for by default. A run that leaves out one of them reports no unused
+    suppressions, since a missing target may need them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectOptions:
     """Options of `inspect`: which modules to inspect, and how."""
 
-    paths: Annotated[tuple[Path, ...], Option(help="Directories and files.", show_default=False)]
+    paths: Annotated[tuple[Path, ...], Option(help="Directories and files to inspect.", show_default=False)]
     """The paths to inspect: dump directories, files with a module, artifact directories."""
     module: Annotated[
-        str, Option("--module", metavar="GLOB", help="Only modules whose name matches, such as '*step*'.")
+        str, Option("--module", metavar="GLOB", help="Inspect only modules whose name matches, such as '*step*'.")
     ] = ""
     timeout: Annotated[
         float | None,
@@ -137,32 +162,33 @@ class InspectOptions:
             "--timeout",
             min=0.001,
             metavar="SECONDS",
-            help="Longest for a module, and for its replay. [default: by its size]",
+            help="Time limit for one module, and again for its replay. [default: by its size]",
         ),
     ] = None
-    """Seconds that one module may take, and again its replay. None means a limit by the size of the module's files, and
-    for the replay by an estimate.
+    """Seconds of processor time that inspecting one module may take, and that its replay may take. None derives the
+    first limit from the size of the module's files, and the second one from an estimate.
     """
     cache_directory: Annotated[
-        Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")
     ] = None
     """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     replay: Replays = True
-    """Whether to replay the modules with a hidden write that are within `bounds`."""
+    """Whether to replay the modules that have a hidden write, and whose estimated time and memory are within `bounds`."""
     bounds: Bounds = field(default_factory=Bounds)
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
-    """The memory and the copies that the user allows each module."""
-    seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed of the arguments that a replay draws.")] = 0
+    """The bytes of memory, and the bytes copied in one call, that the user allows each module."""
+    seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed for the random arguments of a replay.")] = 0
     source_roots: Annotated[
         tuple[Path, ...],
         Option(
             "--source-root",
             metavar="DIR",
-            help="Show source lines of files below DIR and obey their comments. Repeatable. [default: none]",
+            help="Show source lines from files below DIR, and obey suppressions in their comments. Repeatable. "
+            "[default: none]",
         ),
     ] = ()
-    """Folders whose files may be shown and read for comments; empty by default, since a dump of a stranger names the
-    files.
+    """Folders whose files may be shown, and read for comments that suppress findings. Empty by default, since the dump
+    names the files, and it may come from a stranger.
     """
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
@@ -180,12 +206,14 @@ class InspectOptions:
 class BisectOptions:
     """Options of `bisect`: the case, the axis, and how to search."""
 
-    selectors: Annotated[tuple[str, ...], Option(metavar="CASE...", help="Ids, globs, files, module:name.")]
+    selectors: Annotated[
+        tuple[str, ...], Option(metavar="CASE...", help="Cases, as ids, globs, files, or module:name.")
+    ]
     """The cases to bisect, each by itself."""
-    axis: Annotated[Axis, Option("--over", help="What to vary.")]
+    axis: Annotated[Axis, Option("--over", help="What to vary from compile to compile.")]
     targets: BisectTargets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions; each is searched by itself. Over the axis `targets` they are
-    compared with each other, and () means all targets there are.
+    compared with each other, and () means all targets that come with ligerdiag.
     """
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[
@@ -193,25 +221,33 @@ class BisectOptions:
         Option(
             "--toolchains",
             metavar="NAMES",
-            help="With --over toolchains: those to compare, in that order. [default: all that exist]",
+            help="With --over toolchains: the toolchains to compare, in this order. [default: all that exist]",
         ),
     ] = ()
     """Names of the toolchains to compare; () means all of the table, oldest first, and the default one."""
     create: Annotated[bool, Option("--create", help="With --over toolchains: create missing environments.")] = False
     """Whether to create missing environments of toolchains, of which each takes some GB."""
-    limit: Annotated[int, Option("--limit", min=1, metavar="N", help="Trials of one search, at most.")] = 200
+    limit: Annotated[
+        int, Option("--limit", min=1, metavar="N", help="Largest number of trials (ways to compile) of one search.")
+    ] = 200
     jobs: Jobs = None
     timeout: Annotated[
-        float, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest to compile once, and to replay it.")
+        float,
+        Option(
+            "--timeout",
+            min=0.001,
+            metavar="SECONDS",
+            help="Time limit for one compile, and again for replaying its result.",
+        ),
     ] = 300.0
-    """Seconds that one trial may take to compile, and again to replay."""
+    """Seconds that the compile of one trial may take, and that its replay may take."""
     cache_directory: Cache = None
     replay: Replays = True
-    """Whether to replay the programs that are within `bounds`."""
+    """Whether to replay the programs whose estimated time and memory are within `bounds`."""
     bounds: Bounds = field(default_factory=Bounds)
-    device: Annotated[bool, Option("--device", help="With --over mitigation: time each on this machine's GPUs.")] = (
-        False
-    )
+    device: Annotated[
+        bool, Option("--device", help="With --over mitigation: time each mitigation on this machine's GPUs.")
+    ] = False
     effects: tuple[DeclaredEffects, ...] = ()
     """Effects that the user declares for operands whose effects are unknown."""
 
@@ -221,22 +257,31 @@ class DiffOptions:
     """Options of `diff`: what to compare, and how."""
 
     subjects: Annotated[
-        tuple[str, ...], Option(metavar="A B | CASE...", help="Two paths, or cases.", show_default=False)
+        tuple[str, ...],
+        Option(
+            metavar="A B | CASE...",
+            help="Two paths to compare; or cases, compiled for two GPUs or with two toolchains.",
+            show_default=False,
+        ),
     ] = ()
     """Two paths to compare; or cases, if two targets or two toolchains are given."""
     targets: Annotated[
-        tuple[str, ...], Option("--targets", metavar="X,Y", help="GPUs to compile for. [default: h100]")
+        tuple[str, ...],
+        Option("--targets", metavar="X,Y", help="The GPU to compile for, or two GPUs to compare. [default: h100]"),
     ] = ()
     """The target of both sides, or one for each side."""
     toolchains: Annotated[
         tuple[str, ...],
-        Option("--toolchains", metavar="X,Y", help="Versions to compile with, see `ligerdiag toolchains`."),
+        Option("--toolchains", metavar="X,Y", help="The toolchain to compile with, or two toolchains to compare."),
     ] = ()
     """The toolchain of both sides, or one for each side."""
-    module: Annotated[str, Option("--module", metavar="GLOB", help="Of a dump: the module whose name matches.")] = ""
+    module: Annotated[
+        str, Option("--module", metavar="GLOB", help="With dumps: compare the modules whose name matches.")
+    ] = ""
     jobs: Jobs = None
     timeout: Annotated[
-        float | None, Option("--timeout", min=0.001, metavar="SECONDS", help="Longest for one compile. [default: 300]")
+        float | None,
+        Option("--timeout", min=0.001, metavar="SECONDS", help="Time limit for one compile. [default: 300]"),
     ] = None
     """Seconds that one compile may take, or the reading of one module; None means the defaults of `check` and
     `inspect`.
@@ -252,20 +297,32 @@ class DiffOptions:
 class CompareOptions:
     """Options of `compare`: the two reports to compare, and how."""
 
-    old: Annotated[Path, Option(metavar="OLD", help="JSON report, or a path for `inspect`.", show_default=False)]
-    new: Annotated[Path, Option(metavar="NEW", help="The same, of the newer state.", show_default=False)]
+    old: Annotated[
+        Path,
+        Option(metavar="OLD", help="The older JSON report, or a path that `inspect` accepts.", show_default=False),
+    ]
+    new: Annotated[
+        Path,
+        Option(metavar="NEW", help="The newer JSON report, or a path that `inspect` accepts.", show_default=False),
+    ]
     module: Annotated[
-        str, Option("--module", metavar="GLOB", help="Of a dump: only modules whose name matches, such as '*step*'.")
+        str,
+        Option(
+            "--module", metavar="GLOB", help="With dumps: compare only modules whose name matches, such as '*step*'."
+        ),
     ] = ""
     timeout: Annotated[
         float | None,
         Option(
-            "--timeout", min=0.001, metavar="SECONDS", help="Of a dump: longest for a module. [default: by its size]"
+            "--timeout",
+            min=0.001,
+            metavar="SECONDS",
+            help="With dumps: time limit for one module. [default: by its size]",
         ),
     ] = None
-    """Seconds that one module of a dump may take; None means a limit by the size of its files."""
+    """Seconds that inspecting one module of a dump may take; None derives the limit from the size of its files."""
     cache_directory: Annotated[
-        Path | None, Option("--cache-dir", metavar="DIR", help="Where kernels' effects are kept.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")
     ] = None
     """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     effects: tuple[DeclaredEffects, ...] = ()

@@ -67,7 +67,9 @@ def compute_cells(text: str) -> int:
 
 
 type _Pattern = tuple[str, str]
-"""A pattern (a path with stars), and a text such as `48 of 51` if the pattern matches more than what is selected."""
+"""A pattern (a path with stars), and a text such as `48 of 51` if the pattern also matches names that are not
+selected.
+"""
 
 FEW = 6
 """Largest number of outputs that are named one by one."""
@@ -82,12 +84,14 @@ class _Node:
 
 
 def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
-    """Returns patterns that match exactly these names among all, in the order of `every`; unknown names are not folded.
+    """Returns patterns that together match `names` and no other name in `every`, which has all names of outputs.
 
-    A name is a path with dots. A subtree of which every leaf is selected becomes `path.*`; siblings that are numbers
-    and have the same folded parts become one, as in `layers.{0-6}.norm`.
+    A name is a path with dots. If `names` has all leaves of a subtree, its pattern is `path.*`. Numbered siblings with
+    the same patterns below them share one pattern, such as `layers.{0-6}.norm`. The patterns are in the order of
+    `every`, followed by the names that `every` lacks.
 
-    coarse: a subtree of which at least three quarters are selected becomes one pattern, with a count after it.
+    coarse: a subtree also becomes one pattern if `names` has at least three quarters of its leaves; a count such as
+    `(48 of 51)` follows the pattern.
     """
     root, meant = _Node(), frozenset(names)
     for name in every:
@@ -98,7 +102,9 @@ def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = F
 
 
 def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
-    """Returns a text such as "`a`, `b` and `c`", or "28 of 30 outputs" if there are more than FEW."""
+    """Returns a text such as "`a`, `b` and `c`", or "28 of 30 outputs" for more than FEW names. every: the names of all
+    outputs.
+    """
     if len(names) > FEW:
         return f"{len(names)} of {len(every)} outputs" if len(every) >= len(names) else f"{len(names)} outputs"
     quoted = [f"`{name}`" for name in names]
@@ -108,8 +114,10 @@ def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
 
 
 def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
-    """Returns the patterns that match these names, joined by commas; coarse ones if there are many. Patterns beyond
-    MAX_PATTERNS are only counted.
+    """Returns the patterns of `fold_names` for these names, joined by commas. every: the names of all outputs.
+
+    If there are more than MAX_PATTERNS patterns, uses those of `coarse=True`; if these are still too many, the text
+    ends with the number of patterns left out, as in "`a.*`, `b` and 3 more".
     """
     patterns = fold_names(names, every)
     if len(patterns) > MAX_PATTERNS:
@@ -120,8 +128,8 @@ def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
 
 
 def find_layers(number: int, every: Sequence[str]) -> str:
-    """Returns the name of a list among the outputs, such as `layers`, that has exactly this number of entries; "" if
-    there is none.
+    """Returns the name of a list among the outputs, such as `layers`, that has exactly `number` entries; "" if there is
+    none. every: the names of all outputs, such as `layers.0.norm`.
     """
     members: dict[str, set[str]] = {}
     for name in every:
@@ -153,7 +161,9 @@ def _fold_root(root: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
 
 
 def _fold(node: _Node, *, coarse: bool) -> tuple[_Pattern, ...]:
-    """Returns the patterns below the node, relative to its path; an empty text means the node itself."""
+    """Returns the patterns for the selected leaves below a node, as paths that start at the node; the empty pattern is
+    the node itself.
+    """
     if not node.meant:
         return ()
     if not node.children:
@@ -196,7 +206,7 @@ def _join(part: str, pattern: str) -> str:
 
 
 def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns each name once, in the order of `every`, with unknown names last."""
+    """Returns each name once, in the order of the keys of `every`; names that are not among the keys come last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
 

@@ -1,10 +1,11 @@
-"""Opens files of strangers, and bounds what they may cost, each bound with its reason.
+"""Opens files that are not trusted, and bounds the memory and time that they may cost, each bound with its reason.
 
-Only regular files are opened, without waiting, and up to a size: reading a FIFO, a socket or a device could wait
-forever or have an effect, so they are refused first. For the size of a file its holes count, and no more is read than
-it had when it was opened. Time is processor time, so that a busy machine does not matter. The memory and time that a
-file may cost grow with the bytes that it takes on disk, without holes (`count_stored_bytes`), because holes cost its
-maker nothing. Exceeding a bound gives an error of one line, and costs that module alone.
+Only regular files up to a size are opened: reading a FIFO, a socket or a device could wait forever or have an effect,
+so they are refused before they are opened. The size of a file includes its holes, and a file that grows
+after it was opened is read only up to its size at that time. Time is processor time, so that a busy machine does not
+matter. The memory and time that a file may cost grow with the bytes that it takes on disk, without holes
+(`count_stored_bytes`), because holes cost the author of the file nothing. If a module exceeds a bound, it gets a
+one-line error, and the other modules are inspected.
 """
 
 import os
@@ -32,21 +33,23 @@ MAXIMUM_GZIP_MEMBERS = 1 << 16
 member costs a decompressor, even an empty one of 20 bytes.
 """
 MAXIMUM_MODULES_IN_FILE = 1000
-"""Most modules of one text that are inspected one by one."""
+"""Largest number of modules in one text file that are inspected one by one."""
 MAXIMUM_MODULES_IN_TEXTS = 5000
-"""Most modules that are inspected one by one in all texts with several modules together; each further text counts as
-one module.
+"""Largest number of modules that are inspected one by one in all text files with several modules together; each further
+text file counts as one module.
 """
 MAXIMUM_COUNTED_BYTES = 4 << 30
-"""Most bytes on disk of all files together in which modules are counted; each inode counts once."""
+"""Largest number of bytes on disk of all files together in which modules are counted; each inode counts once."""
 MAXIMUM_UNCOUNTED = 8
 """Number of files that may exceed their budget while their modules are counted; after that, no more files are tried."""
 
 MAXIMUM_FOLDER_FILES = 500_000
-"""Most files below one path; the dump of a large job with all its passes has a tenth of that."""
+"""Largest number of files below one path; the dump of a large job with all its passes has a tenth of that."""
 MAXIMUM_FOLDER_DEPTH = 12
 MAXIMUM_ARTIFACT_FILES = 20_000
-"""Most files that an artifact's manifest may name; the snapshots of all passes of a large module are some hundreds."""
+"""Largest number of files that an artifact's manifest may name; the snapshots of all passes of a large module are some
+hundreds.
+"""
 
 BASE_MEMORY_BYTES = 3 << 29
 """Bytes of memory (1.5 GiB) that every module may use, whatever its size."""
@@ -73,7 +76,7 @@ TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
 SANDBOX_FILE_BYTES = 4 << 30
 """Largest size of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
 SANDBOX_OPEN_FILES = 1024
-"""Most files that a sandboxed process has open; one that analyses many kernels has a few for each core."""
+"""Largest number of files that a sandboxed process may have open; it opens a few for each core to analyse kernels."""
 SANDBOX_ANSWER_BYTES = 1 << 30
 """Largest size of the report on one module; nearly all of it is the HLO text of an HTML page."""
 SANDBOX_SPARE_SECONDS = 5.0
@@ -106,7 +109,7 @@ def open_untrusted(path: Path, maximum: int, *, follow: bool = True) -> FileIO:
         status = os.fstat(file.fileno())
         _require_regular(path, status)
         if status.st_size > maximum:
-            raise ArtifactError(f"`{path.name}` has {status.st_size} bytes, more than {maximum}")
+            raise ArtifactError(f"`{path.name}` has {status.st_size} bytes, more than the {maximum} that are allowed")
     except BaseException:
         file.close()
         raise

@@ -1,11 +1,12 @@
 """Finds the readers that a trivial operation must tie to the kernel so that every output is right: all minimal sets of
 ties.
 
-The knobs are the readers of the values that a kernel overwrites without XLA's knowledge, in the program without ties. A
-set of ties is right if every output is fresh; latent is not enough, and numbers only confirm. A tie must not change the
-meaning: an output that should no longer depend on a write that it depends on without ties is not right, though the sum
-of a tie may make it depend on more. For each set the answer shows that the same set without one tie is not right, for
-each of its ties.
+A tie is `value + s - s`, with `s` the sum of the kernel's result: it makes the reader of the value run after the kernel.
+The knobs of the search are the readers, in the program without ties, of the values that a kernel overwrites without
+XLA's knowledge. A set of ties is right if every output is fresh; latent is not enough, and numbers only confirm. A tie
+must not change the meaning: an output that should no longer depend on a write that it depends on without ties is not
+right, though the sum of a tie may make it depend on more. For each set, and for each tie in it, the answer shows that
+the set without this tie is not right.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,15 +64,15 @@ def _locate(reader: TieSite) -> str:
 
 
 ANOTHER_COPY = (
-    "a tie only puts a reader after the kernel: one that reads another copy than the kernel overwrites reads the old"
-    " value there, too"
+    "a tie only puts a reader after the kernel: if the reader reads another copy of the value than the kernel"
+    " overwrites, it still gets the old value"
 )
 
 
 def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Returns all minimal sets of ties that make every output fresh, or why there is none.
 
-    Raises CaseError where the case does not trace.
+    Raises CaseError if JAX cannot trace the case.
     """
     draft = runner.open_draft(case, target.name, Axis.EDGES, toolchain=options.toolchain)
     base = runner.try_one(Trial(case=case, target=target, toolchain=options.toolchain))
@@ -149,7 +150,7 @@ class _Experiment:
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
     """Returns the readers that can be tied, and notes those that cannot.
 
-    A reader that is a kernel which overwrites the value cannot be tied: it would overwrite the tied copy.
+    If the reader of a value is itself a kernel that overwrites it, it cannot be tied: it would overwrite the tied copy.
     """
     if trouble:
         draft.is_unsettled = True
@@ -158,7 +159,9 @@ def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble:
     of_interest = [reader for reader in readers if (reader.call, reader.operand) in written]
     reasons = {
         reader.id: reader.untieable
-        or ("a kernel that overwrites it, too" if (reader.reader, reader.reader_operand) in written else "")
+        or (
+            "it is a kernel that overwrites the value, too" if (reader.reader, reader.reader_operand) in written else ""
+        )
         for reader in of_interest
     }
     draft.notes += [
@@ -175,7 +178,7 @@ def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[TieSite]
         there = f", with {count_of(len(knobs), 'reader')} that could be tied" if knobs else ""
         draft.answers.append(f"right without any tie: every output is fresh{there}")
     else:
-        nothing = f"nothing that can be tied reads {describe_written(base.written)} after the kernel"
+        nothing = f"no reader of {describe_written(base.written)} can be tied to the kernel"
         draft.answers.append(f"no set of ties: {nothing}, and {describe_wrong(base.outputs)}")
         draft.answers += explain_wrong(base)
         draft.is_unsettled |= base.word == "unknown"
@@ -201,7 +204,7 @@ def _write_answers(
         which = f"all {len(knobs)}" if len(knobs) > 1 else "the only one that is possible"
         left = f": even with {which} {describe_wrong(every.outputs) or every.error}"
         if every.is_right:
-            left = f": with {which}, some output loses a dependence that it has without ties"
+            left = f": with {which}, some output no longer depends on a write that it depends on without ties"
         draft.answers.append(f"no set of ties makes every output right{left}")
         draft.answers += explain_wrong(every)
         copies = list_ids(RuleKind.COPY_READ)
@@ -220,13 +223,14 @@ def _write_answers(
         case Completeness.LIMITED:
             draft.notes.append(f"there may be other sets: `--limit` allows more than {options.limit} trials")
     if not found.is_monotone:
-        draft.notes.append("a tie can do harm here: a set that is right is wrong with more ties")
+        draft.notes.append("a tie can do harm here: some set of ties is right, but wrong with more ties")
     if found.undecided:
         draft.is_unsettled = True
         outcome = experiment.try_all([found.undecided[0]])[0]
         reason = outcome.error or describe_wrong(outcome.outputs)
         draft.notes.append(
-            f"{count_of(len(found.undecided), 'set')} remain undecided and may be right, such as: {reason}"
+            f"{count_of(len(found.undecided), 'set')} remain undecided and may be right; the reason for one of them:"
+            f" {reason}"
         )
 
 
@@ -286,4 +290,4 @@ def _write_interrupted(draft: Draft, experiment: _Experiment, search: MinimalSet
     for ties in sets:
         draft.answers.append(describe_ties(ties, experiment.knobs))
         draft.rows.append(make_row(experiment.try_all([ties])[0], describe_numbers(ties), is_answer=True))
-    draft.notes.append("the compiles so far are in the cache: the same command continues")
+    draft.notes.append("the compiles so far are in the cache: run the same command again to continue")

@@ -1,7 +1,7 @@
-"""Describes the effect of one step of XLA on the reader of an overwritten value: its operand before and after.
+"""Describes how one step of XLA made an output wrong: the read that gets the wrong value, before and after the step.
 
-The reader is the operation at which the output becomes wrong after the step; it is found by its tag in the module
-before.
+The reader is the first operation that gets the wrong version of an overwritten value in the module after the step. In
+the module from before the step it is found by its tag, the number that each operation gets before the compile.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,9 @@ _SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion
 """Opcodes that are shown only at the ends of a path: they compute nothing themselves."""
 _PASSED_ON = having(Trait.TAKES_ELEMENT) | {"parameter", "fusion"}
 _COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
-"""Opcodes of values that two others may both be computed from without one being a copy of the other."""
+"""Opcodes that `find_common` skips: two values that are both computed from one such instruction, for instance a
+constant, may have nothing else in common.
+"""
 _SHOWN = 8
 
 
@@ -59,10 +61,11 @@ class ValuePaths:
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
     ) -> ValuePath:
-        """Returns a path from `start` to the value nearest to `other` that both are computed from; () if there is none.
+        """Returns a path from `start` to a value from which both `start` and `other` are computed, the nearest such
+        value to `other`; () if there is none.
 
-        around: an instruction that the path avoids. Parameters, constants and instructions that only move bytes do not
-        count.
+        around: an instruction that the path avoids. The value is no parameter, no constant, and not the result of an
+        instruction that only moves bytes.
         """
         reached = search([start], self._step_around(around)).keys() - {start}
         shared = (one for one in search([other], self.list_sources) if one in reached and one.opcode not in _COMMON)
@@ -122,8 +125,8 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that no order can make the output right any more: the operand of its reader before the step and
-    after it.
+    """Returns evidence that no order can make the output right any more: how the operation that gets the wrong version
+    read the overwritten value before the step, and what it reads after the step.
     """
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)
@@ -139,8 +142,8 @@ def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Ev
 
 
 def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that no order can make the output right any more, if the step has removed its reader: the reader
-    before the step.
+    """Returns the evidence of `describe_loss` for a step that removed the reader of the overwritten value, so that the
+    reader is only in the module from before the step.
     """
     earlier, context = before.synthetic[SchedulePolicy.LATE], after.synthetic[SchedulePolicy.EARLY]
     reader = _find_reader(earlier, output)
@@ -152,13 +155,13 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
         *_name_write(context, reader),
         *_name_place(earlier, reader),
         ("before", _describe_read(earlier, reader.instruction, reader.write)),
-        ("after", later[0] if later else f"`{reader.instruction.name}` is no operation of its own any more"),
+        ("after", later[0] if later else f"`{reader.instruction.name}` is no longer an operation of its own"),
     )
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that the reader may now run before the kernel: the path that tied it to the kernel before the
-    step.
+    """Returns evidence that the reader may run before the kernel since the step: the path of data from the kernel to the
+    reader that existed before the step, and that none exists after it.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -174,8 +177,8 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns evidence that nothing forces the order: the reader of the overwritten value to which no path leads from
-    the kernel.
+    """Returns evidence that nothing forces the order: the reader of the overwritten value, and that no path of data
+    leads from the kernel to it.
     """
     context = judgement.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -217,8 +220,8 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
 
 
 def _find_again(context: Context, reader: _Reader, *, scheduled: bool = False) -> list[HloInstruction]:
-    """Returns the reader's operation in the module of another context, or nothing. scheduled: return the scheduled
-    instruction that runs it.
+    """Returns a list with the reader's instruction in the module of another context, or an empty list. scheduled: return
+    the instruction of the schedule that runs it, which is a fusion if the reader was fused.
     """
     known = reader.instruction
     found = [

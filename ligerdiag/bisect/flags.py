@@ -186,7 +186,7 @@ def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
         answers.append(f"every output is right with {right}" if right else "no flag makes every output right")
         lucky = [one.flag.quoted for one in tries if one.outcome.word == "latent" and base.word != "latent"]
         if lucky:
-            answers.append(f"right by luck, with nothing that forces the order, with {join_words(lucky, 'or')}")
+            answers.append(f"right by luck, although nothing forces the order, with {join_words(lucky, 'or')}")
     changes: dict[tuple[str, ...], list[str]] = {}
     for one in tries:
         if _changes(base, one):

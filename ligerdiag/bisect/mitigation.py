@@ -1,8 +1,9 @@
-"""Measures the cost of each mitigation of a hidden write: one program with each, from none to another algorithm.
+"""Measures the cost of each mitigation of a hidden write, by compiling the program once with each of them.
 
-The mitigations are the case's siblings in its own table. A case without siblings has two: as written, and `trivial`, in
-which `value + s - s` replaces each value that is read after a kernel has overwritten it (`edges` ties the same readers
-one by one). The other mitigations are other programs, which only their author can write.
+The mitigations come from the case file: the siblings of a case have its name, and params that differ in one place. A
+case without siblings has two mitigations: as written, and `trivial`, in which `value + s - s` replaces each value that
+is read after a kernel has overwritten it (`edges` ties the same readers one by one). All other mitigations are other
+programs, which only their author can write.
 
 Memory is that of one device by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted once.
 The cheapest right mitigation has every output fresh and no known loss of precision.
@@ -38,7 +39,8 @@ from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
-"""Differences between median times of one program that were measured: a share of the time, and milliseconds
+"""Two median times count as equal if they differ by at most this share of the time, or by at most these milliseconds:
+repeated measurements of one program differ by as much
 (docs/measurements).
 """
 
@@ -119,7 +121,9 @@ class Mitigation:
 
     @property
     def is_right(self) -> bool:
-        """Returns whether every output is fresh and a device, if there was a run, agrees; precision does not count."""
+        """Returns whether every output is fresh and a run on a device, if there was one, agrees; a loss of precision does
+        not matter.
+        """
         return self.outcome.is_right and not self.is_wrong_on_device
 
     @property
@@ -152,14 +156,14 @@ def _known(value: float | None) -> float:
 
 
 USUAL_WORDS = ("hidden", "trivial", "barrier", "aliased", "out_of_place", "shard_map")
-"""Usual names of mitigations, for which a case's params are searched, in the order of the table: each declares the
-write more explicitly than the one before.
+"""Usual names of mitigations, in the order of the rows of the answer's table: each declares the write more explicitly
+than the one before. If a case does not name its mitigation, the name is looked for among its params.
 """
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the case's measure against a hidden write; if it names none, its only param that is a usual
-    word; else "".
+    """Returns the mitigation that the case names; if it names none, its param that is one of USUAL_WORDS; "" if no
+    param or more than one is.
     """
     if case.mitigation:
         return case.mitigation
@@ -168,11 +172,11 @@ def find_mitigation(case: CaseSpec) -> str:
 
 
 def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """Returns the case and its siblings in the table, those with usual words first and in their order; () if the case
-    names no measure.
+    """Returns the case and its siblings in the table, in the order of USUAL_WORDS, those with another mitigation last;
+    () if the case has no mitigation.
 
-    Siblings have the same source and name, and params that differ in one place. Of two siblings with the same measure
-    the first counts.
+    Siblings have the same source and name, and params that differ in one place. Of several siblings with the same
+    mitigation only the first is returned.
     """
     own = find_mitigation(case)
     mitigations = {own: case} if own else {}
@@ -199,7 +203,7 @@ def make_automatic_trials(
     """Returns the trials for a case without siblings: the case as written and, if readers can be tied, the case with
     all of them tied.
 
-    Raises CaseError where the case does not trace.
+    Raises CaseError if JAX cannot trace the case.
     """
     written = Trial(case=case, target=target, toolchain=toolchain)
     draft.notes.append(_describe_siblings(case))
@@ -214,7 +218,7 @@ def make_automatic_trials(
     knobs = find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
     if not knobs:
         draft.notes.append(
-            f"there is no `{TRIVIAL}` beside it: nothing that can be tied reads what a kernel overwrites"
+            f"the mitigation `{TRIVIAL}` was not tried: no reader of what a kernel overwrites can be tied to the kernel"
         )
         return (written,)
     ties = tuple(knob.id for knob in knobs)
@@ -222,17 +226,17 @@ def make_automatic_trials(
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the measure that the trial's case names; if it names none, `trivial` for a trial with ties and `as
-    written` for one without.
+    """Returns the name of a trial's mitigation: `trivial` for a trial with ties; otherwise that of the trial's case, or
+    `as written` if the case has none.
     """
     return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
 
 
 def _describe_siblings(case: CaseSpec) -> str:
-    """Returns a note with the code that a user copies for further mitigations."""
+    """Returns a note with code that a user can copy to compare further mitigations."""
     name = case.name if not case.params else case.id
     return (
-        "other cures are programs of your own: for more mitigations write the case once for each, such as `CASES ="
+        "all other mitigations are programs that you write: define the case once for each of them, such as `CASES ="
         f' tuple(Case(name="{name}", params=(word,), function=functools.partial(program, mode=word), args=ARGS)'
         ' for word in ("hidden", "barrier", "aliased"))`'
     )
@@ -248,7 +252,7 @@ def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, optio
     """Returns verdicts, errors, memory, instructions and, with a device, times of each mitigation, and the cheapest
     right one.
 
-    Raises InputError for `--device` without a device, CaseError where a case without siblings does not trace.
+    Raises InputError for `--device` without a device, CaseError if JAX cannot trace a case without siblings.
     """
     require_device(options)
     cases = find_siblings(case, runner.discover([str(case.source)])) if find_mitigation(case) else ()
@@ -257,7 +261,7 @@ def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, optio
     draft = runner.open_draft(case, target.name, Axis.MITIGATION, toolchain=options.toolchain, columns=columns)
     missing = [f"`{word}`" for word in USUAL_WORDS[:-1] if word not in {find_mitigation(one) for one in cases}]
     if missing and not is_automatic:
-        draft.notes.append(f"the table of `{case.name}` has no {join_words(missing)} beside this case")
+        draft.notes.append(f"`{case.name}` has no case for {join_words(missing)}, so their costs are not compared")
     trials: Sequence[Trial] = [Trial(case=one, target=target, toolchain=options.toolchain) for one in cases]
     if is_automatic:
         cases = (case,)
@@ -376,13 +380,15 @@ def _note(draft: Draft, mitigations: Sequence[Mitigation]) -> None:
         )
         draft.notes.append(f"{MILLISECONDS}: median of {runs} executions on {device}, with the host's part of the call")
     draft.notes.append(
-        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; where it says +, and for"
-        f" {INSTRUCTIONS}, against the mitigation that has the least"
+        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; figures with + and"
+        f" {INSTRUCTIONS} are differences from the mitigation that has the least"
     )
 
 
 def _answer(mitigations: Sequence[Mitigation]) -> list[str]:
-    """Returns a sentence with the right mitigations and the cheapest of them, and one with the price of each."""
+    """Returns a sentence that names the right mitigations and the cheapest of them, and one sentence for each
+    mitigation, with its costs.
+    """
     answers: list[str] = []
     best = _choose(mitigations)
     exact = [mitigation for mitigation in mitigations if mitigation.is_exact]
@@ -412,14 +418,14 @@ def _describe_mitigation(mitigation: Mitigation, mitigations: Sequence[Mitigatio
 
 def _describe_rightness(mitigation: Mitigation) -> str:
     if mitigation.outcome.error:
-        return "is not known"
+        return "could not be analysed"
     if mitigation.is_right and mitigation.lossy:
         return f"is right and loses precision ({_describe_worst(mitigation.lossy)})"
     if mitigation.is_right and mitigation.may_be_lossy:
-        return "is right and may lose precision, which no numbers were asked for or had"
+        return "is right and may lose precision: no numbers say how much"
     if mitigation.is_right:
         return "is right" + (
-            "" if mitigation.errors or mitigation.device_errors else " by its schedule, without numbers"
+            "" if mitigation.errors or mitigation.device_errors else " by its schedule, which no numbers confirm"
         )
     if mitigation.outcome.is_right:
         return "is right by its schedule and wrong on the GPU"

@@ -1,10 +1,10 @@
 """Finds the pass of XLA that makes an output wrong.
 
 The snapshots of one compile are judged, and the case is compiled again without each pass to blame. The blame for an
-output that is not fresh in the end depends on its order sensitivity in the last snapshots:
+output that is not fresh in the end depends on its order sensitivity (forced, open or lost) in the last snapshots:
 
     lost     no schedule can make it right any more: the step after which it stayed lost is to blame
-    ordered  it is not lost: the step that fixed the wrong order is to blame
+    ordered  it is not lost: the step that chose the wrong order is to blame
     latent   it is not lost, and right by luck: no step is to blame for the order
 
 If the order of an output that is not lost was forced at first, the step that loosened it is named, too.
@@ -56,7 +56,7 @@ _NO_COMPILE = " does not compile: "
 
 
 class PassBlame(StrEnum):
-    """The reason why an output is not fresh: a step loses the value, a step fixes the wrong order, or nothing forces
+    """The reason why an output is not fresh: a step loses the value, a step chooses the wrong order, or nothing forces
     the order.
     """
 
@@ -138,7 +138,9 @@ def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswe
 def _find_lasting(
     changes: tuple[SensitivityChange, ...], holds: Callable[[SensitivityChange], bool]
 ) -> SensitivityChange | None:
-    """Returns the first change from which on `holds` is true of all changes; None if it is not true of the last one."""
+    """Returns the first change such that `holds` is true of it and of all later ones; None if it is false of the last
+    one.
+    """
     found = None
     for change in reversed(changes):
         if not holds(change):
@@ -150,8 +152,8 @@ def _find_lasting(
 def _find_detours(
     changes: tuple[SensitivityChange, ...], output: str
 ) -> tuple[tuple[CompilerStep | None, CompilerStep], ...]:
-    """Returns the pairs of steps between which the output was lost for a while: the one that lost it, the one that
-    restored it.
+    """Returns a pair (step that lost the output, step that restored it) for each time that the output was lost for a
+    while.
     """
     found: list[tuple[CompilerStep | None, CompilerStep]] = []
     since: SensitivityChange | None = None
@@ -199,7 +201,7 @@ def _describe_reason(answer: PassAnswer) -> str:
         why = f"{name_step(answer.loosened.step)} removed what forced the order"
     if answer.blame is PassBlame.LATENT:
         return f", right by luck: {why}{detours}"
-    return f": {name_step(step)} fixes the wrong order, and {why}{detours}"
+    return f": {name_step(step)} chooses the wrong order, and {why}{detours}"
 
 
 def name_step(step: CompilerStep | None) -> str:
@@ -216,7 +218,7 @@ def name_step(step: CompilerStep | None) -> str:
 
 
 def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns for each output the pass that loses it or fixes its order, and its verdict without that pass."""
+    """Returns for each output the pass that loses it or chooses its order, and its verdict without that pass."""
     draft = runner.open_draft(case, target.name, Axis.PASSES, toolchain=options.toolchain, columns=COLUMNS)
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))
     outcome = runner.try_one(trial)
@@ -226,8 +228,8 @@ def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: 
     if shared:
         names = join_words([f"`{name}`" for name in shared])
         draft.answers.append(
-            f"XLA has two values that {names} {'depends' if len(shared) == 1 else 'depend'} on in the same bytes"
-            f" ({_SHARED_BYTES}): no snapshot shows bytes, and `--over flags` looks for a flag without it"
+            f"{names} {'depends' if len(shared) == 1 else 'depend'} on two values that XLA keeps in the same bytes"
+            f" ({_SHARED_BYTES}): snapshots do not show bytes; `--over flags` looks for a flag that avoids it"
         )
     if outcome.error or outcome.artifact is None or not bad:
         draft.is_unsettled = bool(outcome.error)
@@ -288,7 +290,9 @@ def _judge(runner: TrialRunner, outcome: Outcome, effects: CallEffectsReader) ->
 
 
 def _try_without(runner: TrialRunner, trial: Trial, answers: Iterable[PassAnswer]) -> Mapping[str, Outcome]:
-    """Compiles without each pass to blame; returns a map from the pass's name to the outcome."""
+    """Compiles the case again for each pass to blame, without this pass; returns a map from the pass's name to the
+    outcome.
+    """
     names = list(dict.fromkeys(step.name for answer in answers for step in answer.steps if step.name))
     runner.best = join_words(names)
     trials = [
@@ -387,7 +391,7 @@ def _describe_without(
             return [f"{head} XLA does not compile the case: {outcome.error.partition(_NO_COMPILE)[2]}"]
         return [f"{head} there is no verdict: {outcome.error}"]
     if _still_runs(name, outcome):
-        return [f"`{name}` cannot be disabled: it runs with `{DISABLE}={name}`, too"]
+        return [f"`{name}` cannot be disabled: it runs even with `{DISABLE}={name}`"]
     groups: dict[tuple[Verdict, str], list[str]] = {}
     history = None
     for output in blamed:
@@ -397,7 +401,7 @@ def _describe_without(
             history = history or _judge(runner, outcome, effects)
             other = explain_output(history, output, verdict)
             if other.change is not None:
-                verb = "loses it" if other.blame is PassBlame.LOST else "fixes the wrong order"
+                verb = "loses it" if other.blame is PassBlame.LOST else "chooses the wrong order"
                 then = f", for then {name_step(other.change.step)} {verb}"
         groups.setdefault((verdict, then), []).append(f"`{output}`")
     return [

@@ -1,15 +1,15 @@
-"""Searches that know nothing of programs: for changes of an answer along a list, and for minimal sets that fulfil a
-predicate.
+"""Two searches that know nothing of programs: `find_changes` finds where an answer changes along a list, and
+`MinimalSetSearch` finds the minimal sets for which a predicate holds.
 
-`find_changes` asks every member of the list if the ends agree or `verify` is set. Otherwise a binary search finds one
-change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
+`find_changes` asks for the answer of every member if the first and the last answer agree or `verify` is set. Otherwise
+a binary search finds one change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
 
-`MinimalSetSearch` finds the sets of knobs for which a predicate holds and of which no proper subset will do. It tries
+`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. It tries
 every set if there are few knobs. For many it assumes that the predicate is monotone, that is, that one more knob does
 no harm: delta debugging shrinks a set that holds until no knob can be left out, and the complements of the minimal
-hitting sets of what was found show whether there are further sets. `Completeness` says that the answer rests on this
-assumption, `is_monotone` whether a trial refuted it. A set without an answer counts as one that does not hold, and is
-listed. The search is deterministic.
+hitting sets of the sets found so far show whether there are others. `Completeness` says that the answer rests on this
+assumption, `is_monotone` whether a trial refuted it. A set for which the predicate has no answer counts as one for
+which it does not hold, and `MinimalSets.undecided` lists it. The search is deterministic.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,9 +136,9 @@ class MinimalSetSearch:
     """Number of knobs; they are numbered from 0 to count - 1."""
     judge: Predicate
     limit: int
-    """Most sets that may be judged, including those in `tried` at the start."""
+    """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Number of sets that are judged at a time, where one set that holds is enough."""
+    """Number of sets that are judged at a time by a step of the search that needs only one set that holds."""
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search
     over the same knobs.
@@ -194,8 +194,8 @@ class MinimalSetSearch:
             found += [knobs for knobs, holds in zip(level, self._ask(level), strict=True) if holds]
 
     def _dualize(self, every: Knobs) -> None:
-        """Finds all minimal sets by dualization. Single knobs are always tried, since the user wants to know if one is
-        enough.
+        """Finds all minimal sets, provided that one more knob never does harm, as the module's docstring describes. Single
+        knobs are always tried, since the user wants to know if one is enough.
         """
         singles = [frozenset({knob}) for knob in sorted(every)]
         self._ask(singles)

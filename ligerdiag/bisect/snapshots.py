@@ -6,12 +6,13 @@
 A pipeline writes a file when it starts (`after_pipeline-start`) and after each pass that changed something. Pipelines
 are nested: a pass can run a pipeline, whose files then come before that of the pass. A pass that dumps its own steps
 writes files without `before`, and the pipeline's name is that of the pass. Several modules may have been compiled; the
-program is the last one that XLA began.
+program is the one that XLA began last.
 
-A module without a schedule is judged under schedules that it could have (`synthetic_schedules`), on the storage that
-must be shared (`hlo.aliasing`). An output is forced if a path of data or control leads from the write to it, lost if it
-is computed from something else than the kernel wrote, such as a copy, a shard or the value before a cast, and open
-otherwise. Bytes that XLA's buffer assignment shares by chance are not seen before the module has one.
+A module without a schedule is judged under schedules that it could have (`synthetic_schedules`); only values that XLA
+must keep in the same bytes (`hlo.aliasing`) share bytes there. An output is forced if a path of data or control leads
+from the write to it, lost if it is computed from something else than the kernel wrote, such as a copy, a shard or the
+value before a cast, and open otherwise. A module without a buffer assignment does not show which other values XLA will
+put into the same bytes.
 """
 
 import os
@@ -45,7 +46,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A file that XLA wrote between two passes, and the facts in its name."""
+    """A snapshot: a file with the module that XLA wrote between two passes, and the parts of the file's name."""
 
     path: Path
     module: int
@@ -76,7 +77,7 @@ class CompilerStep:
     number: int
     """Number of the first snapshot after the step."""
     part: str = ""
-    """The part of the pass that the step is, if XLA names one."""
+    """Name of the part of the pass, if the step is only a part of it and XLA names that; else empty."""
 
     @property
     def label(self) -> str:
@@ -102,7 +103,9 @@ def parse_snapshot(path: Path) -> Snapshot | None:
 
 
 def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
-    """Returns the snapshots of the program, the last module that XLA began, in the order in which XLA wrote them."""
+    """Returns the snapshots of the program, which is the module that XLA began last, in the order in which XLA wrote
+    them.
+    """
     found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
     last = max((snapshot.module for snapshot in found), default=0)
     return tuple(sorted((one for one in found if one.module == last), key=lambda one: one.number))
@@ -285,7 +288,7 @@ class SensitivityChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class History:
-    """All changes of order sensitivities and verdicts in one compile."""
+    """All changes of the outputs' order sensitivities and verdicts between the snapshots of one compile."""
 
     changes: tuple[SensitivityChange, ...]
     """The program as XLA got it, unless it could not be analysed; then each change, in order."""

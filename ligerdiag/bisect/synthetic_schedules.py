@@ -2,9 +2,10 @@
 
 Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under
 EARLY a kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN
-is the author's order by tags, as far as dependences allow; an instruction without a tag runs once its operands exist.
-All keep operands and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that
-is fresh under LATE is forced; one that is wrong under all three cannot be repaired by any schedule.
+is the author's order as far as dependences allow: the order of the tags, the numbers that the program's operations got
+before the compile; an instruction without a tag runs once its operands exist. In all three an instruction runs after its
+operands and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that is fresh
+under LATE is forced; one that is wrong under all three cannot be repaired by any schedule.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 _RUNS = having(Trait.RUNS_SCHEDULED)
 """Opcodes of instructions whose called computations run where the caller stands."""
 _MOST = 1_000_000
-"""Most instructions of an inlined module; without a limit, calls within calls could multiply them."""
+"""Largest number of instructions of an inlined module: calls within calls can multiply the instructions."""
 
 
 def inline_calls(module: HloModule) -> HloModule:
@@ -132,7 +133,7 @@ class _Inliner:
     def _take_number(self) -> int:
         self._count += 1
         if self._count > _MOST:
-            raise ArtifactError(f"`{self.module.name}` calls functions in more ways than can be followed")
+            raise ArtifactError(f"`{self.module.name}` calls its computations along more paths than can be followed")
         self._next_instruction += 1
         return self._next_instruction - 1
 
@@ -215,7 +216,9 @@ def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloIns
 
 
 def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[HloInstruction, ...]:
-    """Returns the order in which, of all instructions that are ready, the one with the least key comes next."""
+    """Returns an order that keeps dependences and in which, of all instructions that may run next, the one with the
+    least key does.
+    """
     return order_by(computation.instructions, _find_needed(computation), keys)
 
 

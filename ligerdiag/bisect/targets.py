@@ -62,21 +62,24 @@ class Divergence:
     before: Snapshot | None
     """The last snapshot that both compiles have; None if the first ones differ."""
     one: ModuleState | None
-    """The first state of one compile that the other does not have; None if the compile has no more states."""
+    """The first state of the first target's compile that the second target's lacks; None if it has no further state."""
     other: ModuleState | None
+    """The first state of the second target's compile that the first target's lacks; None if it has no further state."""
     old: ModuleState | None
     """The last state that both compiles have."""
 
     @property
     def is_same_pass(self) -> bool:
-        """Returns whether one pass turned the same module into two different ones."""
+        """Returns whether the pass that made `one` is the pass that made `other`: it got one module in both compiles, and
+        made two different ones of it.
+        """
         if self.one is None or self.other is None:
             return False
         mine, theirs = self.one.snapshot, self.other.snapshot
         return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first instruction of each compile that differs from the other's.
+        """Returns the first pair of instructions, one from each compile, in which the two compiles differ.
 
         If one pass made both modules, they are compared with each other. Otherwise only one compile has a pass that
         changed the module; the module after that pass is compared with the module before it, which the other compile
@@ -100,9 +103,10 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """Returns the instructions of the first two lines that differ; None if all lines are equal.
+    """Returns the instructions of the first pair of lines that differ; None if all lines are equal.
 
-    by_kind: whether to compare the kinds of lines and not their texts, as a moved line changes all numbers after it.
+    by_kind: whether to compare the kinds of lines and not their texts: one moved line changes the numbers in the texts of
+    all lines after it.
     """
     for mine, theirs in zip_longest(one, other):
         same = mine and theirs and (mine.kind == theirs.kind if by_kind else mine.text == theirs.text)
@@ -209,8 +213,8 @@ def _write_rows(draft: Draft, runner: TrialRunner, outcomes: Sequence[Outcome], 
 
 
 def _name_programs(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns, for each outcome, the first target whose compiled program has the same instructions in the same order,
-    or that no earlier one has.
+    """Returns a word for each outcome's compiled program: `its own` if it differs from those of all earlier targets in its
+    instructions or their order, otherwise a text such as `as a100`; empty without a program.
     """
     first: dict[str, str] = {}
     words: list[str] = []

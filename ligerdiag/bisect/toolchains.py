@@ -51,7 +51,7 @@ def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, optio
         draft.answers.append(f"the verdicts are the same under {join_words([f'`{name}`' for name in answered])}")
     if not found.is_whole:
         draft.notes.append(
-            f"found by halving, {len(found.answers)} of {len(names)} toolchains were tried: there may be other changes"
+            f"a binary search tried {len(found.answers)} of {len(names)} toolchains: there may be other changes"
         )
     undecided = [names[position] for position, answer in found.answers.items() if answer is None]
     if undecided:

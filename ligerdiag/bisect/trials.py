@@ -47,8 +47,8 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A bisection that is being made: the result to be, of one case along one axis. The axis appends to the lists, so
-    that what is known so far survives Ctrl-C.
+    """A bisection in progress, of one case along one axis. The search appends to the lists, so that its results so far
+    survive Ctrl-C.
     """
 
     case_id: str
@@ -66,8 +66,8 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection as far as it is known. trials, compiled: the numbers that the runner has counted since
-        it started.
+        """Returns the bisection as far as it is known. trials, compiled: how many trials the runner has made, and how many
+        of them it has compiled, since it started.
         """
         return Bisection(
             case_id=self.case_id,
@@ -108,7 +108,7 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """Returns a key that is equal for two trials which compile the same."""
+        """Returns a key that is equal for two trials that compile one case in the same way."""
         flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
         ties = tuple(sorted(set(self.variation.ties)))
         return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, ties
@@ -143,7 +143,9 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether every output should depend at least on the hidden writes that it has in `meant`."""
+        """Returns whether in this trial every output should depend on all hidden writes that `meant` lists for it; it may
+        depend on more.
+        """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
@@ -217,7 +219,7 @@ class TrialRunner:
         report_progress: OnProgress,
         declared: Sequence[DeclaredEffects] = (),
     ) -> None:
-        """jobs: number of workers, by default one a core. timeout: seconds that one trial may take. declared: effects
+        """jobs: number of workers, by default one per core. timeout: seconds that one trial may take. declared: effects
         that the user declares, as for `inspect_artifact`.
         """
         self.cache = cache
@@ -305,7 +307,7 @@ class TrialRunner:
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
         """Returns the outcome of each trial, in their order. Compiles trials that are new, several at a time.
 
-        Raises InputError where a toolchain is not available, or the case declares impossible effects.
+        Raises InputError if a toolchain is not available, or if the case declares impossible effects of a kernel.
         """
         missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
         for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
@@ -491,16 +493,18 @@ def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentences))
 
 
-_BUG = "schedule and numbers cannot both be right, see DISAGREES: `ligerdiag check` lists the causes that are left"
+_BUG = (
+    "a verdict and the replayed numbers cannot both be right (DISAGREES): `ligerdiag check` lists the possible causes"
+)
 
 
 def replay_outcomes(
     runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """Returns the replay of each outcome within the options' bounds; None for each if there are no options or no
-    `--replay`.
+    """Replays each outcome that is within the options' bounds, and returns the replays. Returns None for every outcome
+    without options, or with `--no-replay`.
 
-    If verdicts and numbers contradict each other, the draft becomes unsettled.
+    If a verdict and the replayed numbers contradict each other, the draft becomes unsettled.
     """
     if options is None or not options.replay:
         return (None,) * len(outcomes)

@@ -1,1 +1,1 @@
-"""Reads files and directories of XLA's dumps, in all their forms."""
+"""Reads the files and directories that XLA dumps, as protobuf or as text, plain or gzipped."""

@@ -1,4 +1,4 @@
-"""Detects a file's form by its first bytes, unpacks it, and bounds memory and time by its size on disk.
+"""Detects a file's format by its first bytes, unpacks it, and bounds memory and time by its size on disk.
 
 One module may use memory and time in proportion to the size of its files, and no more (see `untrusted_files`). The
 operating system refuses anything above that, which ends in a one-line error. A small file can unpack to gigabytes. Real
@@ -40,12 +40,12 @@ _STATM = Path("/proc/self/statm")
 
 
 def compute_allowance(paths: Iterable[Path]) -> int:
-    """Returns the bytes of memory for reading and analysing these files."""
+    """Returns how many bytes of memory reading and analysing these files may take."""
     return BASE_MEMORY_BYTES + MEMORY_PER_BYTE * count_stored_bytes(paths)
 
 
 def compute_seconds(paths: Iterable[Path]) -> float:
-    """Returns the seconds of processor time for reading and analysing these files."""
+    """Returns how many seconds of processor time reading and analysing these files may take."""
     return BASE_SECONDS + SECONDS_PER_BYTE * count_stored_bytes(paths)
 
 
@@ -59,7 +59,7 @@ class _TimeIsUp(BaseException):
 
 @contextmanager
 def limit_time(seconds: float, name: str) -> Generator[None]:
-    """Raises BudgetError with that name if its block takes more than this many seconds of processor time.
+    """Raises BudgetError, with `name` in its message, if the block takes more than `seconds` of processor time.
 
     Has an effect only in the main thread.
     """
@@ -75,7 +75,7 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
     try:
         yield
     except _TimeIsUp:
-        raise BudgetError(f"`{name}` takes more than {seconds:.3g} s: --timeout allows more") from None
+        raise BudgetError(f"`{name}` takes more than {seconds:.3g} s: a larger --timeout allows more") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -83,8 +83,8 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
 
 @contextmanager
 def limit_memory(allowance: int, name: str) -> Generator[None]:
-    """Raises BudgetError with that name if its block needs more than `allowance` bytes beyond the process's current
-    size.
+    """Raises BudgetError, with `name` in its message, if the block needs more than `allowance` bytes of memory beyond the
+    process's current size.
 
     Has no effect if the operating system does not report the current size.
     """
@@ -135,12 +135,12 @@ _ENTRY = re.compile(rb"^[ \t]*ENTRY[ \t]", re.MULTILINE)
 _FENCE = re.compile(rb"^[ \t>]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _QUOTED_FENCE = re.compile(rb"^[ \t]*>[ \t>]*(?:```|~~~)", re.MULTILINE)
 _SHORT = 64
-"""Bytes up to which data that could be text may be a damaged protobuf instead."""
+"""Printable data of more than this many bytes is text; shorter data may be a damaged protobuf instead."""
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class Form(StrEnum):
-    """The form of a file's bytes, as far as their beginning shows it."""
+    """The format of a file's contents, as far as their first bytes show it."""
 
     TEXT = "HLO text"
     PROTO = "protobuf"
@@ -161,7 +161,9 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Returns the bytes, unpacked if they are gzip. Raises ArtifactError if they are damaged or unpack to too much."""
+    """Returns the data, or its unpacked contents if it is a gzip file. Raises ArtifactError if the gzip file is damaged,
+    or if its contents are larger than the limit for a file of its size.
+    """
     if not data.startswith(_GZIP):
         return data
     limit = min(MAXIMUM_FILE_BYTES, max(SMALL_UNPACKED_BYTES, MAXIMUM_UNPACKED_RATIO * len(data)))
@@ -192,13 +194,13 @@ def unpack(data: bytes) -> bytes:
         position = padding.end() if padding else position
     unpacked = b"".join(blocks)
     if unpacked.startswith(_GZIP):
-        raise ArtifactError("is a gzip file in a gzip file")
+        raise ArtifactError("is a gzip file inside a gzip file: unpack it once")
     return unpacked
 
 
 def strip_paste(data: bytes) -> bytes:
-    """Returns HLO text without a byte order mark, quotation marks before each line, and text before and after the
-    module.
+    """Returns HLO text without the additions of copy and paste: a byte order mark, a `>` before each line, and text
+    before and after the module.
 
     For Markdown, returns the HLO between its fences. Any other data is returned unchanged. Lines of HLO after the last
     closed computation are kept: they show that the text was cut off within them, and without them a computation that
@@ -280,8 +282,8 @@ def _strip_end(text: bytes) -> bytes:
 
 
 def split_modules(data: bytes) -> tuple[bytes, ...]:
-    """Returns the modules of a text with several, one after another, as in compilers' tests; otherwise the data
-    unchanged.
+    """Splits HLO text with several modules, one after another, as compilers' tests have it, and returns the text of each
+    module. Any other data is returned unchanged, as the only member of the tuple.
     """
     starts: list[int] = []
     seen = quotes = 0
@@ -301,8 +303,8 @@ def has_entry(text: bytes) -> bool:
 
 
 def compute_form(data: bytes) -> Form:
-    """Returns the form of the bytes. Raises ArtifactError if they certainly have no known form; a protobuf has no
-    distinctive first bytes.
+    """Returns the format of the data. Raises ArtifactError if the format is none that ligerdiag reads; data of which the
+    format is not clear counts as a protobuf, which has no distinctive first bytes.
     """
     for magic, what in _OTHERS.items():
         if data.startswith(magic):

@@ -15,8 +15,8 @@ although others of the same module have one, such as the snapshots of a run (the
 module that fits.
 
 - A directory is searched recursively; symbolic links out of it are not followed.
-- The optimized form of a module decides: a protobuf before text, because it has the buffer assignment. Other forms are
-  alternatives, in case a file is truncated.
+- The module after optimizations is read from its protobuf, which has the buffer assignment; if there is none, from its
+  text. Its other files are alternatives, in case the first one is truncated.
 - A file that the user names is read whatever its name. If its name is one of XLA's, the other files of its module are
   found beside it.
 - Modules without custom calls contain no kernel: they are counted, not read (`load`).
@@ -136,7 +136,9 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation. Each part of it may have several forms, in the order in which to try them."""
+    """The files of one compilation. Each part of it may have several files, such as a protobuf and a text, in the order in
+    which to try them.
+    """
 
     id: str
     """Id of the module, such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
@@ -162,7 +164,7 @@ class Dump:
     artifacts: tuple[Path, ...] = ()
     """Artifact directories that ligerdiag wrote."""
     unscheduled: int = 0
-    """Number of modules without an optimized form."""
+    """Number of modules of which no file from after the optimizations was found, so that they have no schedule."""
     snapshots: int = 0
     """Number of snapshots between two passes, which are not read."""
     links: int = 0
@@ -180,8 +182,8 @@ def count_modules(path: Path) -> int:
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules of files, within bounds on all files together; a file that cannot be counted counts as one
-    module.
+    """Counts the modules in each file, within limits on all files together; a file whose modules cannot be counted counts
+    as one module.
     """
 
     count: Callable[[Path], int | None]
@@ -412,7 +414,9 @@ def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
 
 
 def _may_be_of(path: Path, run: DumpName, key: _Key, module: str) -> bool:
-    """Returns whether the arguments in a file may be those of that module. run: the parts of the file's name."""
+    """Returns whether a file with the arguments of a run may belong to the module with this key and name. run: the parts
+    of the file's name.
+    """
     directory, stamp, number = key
     is_same_stamp = not run.stamp or not stamp or run.stamp == stamp
     is_same_module = not run.module or not module or run.module == module

@@ -1,10 +1,11 @@
-"""Loads the modules of one compilation: from the first readable form of each, with the files beside it.
+"""Loads the modules of one compilation, each from the first of its files that can be read, with its buffer assignment.
 
-A module without the words `custom-call` in either program contains no kernel, in text as in protobuf. The buffer
-assignment is the protobuf's own, or else in the text beside it. Text of the module before optimizations has lost the
-order of operations, unless they have tags: it is judged as several programs (`text_details`). If a form cannot be read,
-a note says so, and the next one is tried. A module of another program is not accepted as the one before optimizations,
-whatever its file is called.
+A compilation contains no kernel if neither the module before optimizations nor the one after them has the words
+`custom-call`, in text or in protobuf. The buffer assignment is the protobuf's own, or else in the text beside it. Text
+of the module before optimizations has lost the order of operations, unless they have tags (the numbers that ligerdiag
+gives them before the compile): it is judged as several programs (`text_details`). If a file cannot be read, a note says
+so, and the next one is tried. A module of another program is not accepted as the one before optimizations, whatever its
+file is called.
 
 Files about the launches of a module:
 
@@ -43,7 +44,7 @@ class LoadedModule:
     files: ModuleFiles
     optimized: HloModule
     programs: tuple[HloModule, ...]
-    """The module before optimizations: none if it is missing, several if its order is unknown."""
+    """The module before optimizations: none if it is missing, several if the order of its operations is unknown."""
     is_numbered: bool
     """Whether the ids of the programs' instructions increase in the order in which these were written; HLO text has no
     ids.
@@ -76,7 +77,7 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the modules of one compilation. Raises ArtifactError if no form of its optimized module can be read,
+    """Reads the modules of one compilation. Raises ArtifactError if no file of its optimized module can be read,
     NoScheduleError if that module has no schedule.
 
     alone: whether to leave out the module before optimizations.
@@ -123,8 +124,8 @@ def _read(files: ModuleFiles, path: Path) -> bytes:
 
 @lru_cache(maxsize=1)
 def _read_parts(path: Path, *version: int) -> tuple[bytes, ...]:
-    """Returns the modules of a text with several, cached for the next one of them. version: of the file, so that a
-    changed file is read again.
+    """Returns the text of each module in a file with several. The result is cached, because the modules are asked for
+    one after another. version: inode, size and time of the file, so that a changed file is read again.
     """
     del version
     return split_modules(read_content(path))
@@ -152,13 +153,14 @@ def _parse_same_program(
 
 
 def _describe_difference(program: HloModule, optimized: HloModule) -> str:
-    """Returns the evidence that the two are different programs; empty if there is none.
+    """Returns the evidence that the module before optimizations is of another program than the optimized module; empty if
+    there is none.
 
-    Files of two programs may have matching names. Two modules of one program have one name, and one number in the
-    process that compiled it, if the files give a number. Their entry computations have equally many parameters, and
+    Files of two programs may have matching names. Two modules of one program have the same name, and the same number in
+    the process that compiled it, if the files give a number. Their entry computations have equally many parameters, and
     equally many arrays as results. Each of these keeps its element type and rank, and no dimension gets longer: the
-    partitioner makes them shorter. Modules that agree in all of this may still be two programs; tags, operands and
-    kernels say more (see `analysis.tag_trust`).
+    partitioner makes them shorter. Modules that agree in all of this may still be of different programs; tags, operands
+    and kernels say more (see `analysis.tag_trust`).
     """
     return next(_list_differences(program, optimized), "")
 
@@ -269,7 +271,7 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The launches of a module, as far as the files about them were found; a judgement needs none of them."""
+    """The launches of a module, as far as files about them were found; a module can be judged without them."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None
@@ -279,7 +281,9 @@ class DumpedLaunches:
 
 
 def load_launches(optimized: Path) -> DumpedLaunches:
-    """Returns what the files beside the module after optimizations say of its launches; links are not followed."""
+    """Returns the launches of a module, read from the files beside it. Symbolic links are not followed. optimized: the file
+    with the module after optimizations.
+    """
     notes: list[str] = []
     thunks: ThunkSequence | None = None
     order: CommandOrder | None = None

@@ -7,15 +7,15 @@ its order. So the program is returned in the two orders that are furthest apart:
 and as late as possible. A result that is equal for both does not depend on the order; any other result is unknown. If
 calls have several kinds of names, either kind may come first.
 
-`parse_buffer_text` parses `…after_optimizations-buffer-assignment.txt`, for a dump without a protobuf, in the form of
+`parse_buffer_text` parses `…after_optimizations-buffer-assignment.txt`, for a dump without a protobuf, in the format of
 BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToShortString:
 
     allocation 0: size 8192[, page 0][, color 1][, parameter 1, shape |f32[16,128]| at ShapeIndex {0}][, output shape is |…|]
         [, constant][, thread-local][, maybe-live-out][, preallocated-temp]:
      value: <28 name{1,0} (phi) @0> (size=8192,offset=0): f32[16,128]{1,0}
 
-Names have their ShapeIndex if the instruction's shape is a tuple. A line of another form within the allocations makes
-the whole unusable: the missing bytes could be those that a kernel overwrites.
+Names have their ShapeIndex if the instruction's shape is a tuple. If a line within the allocations has another format,
+the whole buffer assignment is unusable: the missing bytes could be those that a kernel overwrites.
 """
 
 import re
@@ -38,7 +38,8 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns the module with new instruction ids, in the orders that are furthest apart; one if it has no kernel call.
+    """Returns copies of the module in the program orders that are furthest apart: in each copy the instruction ids
+    increase in its order. Returns the module alone if it has no kernel call.
 
     Computations come before their callers, as in every well-formed module.
     """
@@ -161,7 +162,7 @@ _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-
 
 
 def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
-    """Returns the buffer assignment of the module. Raises ArtifactError if the text has another form, or belongs to
+    """Returns the buffer assignment of the module. Raises ArtifactError if the text has another format, or belongs to
     another module.
     """
     lines = text.split("\n")
@@ -192,7 +193,8 @@ def _add_allocation(proto: BufferAssignmentProto, heading: re.Match[str], number
     if int(heading["index"]) != len(proto.buffer_allocations):
         expected = len(proto.buffer_allocations)
         raise ArtifactError(
-            f"line {number} of the buffer assignment: expected allocation {expected} but got {heading['index']}"
+            f"line {number} of the buffer assignment: expected allocation {expected} next but got allocation"
+            f" {heading['index']}"
         )
     flags = frozenset(heading["flags"].split(", ")[1:])
     if flags - _FLAGS:
@@ -226,8 +228,8 @@ def _parse_place(text: str | None) -> list[int]:
 
 
 def _require_all_values(proto: BufferAssignmentProto, module: HloModule) -> None:
-    """Raises ArtifactError if a value in the assignment has no name of the module, which means that the text belongs to
-    another compilation.
+    """Raises ArtifactError if the assignment names an instruction that the module does not have, which means that the
+    text belongs to another compilation.
     """
     names = {i.name for computation in module.computations.values() for i in computation.instructions}
     for buffer in proto.logical_buffers:

@@ -1,1 +1,1 @@
-"""Judges an artifact or foreign files: verdicts, findings and coverage."""
+"""Judges an artifact (the directory of a compile) or files that XLA dumped: verdicts, findings and coverage."""

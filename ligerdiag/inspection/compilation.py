@@ -199,8 +199,8 @@ def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[C
 def _find_lost_refs(
     context: Context, compilation: Compilation, names: tuple[str, ...], effects_of: EffectsOf
 ) -> Context:
-    """Returns the context, completed by the Refs (see the glossary) that JAX lost before XLA got the program; outputs
-    that need them are wrong, whatever the schedule.
+    """Returns the context with the Refs (JAX's mutable arrays) that JAX separated from their writes before XLA got the
+    program. An output that needs such a write cannot be fresh, whatever the schedule.
     """
     program, lowered = compilation.program, compilation.lowered
     if compilation.refs_trouble:
@@ -217,15 +217,15 @@ def _find_lost_refs(
 
 
 def _sort_writes(writes: Sequence[HiddenWrite]) -> list[HiddenWrite]:
-    """Returns the hidden writes in program order; their own numbers follow the order of the module, which a tie
-    changes.
+    """Returns the hidden writes in program order. (Their `index` follows the order of the module's instructions, which a
+    tie changes.)
     """
     return sorted(writes, key=lambda write: (write.tag_path, write.operand))
 
 
 def _renumber(context: Context) -> Iterator[int]:
-    """Yields, for each output, the labels of the hidden writes that it should depend on, renumbered so that the writes
-    are in program order.
+    """Yields, for each output, the hidden writes that it should depend on, as a bit set in which the writes are numbered
+    in program order.
     """
     width = 2 * context.space.classes
     ordered = [write.index for write in _sort_writes(context.writes)]
@@ -238,9 +238,10 @@ def _renumber(context: Context) -> Iterator[int]:
 def _see_through_partitioning(effects_of: EffectsOf, program: HloModule | None, optimized: HloModule) -> EffectsOf:
     """Returns the effects of each call, including calls of a `custom_partitioning` in the program.
 
-    XLA's partitioner replaces such a call by the function for which it asks. So the call has no hidden write if no call
-    of the schedule has one, nor one of the function that its author gave it, if the program contains that (see
-    `compile.lowering.partitioned`); otherwise its effects stay unknown.
+    XLA's partitioner replaces such a call by a function for the shards, which it gets from JAX during the compile. So the
+    call has no hidden write if the program contains the function for whole arrays (see `compile.lowering.partitioned`)
+    and neither a call in that function nor a call of the schedule has a hidden write; otherwise its effects stay
+    unknown.
     """
 
     def hides(call: HloInstruction) -> bool:
@@ -300,8 +301,8 @@ def _describe(call: KernelCall, alone: LoneCall) -> CustomCall:
 
 
 def _check_buffers(compilation: Compilation) -> tuple[Compilation, tuple[SharedBytes, ...]]:
-    """Returns the compilation without an inconsistent buffer assignment, and without aliases that the assignment
-    refutes; and the pairs of values that share bytes while both are alive.
+    """Returns the compilation, and the pairs of values that share bytes while both are alive. The returned compilation
+    has no buffer assignment if that is inconsistent, and none of the declared aliases that the assignment refutes.
 
     Without an assignment, these pairs come from the values that must share bytes by XLA's rules.
     """
@@ -333,10 +334,10 @@ _TOO_MANY_STEPS = (
 
 
 def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
-    """Returns whether there is something to say about a module without custom calls: XLA has two live values, or two
-    donated arguments, in the same bytes, or the program asks for something in place.
+    """Returns whether there is something to report about a module without custom calls: XLA keeps two live values, or two
+    donated arguments, in the same bytes, or the program has operations that should work in place.
 
-    Raises ArtifactError if the assignment does not say.
+    Raises ArtifactError if that is unknown, because the module or its buffer assignment is inconsistent.
     """
     try:
         if find_mixed_up_donations(optimized, buffers, is_described=False) is not None:
@@ -351,7 +352,9 @@ def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
 
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:
-    """Returns the context, changed so that no output counts as right that depends on values with shared bytes."""
+    """Returns a copy of the context in which the outputs that depend on values with shared bytes are clobbered, or
+    unknown if there is no buffer assignment that shows these bytes.
+    """
     if not shared:
         return context
     numbers = frozenset[int]().union(*[one.outputs for one in shared])
@@ -440,7 +443,7 @@ def inspect_artifact(artifact: Artifact, **words: Unpack[InspectionWords]) -> In
 @pause_collector()
 def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
     """Judges one artifact, and returns the inspection together with all that a replay needs. is_foreign: as for
-    `Compilation`. Raises as `inspect_artifact`.
+    `Compilation`. Raises ArtifactError as `inspect_artifact` does.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
@@ -491,13 +494,15 @@ def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:
 
 
 def _find_command_order(provenance: Provenance) -> CommandOrder:
-    """Returns the order given by the compile's flags, which override those of its environment."""
+    """Returns the order that command buffers keep by XLA's flags; the flags of the compile override those of its
+    environment.
+    """
     return parse_command_order(json.dumps([provenance.environment.get("XLA_FLAGS", ""), dict(provenance.flags)]))
 
 
 def open_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
-    """Returns a pool of one worker that reads kernels with the toolchain's Triton: a fork of a compile worker's
-    template.
+    """Returns a pool of one worker that reads kernels with the toolchain's Triton. The worker is forked from the template
+    of the toolchain's compile workers, a process that has imported JAX and Triton already.
     """
     return Pool(
         cache=cache,

@@ -60,16 +60,17 @@ class Compilation:
     is_described: bool = False
     """Whether XLA compiled for a GPU that was absent, from a description of it."""
     crossed_operands: tuple[int, ...] = ()
-    """Operands of kernels around whose calls JAX has changed the author's order, so that the intended order is unknown.
+    """Numbers of operands of kernel calls. JAX has moved an operation on such an operand across the call, so that the
+    intended order is unknown.
     """
     lowered: HloModule | None = None
-    """The module that XLA got, if the program as written has no Refs and that module had (see `lost_refs`)."""
+    """The module that XLA got, if it was made from Refs; in `program` these are plain values (see `lost_refs`)."""
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX has separated from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs of the program as written and of the module that XLA got."""
     refs_trouble: str = ""
-    """The reason why effects of moved Refs may be invisible; empty if they are not."""
+    """The reason why it is unknown which outputs miss writes to Refs that JAX moved; empty if it is known."""
     argument_names: tuple[tuple[int, str], ...] = ()
     """(parameter number, name) of each argument; () means the names in the module."""
     donated: tuple[int, ...] = ()
@@ -99,7 +100,7 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
         if lost.verdict is Verdict.UNKNOWN:
             names = join_words([f"`{name}`" for name in lost.outputs])
             writer = f"`{lost.kernel}`" if lost.kernel else "a store"
-            yield f"JAX may have separated {writer} from a Ref whose value {names} needs, in a way that is not known"
+            yield f"it is unknown whether JAX has separated {writer} from a Ref whose value {names} needs"
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
@@ -130,7 +131,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     )
     refuted = ()
     if context.refuted:
-        why = "an instruction with such a tag does not compute the tagged operation"
+        why = "an instruction that has the tag does not compute the operation which got that tag"
         refuted = (f"{count_of(len(context.refuted), 'tag')} ignored: {why}",)
     notes = compilation.notes
     if compilation.refs_trouble:
@@ -192,11 +193,11 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Returns the first view, in which everything is unknown that `outputs` and the other views disagree on; None if
-    there is no view.
+    """Returns a copy of the first view in which each output and each read is unknown on which `outputs` or another view
+    disagrees with it; None if there is no view.
 
-    outputs: from output name to the verdict on which all agree. All views are of one schedule; what they show of it may
-    differ.
+    views: views of one schedule, each from the judgement of one possible order of the program. outputs: from output name
+    to the verdict on which all judgements agree, unknown if they do not.
     """
     if not views:
         return None
@@ -241,8 +242,8 @@ def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """Joins several inspections of one compilation to one: verdicts as `comparison` does; a finding that one of them
-    lacks is dropped.
+    """Returns one inspection that joins several inspections of one compilation: a verdict on which they differ is
+    unknown, and a finding that one of them lacks is dropped.
     """
     first, *others = inspections
     outputs = join_outputs([one.outputs for one in inspections])

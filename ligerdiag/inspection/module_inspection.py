@@ -1,7 +1,7 @@
 """Judges the files of one module, or one artifact, within its budget of memory and time.
 
-A kernel's hidden writes are replayed afterwards, separately, within a budget derived from an estimate: a judgement
-never waits for numbers, and stands when they fail.
+A module with hidden writes is replayed afterwards, separately, within a budget derived from an estimate: a judgement
+never waits for a replay, and it stands if the replay cannot be completed.
 """
 
 import traceback
@@ -138,14 +138,14 @@ class ModuleInspector:
             outcome = self._look_within(_list_sources(files), [identity], look)
         except NoScheduleError as error:
             if files.is_guess:
-                return ModuleOutcome(notes=(f"{error}: not inspected",))
+                return ModuleOutcome(notes=(f"{error}, so it was not inspected",))
             outcome = ModuleOutcome(judged=refuse(identity, error))
         return replace(outcome, notes=tuple(notes))
 
     @contextmanager
     def _limit(self, sources: Sequence[Path], name: str) -> Generator[None]:
-        """Allows the block the memory and the time for files of this size; raises BudgetError with that name above the
-        limit.
+        """Limits the memory and time of its block by the size of these files. Raises BudgetError, with `name` in its
+        message, above a limit.
         """
         seconds = self.request.timeout or compute_seconds(sources)
         with limit_memory(compute_allowance(sources), name), limit_time(seconds, name):

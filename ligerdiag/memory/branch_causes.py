@@ -1,4 +1,5 @@
-"""Explains copies in the branches of conditionals: those of a branch's operand that is also a result of the branch.
+"""Explains the copies that branches of conditionals make, of an operand or of a value that they compute, to the bytes of
+a result.
 
 All branches put a result into the same bytes. A branch that returns its operand copies it there if another branch
 computes the result elsewhere, or returns another operand.
@@ -125,7 +126,7 @@ class BranchCauses:
         )
 
     def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
-        """Returns whether the bytes of a value must keep it: they are the caller's, or the value is needed later."""
+        """Returns whether `writer` must not overwrite a value: its bytes are the caller's, or it is needed later."""
         if self._sources.get_argument(value) is not None and not self._sources.is_donated(*value):
             return True
         times = self._uses.times
@@ -137,7 +138,9 @@ class BranchCauses:
         )
 
     def _list_returned(self, conditional: HloInstruction, index: ShapeIndex) -> list[tuple[int, ShapeIndex] | None]:
-        """Returns, for each branch, the value from outside of the conditional that the branch returns as this result."""
+        """Returns, for each branch, the value (instruction id, leaf) from outside of the conditional that the branch
+        returns as this result; None for a branch that computes the result.
+        """
         found: list[tuple[int, ShapeIndex] | None] = []
         for number in conditional.called_computations:
             root = self._module.computations[number].root

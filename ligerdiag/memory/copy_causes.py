@@ -38,12 +38,14 @@ from ligerdiag.model.memory import CopyCause
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
 _COLLECTIVES = having(Trait.COLLECTIVE)
 _ELSEWHERE = (having(Trait.REARRANGES, Trait.REDUCES, Trait.IN_PLACE) | {"transpose"}) - {"broadcast"}
-"""Operations whose results have elements in other places than their operands have them."""
+"""Operations that compute an element of the result from operand elements at other positions."""
 _CHEAP = 8
-"""A value is cheap to compute again if its operands have fewer bytes by this factor."""
+"""A value is cheap to compute again if it has at least this many times as many bytes as all its operands together."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
 _BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUES)
-"""Causes of a copy away after which the copy back to the first bytes changes nothing."""
+"""If a copy has one of these causes, and a later copy brings its value back to the first bytes, the later copy changes
+nothing.
+"""
 _MOST_STEPS = 64
 
 
@@ -62,8 +64,8 @@ class CopyCauses:
 
     @cached_property
     def _round_trips(self) -> tuple[tuple[Move, Move], ...]:
-        """Returns the pairs of copies of which the second brings the value back to the bytes that the first copied it
-        from.
+        """Returns pairs of copies: the first takes a value away, the second brings it back to the bytes from which the
+        first one copied it.
         """
         found: list[tuple[Move, Move]] = []
         for move in self.sources.moves.values():
@@ -156,8 +158,8 @@ class CopyCauses:
         ]
 
     def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> CopyReason | None:
-        """Returns the reason of a copy that keeps the old value of bytes which are overwritten before the value's last
-        reader runs; None for any other copy.
+        """Returns the reason of a copy that saves a value whose own bytes are overwritten before its last reader runs;
+        None for any other copy.
         """
         readers = [one for one in readers if not self.sources.is_copy(one)]
         origin = self._uses.find_origin(*move.source)
@@ -213,7 +215,7 @@ class CopyCauses:
         )
 
     def _reads_elsewhere(self, written: Position, operand: HloInstruction) -> bool:
-        """Returns whether an element of the written value needs elements of the operand in other places."""
+        """Returns whether an element of the written value is computed from operand elements at other positions."""
         writer, index = written
         if writer.opcode != "fusion":
             return True
@@ -256,7 +258,7 @@ class CopyCauses:
             cause=CopyCause.DONATION if move.computation is self._module.entry else CopyCause.CARRY_REBUILT,
             why=(
                 f"`{self.sources.name(writer)}` cannot overwrite {self.sources.describe_value(origin)}, which it"
-                f" {'moves to another device' if is_exchange else 'reads at other places' if cannot_overwrite else 'reads'}"
+                f" {'moves to another device' if is_exchange else 'reads at other indices' if cannot_overwrite else 'reads'}"
             ),
             subject=("replaced", origin[0].id, origin[1]),
             blamed=(writer,),
@@ -321,7 +323,7 @@ class CopyCauses:
             return CopyReason(cause=CopyCause.CARRY_EXCHANGED, why=why, subject=subject, blamed=(loop, value))
         returned = [use.index for use in self._uses.list_uses(value, index) if use.role is UseRole.RESULT]
         if any(one not in elements for one in returned):
-            why = f"`{self.sources.name(value)}` becomes two elements of the loop's state"
+            why = f"`{self.sources.name(value)}` becomes two elements of the loop's state, each in bytes of its own"
             blamed = (value, loop)
             return CopyReason(
                 cause=CopyCause.EQUAL_VALUES, why=why, subject=("equal", value.id, index), blamed=blamed, is_needed=True
@@ -341,12 +343,12 @@ class CopyCauses:
             return CopyForm.ALIASED_ELSEWHERE, why
         return CopyForm.PLAIN, (
             f"`{name}` computes the next value of the state in other bytes, because it still reads the old one at other"
-            " places"
+            " indices"
         )
 
     def _explain_overwritten(self, move: Move, writers: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy of a value before one of the writers overwrites it in place; None if there are
-        none.
+        """Returns the reason of a copy that is made because one of `writers` would overwrite the value in place; None for
+        any other copy, and without writers.
         """
         if not writers:
             return None
@@ -388,7 +390,7 @@ class CopyCauses:
         if any(use.role is UseRole.RESULT for use in others):
             return CopyReason(
                 cause=CopyCause.READ_LATER,
-                why=f"{self.sources.describe_value(origin)} is returned, too, beside the value that `{name}` writes over it",
+                why=f"{self.sources.describe_value(origin)} is returned, too, although `{name}` overwrites it",
                 subject=("read later", origin[0].id, origin[1]),
                 blamed=(writer, origin[0]),
                 is_needed=True,
@@ -421,7 +423,9 @@ class CopyCauses:
         return self._old.find_end(one) > self._uses.times.get(other.id, 0)
 
     def _list_after(self, writer: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the instructions whose source line is given for a write without one: those of the loop or the branch."""
+        """Returns instructions inside of a writer that is a loop, a conditional or a fusion: if the writer has no source
+        line, the report shows the line of one of these.
+        """
         found: list[HloInstruction] = []
         for number in writer.called_computations:
             found += [one for one in self._module.computations[number].instructions if one.op_name]
@@ -465,8 +469,8 @@ class CopyCauses:
         return replace(reason, is_needed=False)
 
     def _see_in_loop(self, move: Move, reason: CopyReason) -> CopyReason:
-        """Returns the reason of a copy; it becomes that of a loop's rebuilt state if another copy brings an update of
-        the copied value back into the state.
+        """Returns `reason`, or a copy of it with the cause CARRY_REBUILT: if `move` copies an element of a loop's state,
+        and another copy brings an update of the copied value back into the state.
         """
         loop = self._uses.find_caller(move.computation)
         if reason.cause is not CopyCause.READ_LATER or loop is None or loop.opcode != "while":

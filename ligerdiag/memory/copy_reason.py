@@ -1,4 +1,4 @@
-"""The reason of a copy, in the form in which the modules that explain copies pass it on."""
+"""Defines the reason of a copy, as the modules that explain copies return it."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -8,11 +8,11 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """The form of the program behind a cause, where the remedy depends on it."""
+    """The kind of code that leads to a cause, where the remedy depends on it."""
 
     PLAIN = auto()
     COLLECTED = auto()
-    """A scan takes an array apart and collects the new one."""
+    """A scan takes an array apart into slices, and collects the new slices in another array."""
     OTHER_LAYOUT = auto()
     """XLA itself chooses another layout."""
     REPEATED_UPDATE = auto()

@@ -1,5 +1,5 @@
-"""Follows copied values of one module to where they come from, behind other copies and outside of branches, and names
-them for reports.
+"""Finds where the copied values of one module come from, looking through other copies and operands of branches, and
+names values for reports.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,9 @@ class CopySources:
         return self.moves.get((origin[0].id, origin[1]))
 
     def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the place that computes a value; for a branch's operand, the place outside of the conditional."""
+        """Returns the instruction and leaf that compute a value; for a branch's operand, those outside of the
+        conditional.
+        """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
             home = self._module.homes[position[0].id]
@@ -65,7 +67,7 @@ class CopySources:
         return position
 
     def find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the place in the same computation that computes a value, following copies of the value back."""
+        """Returns the instruction and leaf of the same computation that compute a value, looking through copies of it."""
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
             move = self.moves.get((position[0].id, position[1]))
@@ -75,8 +77,8 @@ class CopySources:
         return position
 
     def find_outer_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the place that computes a value, following copies back, and from a branch to the outside of the
-        conditional.
+        """Returns the instruction and leaf that compute a value, looking through copies of it, and through operands of
+        branches to the outside of the conditional.
         """
         position = self.find_outer_origin(value, index)
         for _ in range(_MOST_STEPS):
@@ -124,15 +126,17 @@ class CopySources:
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
 
     def describe_source(self, move: Move) -> str:
-        """Returns a phrase for the bytes that a copy reads; they may be an argument's bytes that hold something else by
-        then.
+        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`; if they are an argument's and hold
+        another value by then, `the bytes of argument x`.
         """
         text = self.describe_bytes(move.source_place)
         is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
         return f"the bytes of {text}" if is_reused else text
 
     def name(self, one: HloInstruction) -> str:
-        """Returns a name for an instruction: its JAX operation; for an asynchronous start, the name of what it starts."""
+        """Returns a name for an instruction: that of its JAX operation; for an asynchronous start, that of the operation
+        which it starts.
+        """
         one = self._uses.find_started(one)
         if one.opcode == "fusion" and not one.op_name:
             fused = self._module.computations[one.called_computations[0]].instructions
@@ -161,8 +165,8 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields a value, then the value that it is an update, a copy or a rearrangement of, and so on back to the
-        first one.
+        """Yields a value, then the value from which it was made by an update in place, a copy or a rearrangement, and so
+        on, back to a value that was made in another way.
         """
         value, index = source
         for _ in range(_MOST_STEPS):
@@ -181,8 +185,8 @@ class CopySources:
                 value, index = self._uses.find_origin(*given)
 
     def _find_updated(self, value: HloInstruction, index: ShapeIndex) -> Position | None:
-        """Returns the operand that an operation, be it asynchronous, updates in place to compute this result; None if
-        it updates none.
+        """Returns the operand, and its leaf, that an operation updates in place to compute this result; None if it
+        updates none. The operation may be asynchronous.
         """
         if value.opcode == "async-done":
             value, index = value.operands[0], (1, *index)
@@ -197,7 +201,9 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether a fusion puts the elements of its only operand into another order before anything else."""
+    """Returns whether an instruction is a fusion with one operand that does nothing with this operand before it has
+    transposed it.
+    """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False
     fused = module.computations[value.called_computations[0]]

@@ -36,9 +36,11 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns the number of another donated argument, of the same size as argument `number`, that the value is
-        computed from. None if there is none, or if the value's last operation reads argument `number` itself, or
-        else the value depends on it.
+        """Returns the number of another donated argument, of the same size as argument `number`, from which the value is
+        computed; None if there is none.
+
+        Looks at the arguments that the value's last operation reads; if there is no such argument among them, at all
+        arguments that the value depends on. Returns None if argument `number` itself is among them.
         """
         direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])
@@ -58,7 +60,7 @@ class DonatedOutputs:
         """Returns the arguments that the last operation of a value reads, and all arguments that the value depends on,
         one bit each.
 
-        For a fusion with several results, only the operands count that this result needs.
+        For a fusion with several results, only those operands count that the result at `index` needs.
         """
         operands = value.operands
         fused = self._uses.module.computations[value.called_computations[0]] if value.opcode == "fusion" else None
@@ -75,7 +77,7 @@ class DonatedOutputs:
 
     @cached_property
     def _reached(self) -> Mapping[int, int]:
-        """Maps instruction id to the arguments that the instruction depends on through operands of the entry: bit n is
+        """Maps the id of each instruction of the entry computation to the arguments that it depends on: bit n is
         parameter n.
         """
         found: dict[int, int] = {}

@@ -114,8 +114,8 @@ def _find_fault(
     claimed: Collection[int],
     names: Names,
 ) -> tuple[DonationFault, str, int | None]:
-    """Returns why no output takes an argument of these shapes, one clause about it, and the number of the output that
-    comes closest.
+    """Returns why no output takes an argument of these shapes: the kind of fault, a clause about it, and the number of
+    the most similar output, None if there is none.
     """
     given, local = shapes.given, shapes.local
     text = render_shape(given)
@@ -137,14 +137,14 @@ def _find_fault(
             return DonationFault.SHARDING, why, number
         if list(local_outputs[number].layout.minor_to_major) != list(local.layout.minor_to_major):
             return DonationFault.LAYOUT, f"output {name} has another layout", number
-        return DonationFault.UNKNOWN, f"output {name} has its shape and dtype, and does not take it", number
+        return DonationFault.UNKNOWN, f"output {name} has its shape and dtype, but does not take it", number
     if same:
         others = "the only output" if len(same) == 1 else f"each of the {len(same)} outputs"
         return DonationFault.SURPLUS, f"another donated argument takes {others} of {text}", same[0]
     if alike:
         number = alike[0]
         dtype = DTYPE_NAMES.get(outputs[number].element_type, "another dtype")
-        why = f"output {names.name_output(number)} has its shape, and is {dtype}, not {DTYPE_NAMES.get(given.element_type)}"
+        why = f"output {names.name_output(number)} has its shape, but is {dtype}, not {DTYPE_NAMES.get(given.element_type)}"
         return DonationFault.DTYPE, why, number
     arrays = [n for n, shape in enumerate(outputs) if shape.dimensions]
     if not arrays:

@@ -200,7 +200,7 @@ class _UsedBytes:
 
     @staticmethod
     def _covers(one: _Range, new: _Range) -> bool:
-        """Returns whether a range covers the beginning of a new one, which is then counted as part of it."""
+        """Returns whether the range `one` covers the beginning of the range `new`; `new` then counts as part of `one`."""
         return (one.offset < new.offset < one.end) or (one.offset == new.offset and one.end >= new.end)
 
 

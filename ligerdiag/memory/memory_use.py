@@ -38,7 +38,9 @@ from ligerdiag.model.memory import (
 
 _MOST_LOOKED_AT = 64
 _NAMED = re.compile(r"_ld(\d{1,18})(?!\d)")
-"""Matches the tag of an operation of the program, as XLA writes it into the names of instructions; see `hlo.module`."""
+"""Matches the tag of an operation (the number that it gets before the compile), as XLA writes it into the names of
+instructions; see `hlo.module`.
+"""
 _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 
@@ -182,7 +184,9 @@ def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine
 
 
 def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iterator[HloInstruction]:
-    """Yields the instructions, the operations inside of each, last first, and then those that compute their operands."""
+    """Yields each instruction, followed by the operations inside of it, last first; after them, in the same way, the
+    instructions that compute the operands, and so on.
+    """
     pending, seen = list(blamed), {one.id for one in blamed}
     for _ in range(_MOST_LOOKED_AT):
         if not pending:

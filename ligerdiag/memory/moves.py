@@ -1,9 +1,9 @@
 """Lists the copies of a schedule: the results that hold a whole value in other bytes and change nothing in it.
 
 A copy is a `copy`, its asynchronous form, a result of a fusion that a parameter reaches through copies, bitcasts and
-transpositions alone, and an update whose result is not in the bytes of the array that it updates: this array is copied
-beside. Within the same bytes nothing moves. The transposition of an array that the author writes is no copy, unless the
-result must lie in the bytes of the array itself.
+transpositions alone, or an update whose result is not in the bytes of the array that it updates, so that it copies the
+array, too. A result in the same bytes as its operand is no copy. A transposition that the author wrote is none either,
+unless its result must lie in the bytes of the array that it transposes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ class Move:
     index: ShapeIndex
     """The leaf of the instruction's result that is the copy."""
     source: Position
-    """The operand and its leaf that are copied."""
+    """The operand that is copied, and the leaf of it."""
     source_place: Slice
     target_place: Slice
     computation: HloComputation
@@ -128,7 +128,9 @@ def _list_fused(uses: ValueUses, fusion: HloInstruction) -> Iterator[tuple[Shape
 
 
 def _reorders(one: HloInstruction) -> bool:
-    """Returns whether a copy or a transposition changes the order of the elements in memory."""
+    """Returns whether the elements of the result of `one`, a `copy` or `transpose`, have another order in memory than the
+    elements of its operand: whether its layout differs from the operand's, dimensions of size 1 aside.
+    """
     sizes, given = one.shape.dimensions, one.operands[0].shape
     order = [number for number in one.shape.layout.minor_to_major if sizes[number] > 1]
     if one.opcode == "transpose":

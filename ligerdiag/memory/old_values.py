@@ -36,7 +36,9 @@ class OldValues:
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
     def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Returns the time of the last use of a value in its computation's schedule; a result is used to the end."""
+        """Returns the time of the last use of a value in its computation's schedule; for a result of the computation, the
+        end of the schedule.
+        """
         home = self._uses.module.homes[value.id]
         found = self._uses.times.get(value.id, 0)
         for use in self._uses.list_uses(value, index):
@@ -46,7 +48,9 @@ class OldValues:
     def list_writers(
         self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
     ) -> Iterator[HloInstruction]:
-        """Yields the instructions of a computation that write to the bytes of a value within a span of its schedule."""
+        """Yields the instructions of a computation that write to the bytes of a value, and whose index in the
+        computation's schedule is greater than `after` and at most `until`.
+        """
         number = self._uses.positions.find(value, index)
         if number is None:
             return

@@ -1,4 +1,6 @@
-"""Explains copies that are outputs of the program, and copies due to donations that JAX paired crosswise."""
+"""Explains copies that are outputs of the program, and copies due to donations that JAX paired crosswise: an output is in
+the bytes of one donated argument, and is computed from another one.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -57,7 +59,7 @@ class OutputCauses:
             )
         returned = [use for use in self._uses.list_uses(*source) if use.role is UseRole.RESULT]
         if any(use.index not in results for use in returned):
-            why = f"output {output} and another output return one value"
+            why = f"output {output} and another output return the same value, each in bytes of its own"
             return CopyReason(
                 cause=CopyCause.RETURNED,
                 why=why,
@@ -115,8 +117,8 @@ class OutputCauses:
         )
 
     def _find_crossed(self, source: Position, number: int) -> int | None:
-        """Returns the number of a donated argument from which this output is computed, if the output lies in the bytes
-        of another one; None otherwise. number: that of the argument whose bytes the output has.
+        """Returns the number of a donated argument other than `number` from which an output is computed; None if there is
+        none. source: the value of the output. number: the donated argument in whose bytes the output is.
         """
         first = self._sources.get_argument(list(self._sources.iterate_updated(source))[-1])
         if first is not None and first != number and first in self._sources.donated.numbers:

@@ -1,7 +1,7 @@
 """Lists the operations of a schedule that ask to work in place: their result has to lie in the bytes of an operand.
 
 These are updates (dynamic-update-slice, scatter, alone or at the end of a fusion), custom calls that declare an alias,
-loops with the elements of their state that change, and conditionals that return what they get.
+loops with the elements of their state that change, and conditionals that return their operands.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,10 @@ class InPlaceRequest:
 
 
 def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequest]:
-    """Yields the operations on at least `SMALLEST_BYTES`, in the order of the schedule.
+    """Yields the operations that ask to work in place on at least `SMALLEST_BYTES`, in the order of the schedule.
 
-    paid: the copies that the program does not need; an operation for which one was made is not in place.
+    paid: the copies that XLA made although the program does not need them; an operation for which such a copy was made
+    does not work in place.
     """
     served = _list_served(uses, paid)
     for computation in uses.computations:
@@ -40,7 +41,7 @@ def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequ
 
 
 def _list_served(uses: ValueUses, paid: Sequence[Move]) -> frozenset[int]:
-    """Returns the ids of the operations for which these copies were made."""
+    """Returns the ids of the operations in place for which the copies in `paid` were made."""
     found: set[int] = set()
     for move in paid:
         caller = uses.find_caller(move.computation)

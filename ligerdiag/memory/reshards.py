@@ -25,7 +25,7 @@ _MOST_STEPS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reshard:
-    """A collective of the partitioner whose result an operation in place gets as its operand."""
+    """A collective that XLA's partitioner inserted, and whose result is the operand of an operation that works in place."""
 
     collective: HloInstruction
     writer: HloInstruction
@@ -37,7 +37,9 @@ class Reshard:
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields the partitioner's collectives in front of operations in place, of at least `SMALLEST_BYTES`, each once."""
+    """Yields the partitioner's collectives in front of operations that work in place, if they bring at least
+    `SMALLEST_BYTES`; each only once.
+    """
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:
         trips = around[computation.id].trips
@@ -62,8 +64,8 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
 
 
 def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) -> Position | None:
-    """Returns the result of the collective that brings a value, behind copies and transpositions; None if there is none
-    or the author writes it.
+    """Returns the result of the collective from which a value comes, looking through copies and transpositions; None if
+    there is none, or the author wrote it.
     """
     for _ in range(_MOST_STEPS):
         value, index = uses.find_origin(value, index)

@@ -149,7 +149,7 @@ class ValueUses:
             yield ValueUse(role=UseRole.READ, user=user, index=())
 
     def _describe_started(self, start: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[ValueUse]:
-        """Yields the uses of an operand in the computation that a start runs asynchronously, as uses by the start."""
+        """Yields the uses of an operand in the computation that an asynchronous start runs; their `user` is the start."""
         called = self.module.computations[start.called_computations[0]]
         for number, operand in enumerate(start.operands):
             if operand is value and number < len(called.parameters):
@@ -188,7 +188,7 @@ class ValueUses:
         return self.module.computations[one.called_computations[0]].root if one.opcode in ASYNC_STARTS else one
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
-        """Returns whether an instruction needs the result of another one of its computation."""
+        """Returns whether `later` needs the result of `earlier`, directly or through others. Both are in one computation."""
         times = self.times
         start = times.get(earlier.id, 0)
 

@@ -14,12 +14,13 @@ COLLECTED = (
     "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
     " `xs` and returning it as `ys`"
 )
-"""The help for a scan that takes an array apart into slices and collects the new slices in another array."""
+"""The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array.
+"""
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields groups of copies whose cause is one of `causes`: copies with one subject, such as a value or a loop, or at
-    one source line are one group. Leaves out groups all of whose copies the program needs.
+    """Yields groups of the copies that have one of these causes. Copies due to the same value or loop form a group, as do
+    copies with the same cause and source line. Leaves out a group if the program needs all of its copies.
     """
     if context.memory is None:
         return

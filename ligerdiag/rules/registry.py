@@ -65,11 +65,11 @@ def list_ids(*kinds: RuleKind) -> frozenset[str]:
 
 
 def get_only_id(kind: RuleKind) -> str:
-    """Returns the id of the rule of this kind, for a kind that exactly one rule has."""
+    """Returns the id of the only rule of this kind. Raises AssertionError unless exactly one rule is of this kind."""
     found = sorted(list_ids(kind))
     assert len(found) == 1, (
         f"expected one rule of the kind {kind.name} but got {join_words(found) or 'none'}:"
-        " a rule made from a copy must not keep `kind`"
+        " a rule that was copied from another one must not keep `kind`"
     )
     return found[0]
 
@@ -99,8 +99,8 @@ def check_all(context: Context) -> Answers:
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Returns the findings of all rules once there are numbers: the `measure` of a rule returns the complete list of
-    its findings.
+    """Returns the findings of all rules after a replay or a device run: the `measure` of a rule returns the complete
+    list of its findings.
 
     A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.
     """
@@ -125,13 +125,14 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
         except Exception as fault:
             what = describe_bug(fault)
             findings += tuple(fall_back(rule))
-            message = f"rule {rule.id} {rule.name} failed, so what it looks for is unknown: {what}"
+            message = f"rule {rule.id} {rule.name} failed, so it is unknown whether its hazard is present: {what}"
             failures.append(RuleFailure(rule=rule.id, message=message))
     return Answers(findings=tuple(findings), failures=tuple(failures))
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that cannot decide without a replay or a device run that is missing here.
+    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
+    none. replayed, ran: whether there was a replay, and a run on a device.
 
     Rules about drift from a baseline and about budgets are always among them: an expectation of a case cannot cover
     them, because an option of the run asks for them, and a suppression for them may be needed in another run.

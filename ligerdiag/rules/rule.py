@@ -82,7 +82,7 @@ class DecidedBy(Enum):
 
 
 class Party(StrEnum):
-    """A party whose mistakes a verdict cannot see, because it trusts the party; a rule may look for them."""
+    """A party that the verdicts trust: its mistakes do not show in a verdict, but a rule may find them."""
 
     NOBODY = "nobody"
     JAX = "JAX"
@@ -92,8 +92,8 @@ class Party(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """The kind of hazard that a rule finds; code that treats some findings in a special way asks for a kind, not for an
-    id.
+    """The kind of hazard that a rule finds. Code that treats the findings of some rules in a special way selects them by
+    their rule's kind, so that no rule id has to be written there.
     """
 
     EARLY_READ = "early read"
@@ -109,11 +109,11 @@ class RuleKind(StrEnum):
     RACE = "race"
     """Accesses to the same bytes at the same time, so that the device may compute more than one value."""
     TRIED_IN_PLACE = "tried in place"
-    """A launcher that tries a kernel on bytes that nobody restores, so that outputs of the first run on a device do not
-    count.
+    """A launcher that tries configurations of a kernel on bytes that nobody restores, so that the outputs of the first run
+    on a device are not compared with the verdicts.
     """
     SHARED_BYTES = "shared bytes"
-    """Two values that XLA keeps in the same bytes, of which one is lost; the one that is left may be the right one."""
+    """Two values that XLA keeps in the same bytes, so that one is lost; the one that remains may be the right one."""
     CHANGED_BY_JAX = "changed by JAX"
     """A difference between the program as written and the program that JAX passes to XLA."""
     ROUNDING = "rounding"
@@ -148,7 +148,7 @@ class Reproduction:
     """A public bug report behind a rule, and how much of it was reproduced."""
 
     report: str
-    """Place of the report: `owner/repository#number`, or another one."""
+    """Where the report is: `owner/repository#number`, or another reference."""
     case: str
     """Id of the case in cases/ that reproduces the report; empty if none does."""
     reproduced: str
@@ -177,12 +177,12 @@ class Rule:
     good: tuple[Example, ...]
     """Examples about which the rule must have no finding."""
     check: Callable[[Context], Iterable[Finding]]
-    """Function that yields the rule's findings from the analysis alone, without numbers."""
+    """Function that yields the rule's findings from the analysis alone, without a replay or a device run."""
     reproduced: tuple[Reproduction, ...] = ()
     """The public bug reports behind the rule."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
-    """Function that yields the rule's findings once there are numbers; they replace those of `check`. None: the
-    findings of `check` stay.
+    """Function that yields the rule's findings from all results, including those of a replay, of a device run, and of a
+    comparison with a baseline or a budget; they replace the findings of `check`. None: the findings of `check` stay.
     """
     decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
@@ -202,7 +202,7 @@ class Rule:
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
-    """Yields no finding: the `check` of a rule that needs numbers."""
+    """Yields no finding: the `check` of a rule all of whose findings come from `measure`."""
     del context
     return ()
 
@@ -335,8 +335,8 @@ def report_read(
 ) -> Finding:
     """Returns a finding about a read that is wrong, or right by luck.
 
-    sentence: evidence about the read, without its source line, which is added. outputs: by default all that the read
-    reaches.
+    sentence: evidence about the read, without its source line, which is added. outputs: by default all outputs that depend
+    on the read.
     """
     place = locate_read(context, read)
     sentence += render_at(place.line, in_backward=place.in_backward)
@@ -355,8 +355,8 @@ def report_read(
 
 
 def _soften(found: Finding, special: Special, rule: Rule) -> Finding:
-    """Returns the finding; as a warning, with a message of its own, if its read only tests the value for NaN or
-    infinity.
+    """Returns the finding unchanged, or, if its read only tests the value for NaN or infinity, as a warning whose message
+    says so.
     """
     if special is Special.NOTHING or not found.outputs or rule.explains is None or not rule.explains.is_wrong:
         return found

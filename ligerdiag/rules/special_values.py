@@ -1,8 +1,8 @@
 """Finds reads that only test a value for NaN or infinity.
 
 `jnp.median`, `nanmax` or `nan_to_num` compare a value with itself to find its NaNs. If only such a comparison reads the
-wrong version of a value, the result is wrong only where the kernel creates or removes a NaN or an infinity, and numbers
-without them do not show the mistake.
+wrong version of a value, the result is wrong only where the kernel creates or removes a NaN or an infinity, and a replay
+on finite arguments does not show the mistake.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Special(StrEnum):
     """The special values, NaN or infinity, that a read tests for."""
 
     NOTHING = ""
-    """The read is no mere test: it uses the value itself."""
+    """The read uses the value itself, and not only such a test of it."""
     NAN = "a NaN"
     INFINITE = "an infinite value"
     NOT_FINITE = "a NaN or an infinite value"
@@ -47,8 +47,8 @@ def describe_special(outputs: Sequence[str], special: Special, value: str) -> st
 
 
 def _find(context: Context, one: HloInstruction, left: int) -> Special:
-    """Returns the special value for which all uses of the instruction's value test; NOTHING if they do not agree. left:
-    how many further steps along users to follow.
+    """Returns the special value for which all uses of the instruction's value test; NOTHING if the uses test for
+    different values, or use the value otherwise. left: how many further steps along users to follow.
     """
     if one.opcode == "is-finite":
         return Special.NOT_FINITE

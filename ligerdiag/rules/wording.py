@@ -89,8 +89,8 @@ def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
-    """Returns the source line of a call, and its callers. site: the line, where the trace of the program knows it
-    better than the HLO.
+    """Returns the source line of a call, and its callers. site: the line from the trace of the program, which is more
+    reliable than the HLO; None if the trace has no line.
     """
     every = iterate_user_frames(module, call)
     frames = (
@@ -106,7 +106,7 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
-    """Returns the user's line that reads, and whether it is the backward pass of the line that reads."""
+    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line."""
     found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
@@ -159,8 +159,8 @@ def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
 
 
 def advise_zeros(target: str, outputs: Sequence[int]) -> str:
-    """Returns how to zero these outputs before the kernel runs, with the library that made the call. target: of the
-    custom call.
+    """Returns help on how to zero these outputs before the kernel runs, with the library that made the call. target: the
+    custom call's target, which shows the library.
     """
     numbers = "".join(f"{number}, " for number in outputs).strip()
     numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
@@ -170,8 +170,8 @@ def advise_zeros(target: str, outputs: Sequence[int]) -> str:
             f" `zeroed_outputs=({numbers})` is deprecated)"
         )
     if has_trait(target, CallTrait.JAX_TRITON):
-        return f"let the launcher zero it, `zeroed_outputs=({numbers})`"
-    return "alias it to an operand of zeros, `input_output_aliases`"
+        return f"let the launcher zero it with `zeroed_outputs=({numbers})`"
+    return "alias it to an operand of zeros with `input_output_aliases`"
 
 
 def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
@@ -208,8 +208,8 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Returns evidence, (label, sentence) pairs, about the reads before and after the write, if there is no program
-    that says which version each of them means.
+    """Returns evidence, (label, sentence) pairs, about the readers of the operand before and after the write. Empty if the
+    program is known: then the verdicts say which version each reader should get.
     """
     found = context.accesses.get(write.index)
     if found is None:

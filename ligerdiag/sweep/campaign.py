@@ -1,7 +1,8 @@
 """Runs a sweep: plans its tasks, runs those whose results are not in the store, and returns the result of every cell.
 
-An interrupted sweep loses nothing: a task whose result is in the store is not run again. A task whose worker was lost
-or unfit leaves no result, so the next sweep tries it again.
+A cell of the sweep's matrix is one case, compiled for one column: a target, a toolchain, a set of flags and a set of
+sizes. An interrupted sweep loses nothing: a task whose result is in the store is not run again. A task whose worker was
+lost, or has other files or versions than the client, leaves no result, so the next sweep tries it again.
 """
 
 import time
@@ -48,11 +49,11 @@ class SweepOptions:
     scheduler: str | None = None
     """Address of a Dask scheduler; None starts workers on this machine."""
     jobs: int | None = None
-    """Number of workers on this machine; None means one a core."""
+    """Number of workers on this machine; None means one per core."""
     refresh: bool = False
     """Whether to run every task again."""
     retry: bool = False
-    """Whether to run tasks again whose cases could not be analysed."""
+    """Whether to run those tasks again whose stored result says that the case could not be analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,7 @@ def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: Kee
 def _find_missing(
     tasks: Mapping[str, SweepTask], store: ResultStore, cache: Cache, options: SweepOptions
 ) -> list[tuple[SweepTask, bool]]:
-    """Returns the tasks to run, each with whether the store has a result of it that is to be replaced."""
+    """Returns the tasks to run, each as a pair (task, whether the store has a result of it that has to be replaced)."""
     there = store.list_keys()
     missing: list[tuple[SweepTask, bool]] = []
     for key, task in tasks.items():
@@ -228,7 +229,9 @@ def _list_rows(
             try:
                 row = make_row(result.report, task, column)
             except (FieldError, IndexError) as error:
-                row = _make_empty(task, column, Status.ERROR, f"the store has no report of it: {error}")
+                row = _make_empty(
+                    task, column, Status.ERROR, f"the stored result has no readable report of this case: {error}"
+                )
             else:
                 report.reports.setdefault(column, []).append(result.report)
                 if task.key not in report.pages:

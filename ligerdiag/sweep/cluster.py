@@ -1,12 +1,12 @@
-"""Workers of a sweep, which are Dask's: processes of this machine, or those of a scheduler that runs already.
+"""Runs tasks on the Dask workers of a sweep: processes of this machine, or the workers of a scheduler that runs already.
 
-Without an address, a cluster of this machine starts and ends with the sweep, one worker a core. Its connections are
+Without an address, a cluster on this machine starts and ends with the sweep, with one worker per core. Its connections are
 encrypted with a key that nobody else has, because whoever reaches a worker can run anything on it. Its workers share
 the processes that have imported JAX (`workers.template_server`).
 
 Losing a worker costs only time: others do its tasks. A task is given up after it has lost its worker or its process
-`ATTEMPTS` times. Another task may have ended the worker, so the last attempt runs alone. At a scheduler that ran
-before, each attempt may cost as many workers as its setting `allowed-failures`.
+`ATTEMPTS` times. Another task may have ended the worker, so the last attempt runs alone. With a scheduler that ran
+before the sweep, each attempt may cost as many workers as the scheduler's setting `allowed-failures`.
 
 A worker can say which toolchains it has, as Dask resources: `dask worker --resources ligerdiag-seed=1`. If any worker
 names a toolchain, its tasks go to the workers that do; otherwise each worker makes the toolchain when it needs it.
@@ -34,7 +34,7 @@ NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
 RESOURCE = "ligerdiag-"
 """Prefix of the name of a Dask resource that says which toolchain a worker has."""
 _WINDOW = 1000
-"""Most tasks that the scheduler has at a time."""
+"""Largest number of tasks that are submitted to the scheduler at a time."""
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
     "distributed.scheduler.allowed-failures": 0,
@@ -82,7 +82,7 @@ def require_extra() -> None:
 @contextmanager
 def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
     """Yields a `distributed.Client`. address: that of a scheduler; None starts workers on this machine, by default one
-    a core.
+    per core.
 
     Raises InputError if there is no scheduler at the address.
     """
@@ -104,10 +104,12 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
 
 @contextmanager
 def _start_workers(distributed: Any, count: int, folder: Path) -> Generator[Any]:
-    """Yields a `distributed.LocalCluster` without a dashboard and without bounds on memory, as tasks are processes.
+    """Yields a `distributed.LocalCluster` without a dashboard and without limits on the memory of its workers, because
+    each task runs in a process of its own.
 
-    The workers start in a thread that blocks Ctrl-C, which they inherit: in a terminal, Ctrl-C ends this process alone,
-    which ends its workers. A sweep that is ended during the start waits for the start, and then ends the workers.
+    The workers start in a thread that blocks SIGINT, and they inherit that: in a terminal, Ctrl-C reaches this process
+    alone, which then ends its workers. A sweep that is ended during the start waits until its workers have started, and
+    then ends them.
     """
 
     def start() -> Any:
@@ -134,7 +136,7 @@ def _start_workers(distributed: Any, count: int, folder: Path) -> Generator[Any]
             raise
         except (OSError, RuntimeError) as error:
             raise LigerdiagError(
-                f"the workers of the sweep did not start, the same command tries again: {error}"
+                f"the workers of the sweep did not start; run the same command to try again: {error}"
             ) from error
     with cluster:
         yield cluster
@@ -145,7 +147,7 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"expected a Dask scheduler at `{address}` but: {error}") from error
+        raise InputError(f"cannot reach a Dask scheduler at `{address}`: {error}") from error
     with client:
         yield client
 
@@ -174,7 +176,9 @@ def _run_round[Given: Task, Words](
     attempt: int,
     window: int,
 ) -> Iterator[tuple[Given, Words, Any]]:
-    """Runs each task once, and yields each with its result. window: most tasks that the scheduler has at a time."""
+    """Runs each task once, and yields each with its result. window: largest number of tasks that are submitted to the
+    scheduler at a time.
+    """
     distributed, waiting = _import("distributed"), iter(tasks)
     try:
         named = find_resources(client)
@@ -227,7 +231,7 @@ def _find_fault(future: Any) -> LigerdiagError | None:
         case _ if type(fault).__name__ == "KilledWorker":
             return LostWorker(f"its worker was lost {ATTEMPTS} times, the last time with no other task beside it")
         case _:
-            return LigerdiagError(f"{type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
+            return LigerdiagError(f"its worker raised {type(fault).__name__}: {' '.join(str(fault).split())[:400]}")
 
 
 @contextmanager

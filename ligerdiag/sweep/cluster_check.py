@@ -1,9 +1,9 @@
 """`check --scheduler`: checks cases on the workers of a Dask scheduler, each in a process of its own.
 
 The cases are found on this machine. A task is one case for one target, and its report comes back through the scheduler,
-so only the folder with the cases has to be shared. A worker keeps artifacts in its own cache and needs the same as a
-worker of a sweep (`task`). A case whose worker or process is lost, or that was not done before the end of the run, has
-a report that says so.
+so only the folder with the cases has to be shared. A worker keeps artifacts in its own cache and needs the same
+versions and files as a worker of a sweep (`task`). If the worker or the process of a case is lost, or the run ends
+before the case is done, the case's report says so.
 """
 
 import time
@@ -32,7 +32,7 @@ from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.template_server import keep_templates
 
-_UNUSED = "a suppression that no case uses is not reported of a check on a cluster, where each worker sees one case"
+_UNUSED = "unused suppressions are not reported for a check on a cluster, because each worker sees only one case"
 
 
 def check_on_cluster(options: CheckOptions, address: str, report_progress: OnProgress) -> CheckReport:
@@ -43,7 +43,7 @@ def check_on_cluster(options: CheckOptions, address: str, report_progress: OnPro
     require_extra()
     if options.device:
         raise InputError(
-            "`--device` and `--scheduler` exclude each other: the workers of a cluster do not have the GPU of this machine"
+            "`--device` cannot be combined with `--scheduler`: the workers of a cluster do not have the GPU of this machine"
         )
     baseline, started = None if options.baseline is None else load_baseline(options.baseline), time.perf_counter()
     grid = SweepGrid(

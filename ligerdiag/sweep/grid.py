@@ -1,9 +1,9 @@
-"""The grid of a sweep: from a TOML file to tasks, each with a key.
+"""Reads the grid of a sweep from a TOML file, and makes the tasks of the sweep, each with a key.
 
     selectors = ["cases/saved_residual.py"]    as for `ligerdiag check`, from the grid's folder; default: all cases
     targets = ["a100", "h100"]                 default: h100
     toolchains = ["default", "seed"]           default: default
-    replay = true                              whether each schedule is replayed on numbers
+    replay = true                              whether each schedule is replayed on concrete inputs
     timeout = 300.0                            seconds to compile a case, and again to replay it
     pages = true                               whether each cell of the matrix has a page of its own
 
@@ -20,7 +20,7 @@ everything that decides its result and is known before it runs: ligerdiag's sour
 the files that the import of the case reads, the case's id, the description of the target, the versions of the
 toolchain, the flags, the sizes that the case's file asks for, the variables that XLA and JAX read, and the options of
 the check. The names of the sets are not part of the key. The files that a case imports only while it is traced are
-known afterwards: a result names them, too, and holds as long as they do not change (`result_store`). The cases are
+known afterwards: a result names them, too, and is valid as long as they do not change (`result_store`). The cases are
 found once for each set of sizes, on which they may depend.
 """
 
@@ -49,7 +49,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec
 from ligerdiag.workers.pool import Pool
 
 FORMAT = 3
-"""Version of the form of stored results, which is part of each key."""
+"""Version of the file format of stored results, which is part of each key."""
 MAXIMUM_BYTES = 1 << 20
 _KEYS = ("selectors", "targets", "toolchains", "replay", "timeout", "pages", "flags", "sizes")
 _FLAG = re.compile(r"--xla_\w+(=\S+)?")
@@ -87,7 +87,7 @@ class SweepColumn:
 
     @property
     def name(self) -> str:
-        """Returns the names in one line, leaving out the default sizes."""
+        """Returns the names of toolchain, target, flags and sizes in one line; leaves out the name of the default sizes."""
         names = (self.toolchain, self.target, self.flags, *([] if self.sizes == DEFAULT else [self.sizes]))
         return " ".join(names)
 
@@ -117,7 +117,7 @@ class SweepTask:
 
     @property
     def selector(self) -> str:
-        """Returns the selector of the case; in a module it also selects other cases of that name."""
+        """Returns a selector of the case: `FILE::ID`, or `module:name`, which may select other cases, too."""
         return f"{self.source.file}::{self.case_id}" if self.source.file else self.source.module
 
 
@@ -142,9 +142,9 @@ def load_grid(path: Path) -> SweepGrid:
             raise InputError(f"`{path}` is too large for a grid (more than {MAXIMUM_BYTES} bytes)")
         fields: Json = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"expected to read the grid `{path}` but: {error.strerror or error}") from error
+        raise InputError(f"cannot read the grid `{path}`: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected TOML in the grid `{path}` but: {error}") from error
+        raise InputError(f"the grid `{path}` is not TOML: {error}") from error
     try:
         require_known(fields, _KEYS, "the grid")
         return _parse_grid(fields, path.absolute().parent)
@@ -183,7 +183,9 @@ def _read_names(fields: Json, name: str, usual: tuple[str, ...]) -> tuple[str, .
         return usual
     names = tuple(dict.fromkeys(read_strs(fields, name)))
     if not names:
-        raise InputError(f"expected at least one entry for `{name}`, or none of that name")
+        raise InputError(
+            f"expected at least one entry for `{name}` but got an empty list: leave `{name}` out for its default"
+        )
     return names
 
 
@@ -265,8 +267,8 @@ def _find_cases(
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
-            f"the imports of `{unknown}` are unknown, so its results could not be found again: expected a file of your own"
-            f" projects, and a writable cache at `{cache.root}`"
+            f"the imports of `{unknown}` are unknown, so its stored results could not be found again: expected a file of"
+            f" your own projects, and a writable cache at `{cache.root}`"
         )
     return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)
 
@@ -401,5 +403,5 @@ def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns dependencies whose paths are relative to the project's folder with absolute paths on this machine."""
+    """Returns the dependencies with absolute paths on this machine, made from paths relative to the project's folder."""
     return {os.path.normpath(os.path.join(source.root, file)): digest for file, digest in dependencies.items()}

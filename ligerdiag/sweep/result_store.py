@@ -4,11 +4,11 @@
                              "report": the report of check --format json,
                              "data": the whole report, packed, for a page; empty without one}
 
-A result is written beside its place and moved there, so two workers may do the same task. Whoever may write to the
-store may have written a file: one that is not a complete result of its key and task does not count, and the task runs
-again. In a folder, only regular files are opened. A store that cannot be reached is not an empty one: it raises
-InputError with a remedy, on a worker, too. A result holds as long as the files that it names have the sha256 that it
-names.
+A result is written to a temporary file and then moved to its name, so two workers may do the same task. Files of the
+store are not trusted, because others may write there: a file that is not a complete result of its key and task does not
+count, and the task runs again. In a folder, only regular files are opened. If the store cannot be reached, every method
+raises InputError with a remedy, on a worker, too, instead of treating the store as empty. A result is valid as long as
+the files listed in `dependencies` have the sha256 given there.
 """
 
 import json
@@ -86,8 +86,8 @@ class ResultStore:
             return None
 
     def _read(self, path: str) -> bytes:
-        """Returns the bytes of a file; of a larger one, one byte more than allowed. Raises OSError for anything but a
-        regular file.
+        """Returns the bytes of a file. In a folder, raises OSError unless it is a regular file of at most the allowed size;
+        at a URL, reads at most one byte more than the allowed size.
         """
         if self._is_folder:
             try:
@@ -131,7 +131,7 @@ class ResultStore:
                 "install it, on every worker, too"
                 if isinstance(error, ImportError)
                 else "see that the address is right, that it can be reached from here and from every worker, and that the"
-                " credentials, or the folder's owner, allow it; then the same command continues"
+                " credentials, or the folder's owner, allow it; then run the same command again to continue"
             )
             raise InputError(f"cannot {what} the store `{self._place}`: {said}: {advice}") from error
 

@@ -1,8 +1,8 @@
 """Writes the results of a sweep as a Parquet table, a CSV, reports like those of `check`, and a page; compares two
 sweeps.
 
-A cell is marked as changed if its verdicts differ from those of the nearest cell to its left that has any. A cell
-without a result is not a change.
+On the page, a cell is marked as changed if its verdicts differ from those of the nearest cell to its left that has
+verdicts. A cell without verdicts is never marked.
 """
 
 import csv
@@ -74,7 +74,7 @@ def read_parquet(path: Path) -> tuple[SweepRow, ...]:
             record.setdefault("given_sizes", "")
         return tuple(decode_record(SweepRow, record) for record in records)
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError, FieldError) as error:
-        raise InputError(f"expected the table of a sweep in `{path}` but: {error}") from error
+        raise InputError(f"cannot read `{path}` as the table of a sweep: {error}") from error
 
 
 def render_csv(rows: Sequence[SweepRow]) -> str:
@@ -118,8 +118,8 @@ def join_reports(reports: Sequence[Json]) -> dict[str, object]:
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Returns the first of 2, 3, 1, 4 that is among the codes, as `check` does; if none is, 5 if that is among them,
-    else 0.
+    """Returns the exit code of a sweep, given those of its cases: the first of 2, 3, 1, 4 that is among them, as `check`
+    does; otherwise 5 if that is among them, else 0.
     """
     for code in (2, 3, 1, 4):
         if code in codes:
@@ -233,7 +233,7 @@ def compare_sweeps(first: Sequence[SweepRow], second: Sequence[SweepRow]) -> Swe
 
 
 def _index(rows: Sequence[SweepRow]) -> dict[tuple[str, str, SweepColumn], SweepRow]:
-    """Returns the rows by case, file name and column. Of two files of the same name the last one counts."""
+    """Maps (case, file name, column) to row. Of two files of the same name, only the rows of the last one are kept."""
     return {(row.case, Path(row.source).name, row.column): row for row in rows}
 
 

@@ -5,8 +5,8 @@ of the case or a lack of memory ends that process, or one that it started, and t
 case is a result, and is stored. A process that ends without a report raises TaskDied: the task is tried again, also by
 other workers (see `cluster`), and nothing is stored. The process and its own workers end with the worker.
 
-A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker, because its result would be
-stored under the key of another one.
+A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker: the key under which its result
+would be stored is computed from the client's.
 """
 
 import json
@@ -91,7 +91,9 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
 
 
 def answer_task(task: SweepTask, options: Json) -> Json:
-    """Returns, as plain data, the report of `api.check` on the task's case with these options. Raises as `run_task`."""
+    """Returns, as plain data, the report of `api.check` on the task's case with these options. Raises what `run_task`
+    raises.
+    """
     _require_same(task, Cache())
     scratch = ScratchFolder("check")
     try:
@@ -109,8 +111,8 @@ def make_environ(task: SweepTask) -> dict[str, str]:
 
 
 def make_command(task: SweepTask, report: Path) -> list[str]:
-    """Returns the command that checks the task's case, and writes the report to that file and the data of the page
-    beside it.
+    """Returns the command that checks the task's case. The command writes the report to the file `report`, and the data
+    of the page beside it.
     """
     return [
         *(*_start("__main__"), "check", task.selector),
@@ -168,7 +170,7 @@ def _require_whole(report: Json, task: SweepTask) -> None:
         if read_bool(report, "interrupted"):
             raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
         if not read_list(report, "cases"):
-            raise TaskDied(f"case `{task.case_id}`: the check knows no such case")
+            raise TaskDied(f"case `{task.case_id}`: the check reported no case of that id")
     except FieldError as error:
         raise TaskDied(f"case `{task.case_id}`: {error}") from error
 
@@ -195,15 +197,15 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the part of the report about the case; if there is none, a part with an error. Raises FieldError if there
-    is neither.
+    """Returns the report's entry for the case; if it has none, an entry with an error. Raises FieldError if the report
+    has neither.
     """
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)
     if own is None:
         own = next((case for case in cases if case.get("error")), None)
     if own is None:
-        raise FieldError(f"expected case `{case_id}` in the report but it has other cases")
+        raise FieldError(f"expected case `{case_id}` in the report but it has only other cases")
     return own
 
 

@@ -109,7 +109,8 @@ def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) ->
     differences = find_differences(spec, directory)
     if differences:
         raise InputError(
-            f"the environment of toolchain `{name}` is not as pinned ({', '.join(differences)}): remove `{directory}`"
+            f"the environment of toolchain `{name}` differs from its pins ({', '.join(differences)}): remove"
+            f" `{directory}`, so that it is made again"
         )
     return describe_toolchain(spec, directory)
 
@@ -120,7 +121,7 @@ def locate_environment(spec: ToolchainSpec, cache: Cache) -> Path:
 
 
 def has_environment(directory: Path) -> bool:
-    """Whether there is an environment in the directory whose interpreter still exists."""
+    """Returns whether the directory has an environment whose interpreter still exists."""
     return (directory / "bin" / "python").exists()
 
 

@@ -37,7 +37,7 @@ class Target:
 
     @property
     def sha256(self) -> str:
-        """The sha256 of the description without comments and indentation, which XLA ignores."""
+        """Returns the sha256 of the description without comments and indentation, which XLA ignores."""
         return sha256(strip_comments(self.description).encode()).hexdigest()
 
 
@@ -136,7 +136,7 @@ def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: fro
         if position < len(tokens) and tokens[position] == ":":
             position += 1
         if position == len(tokens):
-            raise InputError(f"expected a value of `{field}` in the target description but got its end")
+            raise InputError(f"expected a value of `{field}` in the target description but got the end of the text")
         if tokens[position] in ("{", "<"):
             inner, end = _keep_fields(tokens, position + 1, field, unknown)
             _expect(tokens, end, _CLOSING[tokens[position]])

@@ -1,4 +1,5 @@
-"""A toolchain: the jax, CUDA plugin, jax-triton and triton that compile, and the environment variables of their worker.
+"""A toolchain: one set of versions of jax, its CUDA plugin, jax-triton and triton to compile with, and the environment
+variables of a worker process that uses them.
 
 jax, jaxlib and the two packages of the CUDA plugin must have one version; otherwise JAX ignores the plugin with a
 warning. JAX's compilation cache is off, because a cached compilation leaves no dump. NumPy gets one thread, because
@@ -66,7 +67,7 @@ class Toolchain:
 
     @property
     def is_own(self) -> bool:
-        """Whether the toolchain is that of the interpreter that runs now."""
+        """Returns whether the toolchain is that of the interpreter that runs now."""
         return self.python == sys.executable
 
 

@@ -1,5 +1,5 @@
-"""The toolchains that the table `toolchains.toml` pins. For each, there are further ones that differ in the release of
-jax alone, such as `jax-0.7.2`.
+"""The toolchains that the table `toolchains.toml` pins, and for each of them further toolchains, such as `jax-0.7.2`,
+that differ only in the release of jax.
 """
 
 import re
@@ -52,17 +52,19 @@ class ToolchainSpec:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """The pinned packages as lines of a requirements file, such as `jax==0.7.2`."""
+        """Returns the pinned packages as lines of a requirements file, such as `jax==0.7.2`."""
         return tuple(f"{name}=={version}" for name, version in self.packages.items())
 
     @property
     def directory_name(self) -> str:
-        """Name of the environment's directory; it contains a hash of the pins and the Python version."""
+        """Returns the name of the environment's directory; it contains a hash of the pins and the Python version."""
         return f"{self.name}-{sha256('\n'.join((self.python, *self.requirements)).encode()).hexdigest()[:16]}"
 
 
 def load_table() -> dict[str, ToolchainSpec]:
-    """Returns the toolchains of the table `TABLE` by name, in its order, with releases of jax. Raises FieldError."""
+    """Returns all toolchains by name, in the order of the table `TABLE`, including those for single releases of jax.
+    Raises FieldError if the table is damaged.
+    """
     return parse_table(TABLE.read_text(encoding="utf-8"))
 
 
@@ -73,7 +75,7 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FieldError(f"expected TOML but: {error}") from error
+        raise FieldError(f"the table is not TOML: {error}") from error
     since: Json = read_object(fields, "target_fields") if "target_fields" in fields else {}
     specs: dict[str, ToolchainSpec] = {}
     for name, entry in read_object(fields, "toolchain").items():

@@ -67,7 +67,9 @@ def test_a_failing_rule_is_unknown_and_the_others_still_count(
     assert case.outputs == whole.outputs
     assert case.findings == tuple(finding for finding in whole.findings if finding.rule != "LD009")
     line = case.coverage.not_covered[0]
-    assert line.startswith("rule LD009 caller-clobbered failed, so what it looks for is unknown: IndexError no ")
+    assert line.startswith(
+        "rule LD009 caller-clobbered failed, so it is unknown whether its hazard is present: IndexError no "
+    )
     assert case.status in (Status.INCONCLUSIVE, Status.FINDINGS)
     assert code_of(report) is ExitCode.NOT_ANALYSED
     assert line in render_terminal(report, width=400)

@@ -77,7 +77,7 @@ def test_a_program_without_a_hidden_write_has_nothing_to_tie(runner: TrialRunner
 def test_a_kernel_without_a_floating_output_cannot_be_tied_to(runner: TrialRunner, load: Load, h100: Target) -> None:
     bisection = bisect_edges(runner, load(INTEGER_OUTPUT), h100, OPTIONS)
     assert bisection.answers[0].startswith(
-        "no set of ties: nothing that can be tied reads what `running_maximum` overwrites after the kernel, and `sum` is"
+        "no set of ties: no reader of what `running_maximum` overwrites can be tied to the kernel, and `sum` is"
     )
     assert "is not tied: the kernel returns no floating-point array to tie with" in bisection.notes[0]
     assert bisection.trials == 1
@@ -110,4 +110,4 @@ def test_ctrl_c_keeps_the_smallest_set_so_far(cache: Cache, load: Load, h100: Ta
     assert seen[-1].best == "right with 2 ties"
     assert [(row.label, row.word) for row in bisection.rows if row.is_answer] == [("ties 1, 2", "right")]
     assert bisection.answers[-1].startswith("ties 1 (")
-    assert bisection.notes == ("the compiles so far are in the cache: the same command continues",)
+    assert bisection.notes == ("the compiles so far are in the cache: run the same command again to continue",)

@@ -95,7 +95,7 @@ def test_a_flag_that_changes_verdicts_is_an_answer_and_confirmed_by_numbers(flag
     named = f"`{answer.label}`"
     assert flags.answers == (
         "no flag makes every output right",
-        f"right by luck, with nothing that forces the order, with {named}",
+        f"right by luck, although nothing forces the order, with {named}",
         f"{answer.cells['change']} with {named}",
     )
 

@@ -72,7 +72,7 @@ def test_without_numbers_a_mitigation_that_may_be_lossy_is_not_the_cheapest(runn
 def test_the_seed_has_two_mitigations_and_the_missing_ones_are_named(runner: TrialRunner, h100: Target) -> None:
     found = climb(runner, h100, f"{ROOT}/cases/seed_flce.py::seed_flce[True-float32-True-1-4-32-16]")
     assert [row.label for row in found.rows] == RUNGS[:2]
-    assert any("has no `barrier`, `aliased` and `out_of_place`" in note for note in found.notes)
+    assert any("has no case for `barrier`, `aliased` and `out_of_place`" in note for note in found.notes)
     assert found.answers[0] == "no mitigation is right without losing precision"
 
 

@@ -54,7 +54,7 @@ def test_the_formats_of_other_versions_are_read(dumps: Path) -> None:
     ("old", "new", "said"),
     [
         ("BufferAssignment:\n", "", "expected `BufferAssignment:`"),
-        ("allocation 1:", "allocation 7:", "expected allocation 1 but got 7"),
+        ("allocation 1:", "allocation 7:", "expected allocation 1 next but got allocation 7"),
         ("maybe-live-out", "maybe-else", "unknown word `maybe-else`"),
         (" value: <", " values: <", "is not in a known format"),
         ("(size=2048,offset=0)", "(size=2048,offset=1)", "beyond its allocation"),

@@ -48,7 +48,7 @@ def test_a_bomb_ends_in_an_error_before_it_is_unpacked(unit: bytes) -> None:
         (PACKED[:5], "ends too early"),
         (PACKED[:-8] + b"\x00" * 8, "damaged"),
         (PACKED + b"rest", "damaged"),
-        (gzip.compress(PACKED, mtime=0), "in a gzip file"),
+        (gzip.compress(PACKED, mtime=0), "inside a gzip file"),
     ],
     ids=("cut off", "cut off in its head", "another checksum", "trailing bytes", "packed twice"),
 )
@@ -103,7 +103,9 @@ def test_a_file_above_the_bound_is_not_read(tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(TEXT)
     assert read_content(path) == TEXT
     path.write_bytes(TEXT + b"\n")
-    with pytest.raises(ArtifactError, match=f"`m.txt` has {len(TEXT) + 1} bytes, more than {len(TEXT)}"):
+    with pytest.raises(
+        ArtifactError, match=f"`m.txt` has {len(TEXT) + 1} bytes, more than the {len(TEXT)} that are allowed"
+    ):
         read_content(path)
 
 

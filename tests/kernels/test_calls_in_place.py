@@ -134,19 +134,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: adam(X, 0.1, X + 1, X, written=(0, 1)),
         "expected an array as `rate`.* take it out of `written`",
     ),
-    "one array for two": (lambda: adam(X, 0.1, X, X + 1), "`p_ptr` and `m_ptr` are one array.* Pass `jax.numpy.copy`"),
+    "one array for two": (lambda: adam(X, 0.1, X, X + 1), "`p_ptr` and `m_ptr` are one array.* pass `jax.numpy.copy`"),
     "a Ref": (lambda: adam(jax.new_ref(X), 0.1, X, X + 1), r"`p_ptr` is a Ref: pass `ref\[...\]`"),
     "a Ref that is read": (lambda: adam(X, 0.1, X + 1, jax.new_ref(X)), r"`g_ptr` is a Ref: pass `ref\[...\]`"),
     "too many outputs": (
         lambda: adam(X, 0.1, X + 1, X, outputs=[SCALAR] * 2),
-        "expected 4 pointers .* but it has 3: `norm_ptr`, `spare_p_ptr`, `spare_m_ptr`",
+        "expected 4 parameters .* but it has 3: `norm_ptr`, `spare_p_ptr`, `spare_m_ptr`",
     ),
     "no shape": (
         lambda: adam(X, 0.1, X + 1, X, outputs=[(8,)]),
         r"expected a `jax.ShapeDtypeStruct` as output 0 .*\(8,\)",
     ),
     "a name of triton_call": (lambda: adam(X, 0.1, X + 1, X, out_shape=SCALAR), "`out_shape` is for `triton_call`"),
-    "an operand twice": (lambda: adam(X, 0.1, X + 1, X, g_ptr=X), "`g_ptr` is given by its place and by its name"),
+    "an operand twice": (lambda: adam(X, 0.1, X + 1, X, g_ptr=X), "`g_ptr` is given by its position and by its name"),
     "a name with a typo": (
         lambda: adam(X, 0.1, X + 1, grad_ptr=X),
         "`grad_ptr` is an array, but the kernel has no such parameter",

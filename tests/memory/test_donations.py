@@ -33,7 +33,7 @@ def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport
 @pytest.mark.parametrize(
     ("name", "argument", "fault", "why"),
     [
-        ("cast_half", "x", DonationFault.DTYPE, "output `output` has its shape, and is f16, not f32"),
+        ("cast_half", "x", DonationFault.DTYPE, "output `output` has its shape, but is f16, not f32"),
         ("pad_rows", "x", DonationFault.SHAPE, "no output has its shape: it is f32[240,512]"),
         (
             "mean_of_three",

@@ -29,7 +29,7 @@ def test_a_report_survives_a_round_trip() -> None:
 
 
 def test_device_cannot_be_combined_with_a_scheduler() -> None:
-    with pytest.raises(InputError, match="`--device` and `--scheduler`"):
+    with pytest.raises(InputError, match="`--device` cannot be combined with `--scheduler`"):
         check_on_cluster(api.CheckOptions(device=True), "tcp://127.0.0.1:1", lambda step: None)
 
 

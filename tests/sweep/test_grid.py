@@ -98,7 +98,7 @@ def test_a_key_changes_with_everything_that_decides_a_result(
         ("[flags]\na = ['xla_x']", "a flag of XLA"),
         ("[flags]\na = ['--xla_x=1 --xla_y']", "a flag of XLA"),
         ("targets = 3", "targets"),
-        ("= 3", "expected TOML"),
+        ("= 3", "is not TOML"),
     ],
 )
 def test_a_malformed_grid_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:

@@ -87,11 +87,11 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def find_rounded(measured: Measured) -> Mapping[str, str]:
-    """Returns output name to a sentence about its error, for each output that the workaround already rounds in program
-    order.
+    """Returns a map from output name to a sentence about the output's error, for each output that the workaround already
+    rounds in program order.
 
     Program order executes the addition and the subtraction, too. So their loss shows only in comparison with a run
-    without the two, or with the case's reference.
+    without them, or with the case's reference.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -115,8 +115,8 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
 
 
 def _find_lossy(measured: Measured) -> Mapping[str, str]:
-    """Returns output name to a sentence about its error, for each output that is rounded in program order or only in
-    the schedule.
+    """Returns a map from output name to a sentence about the output's error, for each output that is rounded in program
+    order or only in the schedule.
 
     A sum with one stale term among many looks like a rounded one, so outputs that miss a write are left out.
     """
@@ -138,7 +138,9 @@ def _find_tolerance(numbers: Replay, name: str) -> float:
 
 
 def _with_measured(finding: Finding, numbers: Replay) -> Finding:
-    """Returns the finding; if the loss of all its outputs is known and small, the message and the evidence say so."""
+    """Returns the finding, or, if the loss of all its outputs is known and small, a copy whose message and evidence say
+    so.
+    """
     lost = {name: numbers.rounded[name] for name in finding.outputs if name in numbers.rounded}
     if not lost or len(lost) < len(finding.outputs):
         return finding
@@ -153,7 +155,7 @@ def _with_measured(finding: Finding, numbers: Replay) -> Finding:
 
 
 def _is_near(numbers: Replay, name: str) -> bool:
-    """Returns whether program order computes this output as the case's reference does, up to rounding."""
+    """Returns whether the output's values in program order equal those of the case's reference, up to rounding."""
     return name in numbers.reference and numbers.reference[name] <= numbers.reference_tolerance.get(name, 0.0)
 
 
@@ -204,7 +206,7 @@ RULE = Rule(
     name="lossy-workaround",
     severity=Severity.WARNING,
     kind=RuleKind.ROUNDING,
-    summary="a workaround that orders the readers and rounds away small values",
+    summary="a term that is added and subtracted to make readers wait for a kernel rounds away small values",
     what_it_does="""\
 Looks in the program as written for a value that a kernel overwrites and that is then read through `x + s - s`, where
 `s` depends on the kernel's output: the trivial operations. A replay measures the loss. It runs program order once more

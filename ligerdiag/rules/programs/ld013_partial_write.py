@@ -182,7 +182,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     leaves_undefined=True,
     party=Party.KERNEL,
-    summary="an output that the kernel does not write completely",
+    summary="a kernel does not write all elements of its output",
     what_it_does="""\
 Follows the addresses and masks of every store for all programs of the launch's grid, and reports an output that they
 cannot cover whatever the data. Replay also runs each kernel of the schedule and counts, for each output, the elements

@@ -96,7 +96,7 @@ RULE = Rule(
     id="LD014",
     name="unknown-effect",
     severity=Severity.WARNING,
-    summary="a kernel whose effects could not be analysed",
+    summary="it is unknown which operands a kernel or another custom call overwrites",
     what_it_does="""\
 Reports every custom call whose payload could not be followed: pointers made from integers or loaded from memory, inline
 assembly that names an address, an unknown operation, a payload of another kind, a target without a table entry.""",

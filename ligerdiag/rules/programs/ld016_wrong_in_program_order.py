@@ -30,8 +30,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{begin_sentence(gone, 'is', 'are')} already wrong in program order:"
-            " a workaround rounds away what it reads",
+            message=f"{begin_sentence(gone, 'is', 'are')} wrong even if the program runs as written:"
+            " a workaround rounds away the value that it reads",
             outputs=gone,
             evidence=tuple(("replay", rounded[name]) for name in gone),
             help=HELP,
@@ -46,8 +46,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{begin_sentence(names, 'is', 'are')} already wrong in program order:"
-            " the program differs from its reference",
+            message=f"{begin_sentence(names, 'is', 'are')} wrong even if the program runs as written:"
+            " it differs from the case's reference",
             outputs=names,
             evidence=tuple(
                 ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
@@ -99,7 +99,7 @@ RULE = Rule(
     name="wrong-in-program-order",
     severity=Severity.ERROR,
     kind=RuleKind.REFERENCE,
-    summary="even as written, with every write visible, the program does not compute what it should",
+    summary="the program as written, run in its own order with every write visible, differs from its reference",
     what_it_does="""\
 Replay executes the program as written, one operation after the other, each value in storage of its own and every
 kernel's writes visible. If the case gives a reference in plain jnp, the rule compares the two, output by output. An

@@ -27,7 +27,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
                 )
                 for name, error in unsteady.items()
             ),
-            help="look for an order that nothing forces (LD003, LD005), or for atomic additions in floating point",
+            help="see whether LD003 or LD005 reports a kernel and a reader that nothing orders, and whether a kernel adds"
+            " floating-point numbers by atomics, whose order differs from run to run",
         )
 
 
@@ -57,7 +58,7 @@ RULE = Rule(
     name="unsteady-output",
     severity=Severity.WARNING,
     party=Party.KERNEL,
-    summary="on the device, runs on the same inputs differ",
+    summary="two runs of the program on a device give different outputs for the same inputs",
     what_it_does="""\
 With `--device`, ligerdiag runs each program several times on the same inputs. The rule reports an output that is not
 bitwise equal in all runs, with the largest relative difference between two runs.""",

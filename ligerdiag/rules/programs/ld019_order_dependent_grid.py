@@ -238,7 +238,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     leaves_undefined=True,
     party=Party.KERNEL,
-    summary="a kernel whose result depends on the order of the programs of its grid",
+    summary="the result of a kernel depends on the order in which the programs of its grid run",
     what_it_does="""\
 Replay records the bytes that each program of a launch reads and writes. If one program writes what another reads or
 writes, replay runs the programs one by one, from the first to the last and from the last to the first. It does the same

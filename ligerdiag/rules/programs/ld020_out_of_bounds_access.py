@@ -149,7 +149,7 @@ RULE = Rule(
     name="out-of-bounds-access",
     severity=Severity.ERROR,
     party=Party.KERNEL,
-    summary="a kernel that reads or writes outside its operands and outputs",
+    summary="a kernel reads or writes outside its operands and outputs",
     what_it_does="""\
 Replay checks each address of each load, store and atomic operation against the bytes of the operand or output that the
 pointer was made from. It reports accesses outside once for each operation of the kernel: the operand or output, the

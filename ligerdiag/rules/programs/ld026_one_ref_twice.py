@@ -39,8 +39,8 @@ def check(context: Context) -> Iterator[Finding]:
 def _is_one(context: Context, call: HloInstruction, effects: CallEffects, numbers: list[int]) -> bool:
     """Returns whether the author means one buffer by these operands of the call. numbers: the operands.
 
-    For a `Ref` the trace of the program tells. For values the answer is yes only if the kernel fills each of them
-    partly: else one may be scratch memory that nobody reads afterwards.
+    The trace of the program shows whether the operands are one `Ref`. For values the answer is yes only if the kernel
+    fills each of them only partly: otherwise one may be scratch memory that nobody reads afterwards.
     """
     path = context.program.find_tag_path(call)
     repeated = context.repeated.get(path[-1]) if path else None
@@ -63,7 +63,7 @@ def _name(value: Position) -> tuple[int, ShapeIndex]:
 
 def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
     """Returns whether the kernel writes the bytes of the operand, through the operand's pointer or that of the output
-    that aliases it. number: of the operand. leaf: index of that output.
+    that aliases it. number: the operand's number. leaf: index of that output.
     """
     outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
     accesses = [outputs.get(leaf, Access.NONE)]

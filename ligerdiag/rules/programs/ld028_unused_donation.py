@@ -16,7 +16,7 @@ _MOST_NAMED = 4
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each reason why donated arguments are not used, about all arguments with that reason."""
+    """Yields one finding for each reason why no output takes a donated argument; it names all arguments with that reason."""
     if context.memory is None:
         return
     groups: dict[tuple[DonationFault, str], list[Donation]] = {}
@@ -38,7 +38,7 @@ def check(context: Context) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=(
-                f"{join_words(names)} ({render_bytes(size)}) {verb} donated, and no output takes these bytes:"
+                f"{join_words(names)} ({render_bytes(size)}) {verb} donated, but no output takes these bytes:"
                 f" {found[0].why}"
             ),
             source=next((one.line for one in found if one.line is not None), None),

@@ -67,7 +67,7 @@ def _report_copies(memory: MemoryUse, budget: int) -> Finding:
 def _find_remedy_for_copy(largest: Copy) -> str:
     if largest.is_needed:
         return (
-            "the program needs the largest copy as it is written: keep no value that a later operation overwrites, or"
+            "the program as written needs its largest copy: keep no value that a later operation overwrites, or"
             " raise the budget"
         )
     return f"remove the largest copy: {largest.why or f'%{largest.instruction} changes nothing in what it copies'}"

@@ -18,8 +18,8 @@ _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each reader that reads such a copy, and for each write one about the stale outputs that no
-    known reader explains.
+    """Yields a finding for each reader that reads a copy or a recomputed value, and, for each write, a finding about the
+    stale outputs that no known reader explains.
     """
     for read in context.verdicts.stale:
         if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES and read.write.output is None:
@@ -55,8 +55,8 @@ def _makes_operand(context: Context, read: ReadFinding) -> bool:
 
 
 def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
-    """Returns a clause on how the kernel's operand was made from the value that is read, or that value from the
-    operand.
+    """Returns a clause on how the kernel's operand was made from the value that is read, or how that value was made from
+    the operand.
     """
     call = context.optimized_call(read.write)
     if call is None:

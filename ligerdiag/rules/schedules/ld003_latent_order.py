@@ -54,7 +54,7 @@ RULE = Rule(
     name="latent-order",
     severity=Severity.WARNING,
     kind=RuleKind.LUCKY_READ,
-    summary="right today, but only because of how the schedule happens to be ordered",
+    summary="an output is right today, but only because of how the schedule happens to be ordered",
     what_it_does="""\
 Reports a reader that sees a hidden write as intended (or, if it needs the original, does not yet see it), although no
 path of data or control edges between the kernel call and the reader forces that order. The reader need not use the

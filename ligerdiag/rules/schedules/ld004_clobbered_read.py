@@ -10,8 +10,8 @@ from ligerdiag.rules.wording import begin_sentence, describe_remedy
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each clobbered read, and for each write one about the clobbered outputs that no known read
-    explains.
+    """Yields a finding for each clobbered read, and, for each write, a finding about the clobbered outputs that no known
+    read explains.
     """
     for read in context.verdicts.clobbered:
         kernel = read.write.kernel

@@ -48,7 +48,7 @@ def _describe_overlap(context: Context, race: Race, place: ReadPlace) -> str:
     """Returns a sentence on why nothing orders the read with the write."""
     times, at, reader = context.logical_times, render_at(place.line), race.reader
     if race.kind is RaceKind.ONE_COMMAND_BUFFER:
-        why = "is a command of the same command buffer, and the buffers that the two declare do not order them"
+        why = "is a command of the same command buffer, and the buffers that the two commands declare do not order them"
         return f"%{reader.name} {why}{at}"
     start, done = race.start or reader, race.done
     what = "it" if race.kind is RaceKind.READER_IN_FLIGHT else "the kernel"

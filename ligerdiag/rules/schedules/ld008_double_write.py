@@ -27,7 +27,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _find_shared(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each two values of the program that XLA merged into one although a kernel call overwrites
+    """Yields a finding for each pair of values of the program that XLA merged into one although a kernel call overwrites
     each of them.
     """
     known = [write for write in context.actual.writes if not context.writes[write.write].unknown]
@@ -50,7 +50,7 @@ def _find_shared(context: Context) -> Iterator[Finding]:
 
 
 def _find_merged(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each two calls of the program on one value that XLA merged into one call."""
+    """Yields a finding for each pair of calls in the program that get the same value and that XLA merged into one call."""
     for late, early in context.matching.merged_into.items():
         gone, kept = context.writes[late], context.writes[early]
         if gone.unknown or not _is_one_value(gone, kept):

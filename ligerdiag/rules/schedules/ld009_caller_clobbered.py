@@ -170,7 +170,7 @@ RULE = Rule(
     id="LD009",
     name="caller-clobbered",
     severity=Severity.ERROR,
-    summary="the overwritten bytes belong to an argument that is not donated, or to a constant",
+    summary="a kernel overwrites the bytes of an argument that is not donated, or of a constant",
     what_it_does="""\
 Looks up in XLA's buffer assignment whose bytes each hidden write hits. Reports writes to an entry parameter that no
 output aliases (module-level `input_output_alias`, which is how donation appears), and writes to a constant. If the

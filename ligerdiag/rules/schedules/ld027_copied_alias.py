@@ -156,7 +156,7 @@ RULE = Rule(
     id="LD027",
     name="copied-alias",
     severity=Severity.WARNING,
-    summary="a whole array is copied so that an operation can work in place",
+    summary="a whole array is copied, because an operation in place must not overwrite the original",
     what_it_does="""\
 Lists the copies of 64 KiB and more that XLA put into the schedule for an update, an aliased call, a loop or a donated
 argument, and explains each by its source, its target and the other readers of the value: a reader after the write, an

@@ -9,8 +9,8 @@ from ligerdiag.rules.memory_findings import group_copies, report_copies
 from ligerdiag.rules.rule import Example, Rule
 
 _UNCHANGED = (
-    "compute the result in place in all branches, or replace the conditional by `jnp.where`; the copy"
-    " after the conditional goes if the operand is not donated, and before jax 0.11 perhaps if the first branch returns it"
+    "compute the result in place in all branches, or replace the conditional by `jnp.where`; XLA does not make the copy"
+    " after the conditional if the operand is not donated, and perhaps, before jax 0.11, if the first branch returns it"
 )
 _EXCHANGED = "choose element by element with `jnp.where(p, b, a)`, or exchange the arrays outside of the program"
 
@@ -70,7 +70,7 @@ RULE = Rule(
     id="LD030",
     name="copying-branch",
     severity=Severity.WARNING,
-    summary="a branch that changes nothing copies its operand",
+    summary="a branch of a conditional that should change nothing copies its operand",
     what_it_does="""\
 Looks for copies in the branches of a `conditional` (`lax.cond`, `lax.switch`) from an operand to a result, or from a value
 that the branch computes to the bytes of an operand that another branch returns, and for the copies of its results.""",

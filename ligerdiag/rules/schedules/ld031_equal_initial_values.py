@@ -76,7 +76,7 @@ RULE = Rule(
     id="LD031",
     name="equal-initial-values",
     severity=Severity.WARNING,
-    summary="two equal values are made once, and copied for each writer",
+    summary="two equal values are computed only once, and copied for each operation that overwrites one of them",
     what_it_does="""\
 Looks for copies of a value that is cheap to compute, such as a broadcast number, from which several operations in place
 start: loops, updates, aliased calls.""",

@@ -71,7 +71,7 @@ RULE = Rule(
     id="LD032",
     name="resharded-alias",
     severity=Severity.WARNING,
-    summary="the partitioner gathers or exchanges the operand of an operation in place",
+    summary="the partitioner gathers or exchanges the operand of an operation that should work in place",
     what_it_does="""\
 Looks for a collective that moves whole elements (all-gather, all-to-all, collective-permute) before a call with aliased
 operands or an update, where the author wrote no collective.""",
