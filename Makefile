@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check examples screenshots bench bench-kernels llama-grid versions corpus fuzz fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check site examples screenshots bench bench-kernels llama-grid versions corpus fuzz fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -31,6 +31,10 @@ docs-check:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
 	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
+
+# The documentation as a site, in site/; tests/docs/test_site.py builds it, too.
+site:
+	$(UV) run mkdocs build --strict
 
 # Runs the commands of README.md and docs/ and writes what they print; make examples PAGES="docs/tutorial.md" for one of them.
 examples:
