@@ -22,8 +22,8 @@ them would take longer than compiling saves.
 
 
 def compute_case_inputs(case: Case) -> CaseInputs:
-    """Draws the case's arguments; returns them with its reference, which runs when it is first asked for. Raises
-    LigerdiagError if the arguments cannot be drawn.
+    """Draws the case's arguments and returns them with the case's reference, a function that computes the outputs
+    independently and runs only when they are first needed. Raises LigerdiagError if the arguments cannot be drawn.
     """
     arguments = draw_arguments(case)
     return CaseInputs(
@@ -33,7 +33,7 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 
 
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
-    """Draws the case's arguments and returns their leaves. draw: number of the draw, 0 for the usual one."""
+    """Draws the case's arguments and returns their leaves. draw: number of the draw; 0 is the draw that a replay uses."""
     return _flatten(draw_arguments(case, draw))
 
 
@@ -56,7 +56,7 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
         try:
             lowered = library.jit(case.reference).lower(*arguments)
         except Exception as fault:
-            hint = ", and it has no mesh: write it without shards" if case.mesh else ""
+            hint = ", perhaps because it runs without a mesh (write it without shards)" if case.mesh else ""
             raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
         compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
         results = compiled(*arguments)

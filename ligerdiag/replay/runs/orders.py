@@ -258,8 +258,8 @@ class OrderRunner(ScheduleRunner):
             ScheduleRunner._execute(self, instruction, active)
 
     def _end(self, done: HloInstruction, start: HloInstruction, active: Sequence[int]) -> None:
-        """Makes the value that a start has just computed the value of its done, through whatever instructions connect
-        the two.
+        """Gives the -done of an asynchronous pair the value that the -start has just computed, also if other
+        instructions connect the two.
         """
         for index in iterate_leaves(done.shape):
             source, place = done, index
@@ -349,7 +349,9 @@ class OrderRunner(ScheduleRunner):
                 self._storages[device].give(conditional, self._end_branch(conditional, branch, self._storages[device]))
 
     def _end_branch(self, conditional: HloInstruction, branch: HloComputation, storage: OwnStorage) -> Leaves:
-        """Returns the bytes of the conditional's result after this branch has run."""
+        """Returns the bytes of each leaf of the conditional's result after `branch` has run: the branch's own bytes if
+        all branches return the leaf as one value, otherwise a copy.
+        """
         return {
             index: bytes_ if any(self._shared.list_named(conditional, index)) else copy_bytes(bytes_)
             for index, bytes_ in storage.take(branch.root).items()
@@ -416,7 +418,7 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
     """Runs the module as scheduled and in `count` other orders, and returns which outputs change. Raises
     NotCoveredError.
 
-    seconds: no order begins after these.
+    seconds: time after which no further order begins.
     """
     started = perf_counter()
     kernels = list_kernels(runner.module)

@@ -8,8 +8,8 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 - Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
 - A fusion reads all of its operands before it writes. A kernel runs on the bytes themselves, even inside of a fusion.
 - An asynchronous pair does its work at its start.
-- The values of a loop, branch or call have the places of their caller's values; a loop whose buffer assignment says
-  otherwise is refused.
+- The parameters and results of a loop, branch or call are in the bytes of the caller's values; if the buffer assignment
+  says otherwise for a loop, the module is refused.
 - XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
   and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. A
   kernel's output that is declared to be an operand is that operand only if both have the same bytes
@@ -42,7 +42,7 @@ from ligerdiag.replay.runs.program import Kernels
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
-    """Returns, for the index of each BufferAllocation, the number of its bytes that values use."""
+    """Maps the index of each BufferAllocation to the number of its bytes up to the end of the last value in it."""
     sizes: dict[int, int] = {}
     for slice_ in buffers.slices:
         sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
@@ -140,7 +140,7 @@ def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, of
         strides[dimension] = size
         size *= dimensions[dimension]
     if size > room:
-        raise ArtifactError(f"`{instruction.name}` needs {size} bytes and is assigned {room}")
+        raise ArtifactError(f"`{instruction.name}` needs {size} bytes, but the buffer assignment gives it {room}")
     return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
@@ -261,7 +261,7 @@ class ScheduleRunner:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """Returns the current content of an entry parameter on a device. number: that of the parameter."""
+        """Returns the current content of an entry parameter on a device. number: the parameter's number."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
@@ -363,7 +363,9 @@ class ScheduleRunner:
         for index in iterate_leaves(loop.shape):
             places = self._memories[0].locate(one, index), self._memories[0].locate(two, index)
             if places[0] != places[1]:
-                raise ArtifactError(f"the state of loop `{loop.name}`, at {list(index)}, is in two places")
+                raise ArtifactError(
+                    f"the buffer assignment puts element {list(index)} of the state of loop `{loop.name}` in two places"
+                )
 
     def _run_branches(
         self, conditional: HloInstruction, branches: Sequence[HloComputation], active: Sequence[int]

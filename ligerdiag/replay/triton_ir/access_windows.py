@@ -1,4 +1,6 @@
-"""Finds, from the addresses and the mask of a memory access, its *window*: regular steps from a start."""
+"""Finds the *window* of a memory access from its addresses and its mask: the start and the regular steps that lead to
+its elements.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +63,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they form a box of the block, the same in each program that has any."""
+    """The elements that a mask selects, if they form a box within the block: the same box in each program that selects
+    any.
+    """
 
     programs: Array | None
     """i64[n]: numbers, within the batch, of the programs that access elements; None for all programs."""

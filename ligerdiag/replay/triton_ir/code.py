@@ -1,5 +1,5 @@
-"""Prepares a function's operations for evaluation; keeps the values of its activations; reports errors with source
-lines.
+"""Prepares the operations of a function in Triton IR for evaluation; keeps the values of each call of it; reports
+errors with source lines.
 
 Preparation drops operations whose results nothing needs, and reads the attributes of each operation once.
 """
@@ -168,7 +168,7 @@ class LocatedError(NotCoveredError):
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """One activation of a function: its values so far, for all programs of the batch."""
+    """One call of a function that is being evaluated: its values so far, for all programs of the batch."""
 
     code: Code
     values: dict[int, Value]
@@ -217,7 +217,7 @@ class Captured(dict[int, Value]):
 
 
 def narrow_active(active: Active, gate: Array, programs: int) -> Active:
-    """Returns the active programs for which the condition `gate` is true; None if that is all of them."""
+    """Returns the active programs for which the condition `gate` is true; None if these are all programs of the batch."""
     chosen = np.broadcast_to(gate, (programs,))
     chosen = chosen if active is None else chosen & active
     return None if bool(chosen.all()) else chosen

@@ -1,4 +1,6 @@
-"""Defines the options of evaluating a launch, and its observations beyond the numbers that the kernel wrote."""
+"""Defines the options for evaluating a launch, and the observations that an evaluation returns beside the numbers that
+the kernel wrote.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,13 +82,17 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenBytes:
-    """Bytes of an argument that were read before any program had written them, and the first such read."""
+    """Bytes of an argument that were read before any program had written them, and a description of the first of these
+    reads.
+    """
 
     argument: int
     mask: Array
     """bool[bytes of the argument]: which bytes were read before they were written."""
     is_atomic: bool
-    """Whether the first read is that of an atomic update; the fields below describe the first read, too."""
+    """Whether the first of these reads is part of an atomic update. `program`, `first_byte` and `place` describe the
+    first read, too.
+    """
     program: int
     first_byte: int
     place: SourceLine | None

@@ -77,8 +77,8 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns the function that prepares an operation from one float to a float of the same dtype. function: computes
-    it.
+    """Returns a `Prepare` for an operation that `function` computes, from one float to a float of the same dtype; bf16,
+    f16 and f8 reach `function` as f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:
