@@ -35,7 +35,7 @@ BADNESS = (
     Attribution.NEITHER,
     Attribution.STALE,
 )
-"""Attributions from best to worst; an output gets the worst of its draws."""
+"""Attributions from best to worst; an output gets the worst attribution of all draws of the arguments."""
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
@@ -75,8 +75,8 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the results of this draw that the device worker wrote into the directory, by output name. Raises
-    ArtifactError.
+    """Returns the outputs that the device worker wrote into `directory` for this draw of the arguments, by name. Raises
+    ArtifactError if they cannot be read.
 
     like: arrays with the dtype and shape of each output, which the file lacks.
     """
@@ -159,7 +159,7 @@ class ComparisonAnswer:
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
-    """The operation that replay cannot compute; empty if it computes all."""
+    """The operation that replay cannot compute; empty if replay computes all operations."""
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:

@@ -336,7 +336,7 @@ def _iterate_arrays(data: memoryview, sizes: list[int], shapes: list[ShapeProto]
         start += size
         length = int.from_bytes(literal[:_LENGTH_BYTES], "little")
         if length > _MAXIMUM_SHAPE_BYTES:
-            raise ArtifactError(f"argument {number} has no shape")
+            raise ArtifactError(f"argument {number} has no readable shape")
         own = ShapeProto.FromString(literal[_LENGTH_BYTES : _LENGTH_BYTES + length].tobytes())
         _require_shape(number, own, shape)
         yield _read_array(number, literal[_LENGTH_BYTES + length :], own)

@@ -129,7 +129,7 @@ class KeptReplays:
             return None
 
     def keep_estimates(self, artifact: Artifact, cores: int, question: str, estimates: Sequence["ReplayCost"]) -> None:
-        """Stores estimates of the artifact for this number of cores; `question` is that of `find_estimates`."""
+        """Stores estimates of the artifact for this number of cores. question: see `find_estimates`."""
         path = artifact.directory / PROVENANCE
         kept = {"estimates": encode_record(tuple(estimates))}
         self._cache.keep_answer(

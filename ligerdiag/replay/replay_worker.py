@@ -142,7 +142,7 @@ class ReplayRequest:
     artifact: str
     """Directory of the artifact."""
     rows: bool
-    """Whether to count fresh and stale rows."""
+    """Whether to count the fresh and the stale rows of each output."""
     cut: tuple[str, ...] = ()
     """Names of the program's loops to cut short."""
     orders: int = 0

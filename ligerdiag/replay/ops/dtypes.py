@@ -158,7 +158,7 @@ def _view_bytes(array: Array) -> Array:
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:
-    """Returns an operand that must be an array. Raises ArtifactError for a tuple."""
+    """Returns the operand, which must be an array. Raises ArtifactError if it is a tuple."""
     if isinstance(operand, tuple):
         raise ArtifactError(
             f"expected an array as operand of `{instruction.name}` ({instruction.opcode}) but got a tuple"

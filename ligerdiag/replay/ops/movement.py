@@ -83,7 +83,10 @@ def _compute_window(
     if any(start.ndim for start in starts):
         raise NotCoveredError(f"{instruction.opcode} with start indices that are arrays")
     if not len(starts) == len(sizes) == operand.ndim:
-        raise ArtifactError(f"`{instruction.name}` has {len(starts)} start indices for {operand.ndim} dimensions")
+        raise ArtifactError(
+            f"`{instruction.name}` has {len(starts)} start indices and {len(sizes)} slice sizes"
+            f" for an operand of {operand.ndim} dimensions"
+        )
     window: list[slice] = []
     for start, size, extent in zip(starts, sizes, operand.shape, strict=True):
         first = min(max(int(start), 0), extent - size)
@@ -169,7 +172,9 @@ def _bitcast(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 
 
 def get_major_to_minor(shape: ShapeProto) -> list[int]:
-    """Returns an array's dimensions in the order of its layout, outermost in memory first; row-major if it has none."""
+    """Returns an array's dimensions in the order of its layout, outermost in memory first; row-major if it has no
+    layout.
+    """
     order = list(reversed(shape.layout.minor_to_major))
     return order if len(order) == len(shape.dimensions) else list(range(len(shape.dimensions)))
 

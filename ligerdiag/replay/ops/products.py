@@ -78,8 +78,8 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def _choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
-    """Returns, for each operand, whether BLAS gets its matrices transposed: if the operand is large and stored that
-    way.
+    """Returns, for each operand, whether BLAS gets its matrices transposed; it does if the operand is large and stored
+    transposed.
     """
     limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
     first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))

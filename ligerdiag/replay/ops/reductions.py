@@ -315,7 +315,9 @@ def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer:
 def reduce_windows(
     arrays: tuple[Array, ...], inits: tuple[Array, ...], window: Window, result: tuple[int, ...], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns one fold per window, of shape `result`. Each starts from the initial values and ignores padding."""
+    """Returns one fold per window, in arrays of shape `result`. Each fold starts from the initial values and ignores
+    padding.
+    """
     dtypes = [array.dtype for array in arrays]
     if reducer.ufuncs:
         wide = [compute_accumulator_dtype(u, d) for u, d in zip(reducer.ufuncs, dtypes, strict=True)]

@@ -28,7 +28,9 @@ class NotCoveredError(LigerdiagError):
 
 
 class Scope(Protocol):
-    """Interface of the program around an instruction, for the function that computes the instruction."""
+    """Interface through which the function that computes an instruction sees the rest of the program: module, device,
+    and computations that it calls.
+    """
 
     @property
     def module(self) -> HloModule:
@@ -65,7 +67,7 @@ type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """Storage of one array in program order."""
+    """Storage of one array in a run of the program as written, in program order."""
 
     array: Array
 
@@ -115,7 +117,7 @@ def store(value: Value) -> Cells:
 
 
 def copy_cells(cells: Cells) -> Cells:
-    """Returns new cells that store the same value."""
+    """Returns new cells that store the value of the given cells."""
     match cells:
         case Cell():
             return Cell(cells.array)

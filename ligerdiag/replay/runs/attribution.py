@@ -284,8 +284,8 @@ def _sum_parts(views: _Views) -> list[list[float]]:
     """Sorts each element to the prediction, intended or stale, that it is nearer to; returns three sums for each of the
     two parts.
 
-    A part's sums are those of the squares of its error, of its own prediction, and of the difference of the
-    predictions.
+    The sums of a part are taken over its elements: the squares of the error, of the part's own prediction, and of the
+    difference between the two predictions.
     """
     parts = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -14,7 +14,7 @@ from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.runs.case_run import CaseInputs
 
 _QUICK_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Compiler options that save 0.1 s of processor time on a small reference."""
+"""Compiler options that save 0.1 s of processor time for a small reference function."""
 _MANY_ELEMENTS = 1 << 20
 """Number of elements of all arguments above which a reference is compiled with LLVM's optimisations: running it without
 them would take longer than compiling saves.

@@ -111,7 +111,9 @@ def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: C
     values in place.
     """
     if len(instruction.called_computations) != 1:
-        raise ArtifactError(f"`{instruction.name}` does not call exactly one computation to reduce by")
+        raise ArtifactError(
+            f"`{instruction.name}` needs one computation to reduce by but calls {len(instruction.called_computations)}"
+        )
     results = list(column)
     for group in groups:
         total: Value = column[group[0]]
@@ -180,7 +182,9 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
         raise ArtifactError(f"`{instruction.name}` sends to one device twice")
     for source, target in pairs:
         if max(source, target) >= len(column):
-            raise NotCoveredError(f"device {max(source, target)} in a program for {len(column)} devices")
+            raise NotCoveredError(
+                f"a collective with device {max(source, target)} in a program for {len(column)} devices"
+            )
         results[target] = column[source]
     return results
 

@@ -51,7 +51,9 @@ class Launch:
     arguments: tuple[int | Any, ...]
     """For each argument of the kernel, the number of its buffer or a NumPy scalar."""
     zeroed: tuple[tuple[int, int], ...]
-    """(number of a buffer, bytes from its start) for each buffer that the launcher zeroes first."""
+    """(number of a buffer, number of bytes from its start) for each buffer that the launcher zeroes before the kernel
+    runs.
+    """
 
     @property
     def programs(self) -> int:
@@ -191,7 +193,7 @@ def _read_launch(
 def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
     kind = _NUMBERS.get(text)
     if kind is None or parameter.number is None:
-        raise NotCoveredError(f"kernel `{kernel}`: a scalar of type {text}")
+        raise NotCoveredError(f"kernel `{kernel}`: a scalar argument of type {text} that replay cannot pass")
     if isinstance(parameter.number, int) and kind not in (np.float32, np.float64, np.bool_):
         width = 8 * np.dtype(kind).itemsize
         wrapped = parameter.number & ((1 << width) - 1)

@@ -7,8 +7,9 @@ overwrites an operand, unknown to XLA, overwrites the bytes of that value, under
 - An operand that is declared to be an output of the kernel is copied first, as XLA does if somebody still reads the
   operand. If the declared alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites the operand.
 - An update in place makes a new value.
-- In a loop's state, an element that the body returns in the same place is the value that the loop started from. The
-  other elements are copied before the first iteration; each later iteration gets the results of the one before.
+- In a loop's state, an element that the body returns unchanged, in its own place, is the value that the loop started
+  from. The other elements are copied before the first iteration; each later iteration gets the results of the one
+  before.
 - A result of a conditional that all branches return as one value is that value. Any other result is a copy of what the
   branch returned.
 - The start of an asynchronous pair does its work where it is scheduled, or at its done, as the order says. Nothing runs
@@ -201,7 +202,7 @@ class OrderRunner(ScheduleRunner):
     @override
     def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
         if not computation.sequence:
-            raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+            raise ArtifactError(f"the schedule has no instruction sequence for computation `{computation.name}`")
         self._entered.add(computation.id)
         sequence = self.order.sequences.get(computation.id, computation.sequence)
         if computation.id not in self._dying:

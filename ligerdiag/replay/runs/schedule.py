@@ -122,7 +122,8 @@ class DeviceMemory:
         if isinstance(value, tuple) or value.shape != target.shape or value.dtype != target.dtype:
             kind = "a tuple" if isinstance(value, tuple) else f"{value.dtype}{list(value.shape)}"
             raise NotCoveredError(
-                f"`{instruction.name}` ({instruction.opcode}): computed {kind} instead of {target.dtype}{list(target.shape)}"
+                f"`{instruction.name}` ({instruction.opcode}): replay computes {kind} instead of"
+                f" {target.dtype}{list(target.shape)}"
             )
         return [(target, value)]
 
@@ -161,7 +162,8 @@ def run_sliced(
 ) -> Value:
     """Runs a fusion that contains kernels, on its operands' own bytes, and returns its result. Raises NotCoveredError.
 
-    broken: maps the id of a kernel call to the numbers of its operands whose declared output has other bytes.
+    broken: maps the id of a kernel call to the numbers of those operands whose declared alias, an output of the call,
+    is in other bytes than the operand.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -182,7 +184,7 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
     for index, shape in iterate_leaf_shapes(call.shape):
         dimensions = get_dimensions(shape)
         if list(shape.layout.minor_to_major) != [*range(len(dimensions))][::-1]:
-            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with an output in another layout")
+            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose output is not in row-major layout")
         dtype = get_dtype(shape)
         if index in shared:
             outputs.append(operands[shared[index]].reshape(dimensions))
@@ -224,8 +226,8 @@ class ScheduleRunner:
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Maps the id of a kernel call inside of a fusion to the numbers of its operands whose declared output has other
-    bytes.
+    """Maps the id of a kernel call inside of a fusion to the numbers of those operands whose declared alias, an output
+    of the call, is in other bytes than the operand.
     """
 
     def __post_init__(self) -> None:
@@ -299,7 +301,7 @@ class ScheduleRunner:
 
     def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
         if not computation.sequence:
-            raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+            raise ArtifactError(f"the schedule has no instruction sequence for computation `{computation.name}`")
         self._entered.add(computation.id)
         for instruction in computation.sequence:
             self._execute(instruction, active)

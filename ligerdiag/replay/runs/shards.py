@@ -88,7 +88,7 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
         return (everybody,)
     named = [device for group in listed for device in group]
     if max(named) >= devices:
-        raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
+        raise NotCoveredError(f"a collective with device {max(named)} in a program for {devices} devices")
     # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not list each of {devices} devices exactly once")
@@ -279,7 +279,7 @@ def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
         if not isinstance(whole, Cell):
-            raise ArtifactError("a tuple enters or leaves a shard_map")
+            raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
         placement = sharding.place(whole.array.shape)
         key = id(whole), placement
         if key not in spread:
@@ -315,7 +315,7 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
         shards = _list_arrays([read_cells(pick_cells(operand, d)) for d in range(len(placement.shards))])
         if devices and devices != len(placement.shards):
             raise ArtifactError(
-                f"`{leave.name}` joins the values of {devices} devices by a sharding over {len(placement.shards)}"
+                f"`{leave.name}` joins the values of {devices} devices by a sharding over {len(placement.shards)} devices"
             )
         joined.append(Cell(join_shards(shards, placement)))
     return tuple(joined) if leave.shape.tuple_shapes else joined[0]
@@ -357,5 +357,5 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
 def _list_arrays(values: Sequence[Value]) -> list[Array]:
     arrays = [value for value in values if not isinstance(value, tuple)]
     if len(arrays) != len(values):
-        raise ArtifactError("a tuple enters or leaves a shard_map")
+        raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
     return arrays

@@ -34,7 +34,7 @@ class Window:
     argument: int
     programs: Array | None
     """i64[n]: the accessing programs' ascending numbers within the batch. None if each program of the batch has a start
-    of its own, or all share one (`starts` is then [1]).
+    of its own, or if all programs share one start (`starts` is then [1]).
     """
     starts: Array
     """i64[n]: offset of each program's first element, in bytes from the start of the argument."""

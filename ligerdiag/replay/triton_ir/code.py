@@ -71,7 +71,7 @@ class Code:
     function: Function
     blocks: list[Region]
     successors: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """The numbers of the blocks to which a branch may go, by the index of the branch."""
+    """Maps the index of a branch operation to the numbers of the blocks to which it may go."""
 
 
 class Library:
@@ -196,7 +196,7 @@ class Activation:
 
 
 class Captured(dict[int, Value]):
-    """The values of a combining function: its own, and scalars from outside.
+    """The values of a combining function (the function of a reduction or scan): its own, and scalars from outside.
 
     A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
     program to which it belongs.

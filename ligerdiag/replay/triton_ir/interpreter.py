@@ -295,7 +295,7 @@ def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | Non
 
 
 def _find_largest(functions: Iterable[Function]) -> int:
-    """Returns the bytes that the largest block of these functions takes in one program."""
+    """Returns the size in bytes of the largest block that these functions use, for one program of the grid."""
     sizes = [8]
     for function in functions:
         for text in function.types.values():

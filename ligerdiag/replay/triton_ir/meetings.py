@@ -97,7 +97,7 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Returns the same bytes with overlapping runs of the same program joined. by_site: join only runs of the same
+    """Returns runs of the same bytes, with overlapping runs of one program joined. by_site: join only runs of one
     operation.
     """
     if len(runs) < 2:
@@ -142,7 +142,7 @@ type Site = tuple[str, int, Operation]
 
 
 class Sites:
-    """The operations that accessed memory; the place in the list `all` is an operation's number."""
+    """The operations that accessed memory; an operation's number is its index in the list `all`."""
 
     def __init__(self) -> None:
         self.all: list[Site] = []

@@ -46,7 +46,7 @@ class GridOptions:
     touch the same bytes.
     """
     most_rounds: int = 1 << 24
-    """The most rounds of one loop; a longer loop is not covered."""
+    """The most iterations of one loop; a longer loop is not covered."""
     together: bool = False
     """Whether the programs of a batch run concurrently, operation by operation, even where they touch the same bytes:
     one possible order of their accesses.

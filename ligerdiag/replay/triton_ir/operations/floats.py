@@ -29,7 +29,9 @@ def widen(array: Array) -> Array:
 
 
 def narrow(array: Array, dtype: DType) -> Array:
-    """Returns f32 or f64 numbers rounded to nearest even in `dtype`; out of range they become its infinity or NaN."""
+    """Returns f32 or f64 numbers rounded to nearest even in `dtype`; numbers out of range become the infinity or NaN of
+    `dtype`.
+    """
     if array.dtype == dtype:
         return array
     if array.dtype == np.float64 and is_narrow(dtype) and dtype != np.float16:
