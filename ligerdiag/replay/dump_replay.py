@@ -8,7 +8,7 @@ devices, so only modules for one device are replayed.
 
 MLIR has already folded the program that a dump contains. For some values it is therefore undecidable whether autodiff
 meant the version before or after a kernel's write; for others it surely meant the version before. If an output depends
-on a value of either kind, running the program in order does not give the intended output, so the output is undecided.
+on a value of either kind, running the program in order need not give the intended output, so the output is undecided.
 
 If the estimated cost of a replay exceeds the bounds, its most expensive loops are cut short (see `runs.loop_cuts`); if
 that does not suffice, the replay is refused before any argument is drawn. The caller has to end a replay that runs into

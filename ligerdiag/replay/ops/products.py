@@ -153,9 +153,9 @@ type _Key = tuple[int, int, tuple[bool, bool], str]
 class RememberedProducts:
     """Computes each large matrix product once, and keeps its operands and result as long as they fit into `limit`.
 
-    Program order, isolated memory and the schedule mostly multiply the same arrays, and so do cases that run variants
-    of one operation. Operands are compared before they are widened. A result is used again only if BLAS would read the
-    same operands transposed as before.
+    The three runs of a replay mostly multiply the same arrays, and so do cases that run variants of one operation.
+    Operands are compared before they are widened. A kept result is used again only if BLAS would read each operand in
+    the same way, transposed or not.
     """
 
     limit: int

@@ -322,13 +322,13 @@ def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Numbers of an output's rows that equal the intended or the stale prediction."""
+    """Numbers of an output's rows that equal those of the intended or of the stale values."""
 
     total: int
     fresh: int = 0
     stale: int = 0
     distinct_fresh: int = 0
-    """Number of fresh rows in which the stale prediction differs from the intended one."""
+    """Number of fresh rows in which the stale values differ from the intended ones."""
     counted: bool = False
 
     @property

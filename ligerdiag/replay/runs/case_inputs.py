@@ -1,4 +1,4 @@
-"""Computes the arguments and the reference outputs of a case with JAX on the CPU."""
+"""Computes the arguments of a case, and the outputs of its reference function, with JAX on the CPU."""
 
 from collections.abc import Mapping
 from functools import cache as remember
@@ -38,8 +38,8 @@ def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Runs the case's reference, with products in full precision, and returns its outputs by name. draw: number of the
-    draw of its arguments.
+    """Runs the case's reference function on one draw of the arguments, with matrix products in full precision, and
+    returns its outputs by name. draw: number of the draw.
     """
     return _run_reference(case, draw_arguments(case, draw))
 

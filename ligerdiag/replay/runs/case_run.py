@@ -272,8 +272,8 @@ def replay_programs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> CaseRuns:
-    """Runs program order, isolated memory and the schedule, and returns the outputs of all three. Raises
-    NotCoveredError.
+    """Runs the program in program order, again with kernels that leave their operands unchanged (isolated memory), and
+    the schedule; returns the outputs of all three. Raises NotCoveredError.
 
     arguments: whole arrays, one for each input of the program in order.
     """
@@ -322,7 +322,8 @@ def compare_runs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
-    """Runs program order, isolated memory and the schedule, and compares their outputs. Raises NotCoveredError.
+    """Runs the program in program order, again with kernels that leave their operands unchanged (isolated memory), and
+    the schedule, and compares their outputs. Raises NotCoveredError.
 
     Returns (the record of the replay, the outputs of program order by name). rows: count fresh and stale rows.
     """
@@ -582,8 +583,8 @@ def _settle_reference(
 
 
 _REFERENCE_ROUNDING = 2.0
-"""Multiple of the error that a workaround's rounding causes, up to which an output may differ from its reference: the
-reference is rounded, too.
+"""Multiple of the error that the rounding of a workaround (`x + s - s`) causes. Up to it an output may differ from its
+reference, because the reference is rounded, too.
 """
 
 

@@ -205,7 +205,9 @@ def _compare_unshared(launched: RepeatableLaunch, races: GridRaces) -> GridRaces
 
 
 def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
-    """Returns whether the two programs of a meeting touch bytes of this operand, through any buffer."""
+    """Returns whether the bytes at which two programs meet (bytes that one writes and the other touches) may belong to
+    this operand.
+    """
     return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
 
 

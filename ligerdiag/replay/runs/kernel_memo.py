@@ -1,9 +1,9 @@
 """Two kernel runners that run kernels through another runner: one remembers the results of launches, the other one
 undoes their hidden writes.
 
-Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and running them is
-the most expensive part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its
-inputs: payload, contents, and which buffers share bytes.
+The three runs of a replay launch the same kernels, mostly on the same numbers, and running them is the most expensive
+part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its inputs: payload,
+contents, and which buffers share bytes.
 """
 
 import hashlib

@@ -4,10 +4,10 @@ Before a launch, a canary, a bit pattern that kernels hardly ever compute, fills
 another buffer. An element that still holds the canary afterwards was not written; if a kernel could have computed that
 very value, a second run with another canary has to confirm it. A launch races if its results change when the programs
 of its grid run in another order, or when an operand and an output that share bytes get separate bytes (see
-`grid_orders`). If a program reads an element of such an output before any program has written it, the read is recorded,
-provided that it happens from the first to the last program as well as from the last to the first; otherwise one program
-writes what another reads, which is a race. If the schedule is executed again on the same constants, the observations of
-that execution are kept separately.
+`grid_orders`). If a program reads an element of an output with a canary before any program has written it, the read is
+recorded, provided that it happens both when the programs run from first to last and when they run from last to first;
+otherwise one program writes what another reads, which is a race. If the schedule is executed again on the same
+constants, the observations of that execution are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,9 +75,10 @@ class Watch:
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Returns, for each watched output with unwritten elements, a mask of the elements that still hold the canary.
+        """Returns, for each watched output with unwritten elements, a mask of the elements that still hold the canary,
+        the bit pattern that marks unwritten elements.
 
-        other: the outputs were filled with the second canary.
+        other: whether the outputs were filled with the second canary.
         """
         found: dict[int, Array] = {}
         for output in self.watched_outputs:
@@ -105,8 +106,8 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may have computed the canary as an element of the output, as it can in integers of one
-    or two bytes and in f8.
+    """Returns whether a kernel may have computed, as an element of the output, the canary that marks unwritten
+    elements, as it can in integers of one or two bytes and in f8.
     """
     if output.dtype == np.bool_:
         return False
@@ -114,7 +115,9 @@ def needs_confirmation(output: Array) -> bool:
 
 
 def restore_booleans(buffers: Sequence[Array]) -> None:
-    """Replaces canaries in arrays of booleans by true, because NumPy relies on bytes of 0 and 1."""
+    """Replaces canaries (bit patterns that mark unwritten elements) in arrays of booleans by true, because NumPy relies
+    on bytes of 0 and 1.
+    """
     for buffer in buffers:
         if buffer.dtype == np.bool_:
             bits = buffer.view(np.uint8)
@@ -127,8 +130,8 @@ def _make_canary(bits: Array, other: bool) -> Any:
 
 
 def _hold_canary(buffers: Sequence[Array]) -> bool:
-    """Returns whether one of the buffers contains the canary: a kernel that reads it may write the canary without
-    leaving anything unwritten.
+    """Returns whether one of the buffers contains the canary, the bit pattern that marks unwritten elements. A kernel
+    that reads such a buffer may write the canary although it leaves nothing unwritten.
     """
     return any((_view_bits(one) == _make_canary(_view_bits(one), other=False)).any() for one in buffers)
 
@@ -293,7 +296,8 @@ class KernelRunner:
         """Runs the call's kernel like `launch`, but unobserved and altered. Raises NotCoveredError.
 
         tried: the order in which the programs of its grid run, or separate bytes for its outputs (see `OrderTried`). If
-        it is None, the programs run in the usual order, and the outputs hold the second canary beforehand.
+        it is None, the programs run in the usual order, and the outputs hold the second canary (see `Watch.prepare`)
+        beforehand.
         """
         buffers = (*operands, *outputs)
         launch, *_ = self._find_launches(call, len(buffers))

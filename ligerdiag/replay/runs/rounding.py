@@ -199,7 +199,7 @@ def measure_workarounds(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Exact:
-    """Makes each subtraction of a workaround return the original operand of its addition, bit for bit."""
+    """Makes each workaround exact: the subtraction in `x + s - s` returns the original `x`, bit for bit."""
 
     pairs: Mapping[int, RoundingPair]
     """The addition and the subtraction of each workaround, by the id of the subtraction."""

@@ -42,7 +42,7 @@ from ligerdiag.replay.runs.program import Kernels
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
-    """Maps the index of each BufferAllocation to the number of its bytes up to the end of the last value in it."""
+    """Returns, for the index of each BufferAllocation, the number of its bytes up to the end of the last value in it."""
     sizes: dict[int, int] = {}
     for slice_ in buffers.slices:
         sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)

@@ -1,5 +1,5 @@
-"""Evaluates functions in Triton IR for all programs of a batch (the programs of the grid that run together): control
-flow, calls, and combining functions, those of reductions and scans.
+"""Evaluates functions in Triton IR for all programs of a batch (those programs of the grid that are evaluated at once):
+control flow, calls, and combining functions, those of reductions and scans.
 
 `active` says which programs run an operation. If a condition differs between programs, both branches run, each for its
 own programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop
@@ -54,7 +54,9 @@ def _has_any(active: Active) -> bool:
 
 
 class KernelEvaluator:
-    """Runs the functions of one module for all programs of a batch, the programs of the grid that run together."""
+    """Runs the functions of one module for all programs of a batch, those programs of the grid that are evaluated at
+    once.
+    """
 
     def __init__(self, library: Library, memory: Memory, grid: tuple[int, int, int], most_rounds: int) -> None:
         self._library, self._memory, self._grid, self._most_rounds = library, memory, grid, most_rounds

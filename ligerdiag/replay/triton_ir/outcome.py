@@ -132,7 +132,7 @@ class GridOutcome:
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
     """Reads of unwritten bytes, one entry per tracked argument that has any."""
     meetings_known: bool = True
-    """Whether the search for meetings of programs in different batches is complete."""
+    """Whether the search for bytes that programs of different batches touch is complete."""
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     waited: bool = False
     """Whether a program seemed to wait for another one of its batch, as at a lock."""
