@@ -227,8 +227,8 @@ def replay_artifacts(
     """Yields (task, replay) for each task as its replay finishes, those from the cache first.
 
     If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes
-    from which the workers of this run are forked; None if the run has started none, because it compiled nothing.
-    find_readers: see `FindReaders`; None if ligerdiag's own Triton parses all kernels.
+    from which the run's workers are forked; None starts new ones for the replays. find_readers: see `FindReaders`; None
+    if ligerdiag's own Triton parses all kernels.
     """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
