@@ -96,7 +96,9 @@ def _compare(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
     left, right = [get_array(instruction, operand) for operand in operands]
     compute = _DIRECTIONS.get(instruction.proto.comparison_direction)
     if compute is None:
-        raise ArtifactError(f"`{instruction.name}` compares in direction `{instruction.proto.comparison_direction}`")
+        raise ArtifactError(
+            f"`{instruction.name}` has the unknown comparison direction `{instruction.proto.comparison_direction}`"
+        )
     if instruction.proto.comparison_type == "TOTALORDER" and left.dtype.kind not in "iub":
         return np.asarray(compute(_rank(left), _rank(right)))
     with np.errstate(invalid="ignore"):
