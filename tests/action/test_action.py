@@ -156,7 +156,10 @@ def test_a_selector_is_no_option_and_no_command(checked: tuple[Runner, Any]) -> 
     assert done.returncode == 0
     assert second.outputs["check"]["exit-code"] == "2"
     report = json.loads(Path(second.outputs["check"]["json"]).read_text())
-    assert {"--help", "; touch pwned"} <= {case["id"] for case in report["cases"]}
+    errors = [case["error"] for case in report["cases"]]
+    assert len(errors) == 1
+    assert "to find `; touch pwned` in" in errors[0]
+    assert "Usage:" not in done.stdout
     assert second.run("Exit code").returncode == 2
     assert not list(runner.folder.rglob("pwned"))
 

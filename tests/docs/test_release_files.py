@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tools.documents import ROOT
+from tools.documents import ROOT, parse_blocks
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
@@ -111,3 +111,22 @@ def test_a_page_names_the_platform_and_the_python(page: str) -> None:
     oldest = PROJECT["requires-python"].removeprefix(">=")
     assert f"Linux on x86_64, Python {oldest} or later" in text
     assert f"Programming Language :: Python :: {oldest}" in PROJECT["classifiers"]
+
+
+def test_the_page_about_ci_names_a_tag_of_this_version_for_the_hook() -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    assert f"    rev: v{PROJECT['version']} " in page
+
+
+def test_the_example_of_the_action_has_inputs_and_outputs_of_the_action() -> None:
+    action = load(ROOT / "action.yml")
+    (block,) = (one for one in parse_blocks(ROOT / "docs" / "ci.md") if "uses: ligerdiag/ligerdiag@" in one.text)
+    (step,) = (one for one in list_steps(yaml.safe_load(block.text)) if one.get("id") == "ligerdiag")
+    assert set(step["with"]) <= set(action["inputs"])
+    assert set(re.findall(r"steps\.ligerdiag\.outputs\.([\w-]+)", block.text)) <= set(action["outputs"])
+    assert "${{" not in "".join(one.get("run", "") for one in list_steps(yaml.safe_load(block.text)))
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    rows = page.partition("| input | meaning |")[2].partition("\n\n")[0]
+    assert set(action["inputs"]) - {"token"} == set(
+        re.findall(r"`([\w-]+)`", "".join(re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE)))
+    )
