@@ -176,7 +176,7 @@ def commenting(tmp_path: Path, shared_cache: Path) -> tuple[Runner, dict[str, st
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "gh").write_text(GH)
     (tmp_path / "bin" / "gh").chmod(0o755)
-    (tmp_path / "comment.md").write_text("<!-- ligerdiag -->\n" + "ä" * 50_000)
+    (tmp_path / "comment.md").write_text("<!-- ligerdiag -->\n" + "aä" * 40_000)
     event = {"github.event.pull_request.number": "7", "github.token": "none"}
     runner = Runner(tmp_path, shared_cache, {"token": "none"}, event)
     runner.outputs["check"] = {"comment": str(tmp_path / "comment.md")}
