@@ -25,6 +25,7 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.replay.ops.dtypes import elementwise, get_array, widen
 from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, Value
 
@@ -182,6 +183,8 @@ def _logistic(operand: Array) -> Any:
 
 
 def _erf(operand: Array) -> Any:
+    if is_missing("scipy"):
+        raise NotCoveredError(describe_missing("erf", "scipy"))
     from scipy.special import erf  # pyright: ignore[reportMissingTypeStubs]  # slow to import, seldom needed
 
     return erf(operand)
