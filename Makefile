@@ -26,11 +26,13 @@ docs:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules
 	$(UV) run python -m tools.cli_reference docs/cli.md
 	cp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
+	$(UV) run python -m tools.config_schema docs/schema/pyproject-ligerdiag.json
 
 docs-check:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
 	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
+	$(UV) run python -m tools.config_schema docs/schema/pyproject-ligerdiag.json --check
 
 # The documentation as a site, in site/; tests/docs/test_site.py builds it, too.
 site:

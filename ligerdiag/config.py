@@ -30,9 +30,12 @@ NAME = "pyproject.toml"
 NEVER = "never"
 TABLE = "[tool.ligerdiag]"
 
-_KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline", "known", "memory_budget", "copy_budget")
-_FILTERS = ("case", "kernel", "output", "source")
-_FAIL_ON = (*(severity.value for severity in Severity), NEVER)
+KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline", "known", "memory_budget", "copy_budget")
+"""The keys of the table; `tools.config_schema` describes each of them."""
+REQUIRED = ("rule", "reason")
+"""The keys that an entry of `suppress` must have."""
+FILTERS = ("case", "kernel", "output", "source")
+FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ def _read_table(file: Path) -> Mapping[str, object] | None:
 
 
 def _parse(raw: Mapping[str, object], file: Path) -> Config:
-    require_known(raw, _KEYS, TABLE)
+    require_known(raw, KEYS, TABLE)
     effects = raw.get("effects", {})
     if not isinstance(effects, Mapping):
         raise InputError(f"expected a table for `effects` in {TABLE} but got {_describe(effects)}")
@@ -127,8 +130,8 @@ def _parse(raw: Mapping[str, object], file: Path) -> Config:
     if strict is not None and not isinstance(strict, bool):
         raise InputError(f"expected true or false for `strict` in {TABLE} but got {_describe(strict)}")
     fail_on = raw.get("fail_on", "")
-    if "fail_on" in raw and fail_on not in _FAIL_ON:
-        raise InputError(f"expected one of {', '.join(_FAIL_ON)} for `fail_on` in {TABLE} but got {_describe(fail_on)}")
+    if "fail_on" in raw and fail_on not in FAIL_ON:
+        raise InputError(f"expected one of {', '.join(FAIL_ON)} for `fail_on` in {TABLE} but got {_describe(fail_on)}")
     return Config(
         suppress=_parse_entries(raw.get("suppress", []), file),
         effects=parse_declarations(cast("Mapping[str, object]", effects)),
@@ -182,8 +185,8 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
     if not isinstance(value, Mapping):
         raise InputError(f"expected a table with `rule` and `reason` for {where} but got {_describe(value)}")
     fields = cast("Mapping[str, object]", value)
-    require_known(fields, ("rule", "reason", *_FILTERS), where)
-    for key in ("rule", "reason"):
+    require_known(fields, (*REQUIRED, *FILTERS), where)
+    for key in REQUIRED:
         if key not in fields:
             raise InputError(f"expected `{key}` in {where}: a suppression needs its rule and a reason")
     words = {key: _read_words(fields[key], key, where) for key in fields}
@@ -196,7 +199,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
         reason=words["reason"],
         directory=str(file.resolve().parent),
         where=f"{file.name} {where}",
-        **{key: words[key] for key in _FILTERS if key in words},
+        **{key: words[key] for key in FILTERS if key in words},
     )
 
 

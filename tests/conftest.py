@@ -10,7 +10,7 @@ from tests.shared_run import SharedRun, own_templates, shared_cache
 
 __all__ = ["own_templates", "shared_cache"]
 
-pytest_plugins = ["pytester", "tests.plain_environment"]
+pytest_plugins = ["pytester", "tests.light_environment", "tests.plain_environment"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

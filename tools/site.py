@@ -22,7 +22,7 @@ _LINK = re.compile(r"\]\((?P<path>\.\./[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 def read_repository() -> str:
     """Returns the repository's address, without a slash at its end."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["urls"]["Repository"]).rstrip("/")
+    return str(project["urls"]["Source"]).rstrip("/")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

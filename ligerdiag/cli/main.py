@@ -52,7 +52,6 @@ app = typer.Typer(
     help=HELP,
     epilog=EPILOG,
     rich_markup_mode=None,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings=HELP_NAMES,

@@ -1,3 +1,3 @@
-"""Runs a case on the GPUs of this machine and compares the results with program order (the intended result) and with
-the replay.
+"""Runs a case on the GPUs of this machine and compares the results with the intended ones (those of the program in
+program order) and with those of the replayed schedule.
 """

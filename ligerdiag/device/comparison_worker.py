@@ -1,9 +1,10 @@
 """The comparison worker: compares a GPU's results with program order and with the replay, on the CPU.
 
-Program order means the program as its author wrote it, computed in that order: it gives the intended result, as for a
-replay. Tensor cores round the f32 operands of a product to TF32 unless the program asks for more precision. Replay does
-not imitate this, so an output that agrees with program order is also compared with the case's reference, if there is
-one: further off than the tolerance, the output is lossy.
+Program order is the run of the program as its author wrote it, in the order of the source; it gives the intended
+result, as in a replay. Tensor cores round the f32 operands of a product to TF32 unless the program asks for more
+precision. Replay does not imitate this. So an output that agrees with program order is also compared with the output of
+the case's reference, a function that computes the outputs independently, if the case has one. If the two differ by more
+than the tolerance, the output is lossy: nearer to right than to stale, but less exact than rounding explains.
 """
 
 from collections.abc import Mapping
@@ -34,8 +35,8 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares the results that the device has left in the folder `results` with program order and with the replay of
-    the artifact, for each draw of the arguments.
+    """Compares the results that the device has left in the folder `results` with the intended ones (those of the
+    program in program order) and with those of the artifact's replayed schedule, for each draw of the arguments.
     """
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}

@@ -1,8 +1,9 @@
-"""Messages between ligerdiag and the two workers of `--device`, the files with a device's results, and its tolerance.
+"""Messages between ligerdiag and the two workers of `--device`, the files that store a device's results, and the
+tolerance for comparing these results.
 
 The device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting artifact on the
-same inputs, on the CPU. The results go from one to the other in one .npz file per draw. NumPy's format has no bfloat16,
-so arrays are stored as bytes, and the reader supplies dtype and shape.
+same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per draw of the
+arguments. NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype and shape.
 """
 
 import json
@@ -34,12 +35,15 @@ BADNESS = (
     Attribution.NEITHER,
     Attribution.STALE,
 )
-"""Attributions from best to worst; an output gets the worst of its draws."""
+"""Attributions from best to worst; an output gets the worst attribution of all draws of the arguments."""
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Returns a judgement of each output from its errors against the case's reference alone, per draw. Such errors
-    cannot distinguish a stale output from one that is wrong for another reason.
+    """Returns a judgement of each output by its errors against the case's reference alone, a function that computes the
+    outputs independently. These errors cannot distinguish a stale output from an output that is wrong for another
+    reason.
+
+    errors: maps the name of each output to its relative errors, one per draw of the arguments.
     """
     return {
         name: DeviceOutput(
@@ -71,8 +75,8 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the results of this draw that the device worker wrote into the directory, by output name. Raises
-    ArtifactError.
+    """Returns the outputs that the device worker wrote into `directory` for this draw of the arguments, by name. Raises
+    ArtifactError if they cannot be read.
 
     like: arrays with the dtype and shape of each output, which the file lacks.
     """
@@ -115,11 +119,12 @@ class DeviceAnswer:
     timed_runs: int
     """Number of executions from which the median time is computed."""
     unsteady: Mapping[str, float]
-    """Name of each output to the largest relative difference between two runs with the same arguments; 0 if all runs
-    are equal bit for bit.
+    """Maps the name of each output to the largest relative difference between two runs with the same arguments; 0 if
+    all runs are equal bit for bit.
     """
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-    """Name of each output to its relative error against the case's reference, one per draw; empty without a reference.
+    """Maps the name of each output to its relative errors against the output of the case's reference, one per draw of
+    the arguments; empty if the case has no reference.
     """
 
 
@@ -137,7 +142,7 @@ class ComparisonRequest:
 def make_comparison_request(request: DeviceRequest, artifact: Path) -> ComparisonRequest:
     """Returns the request to compare the results of a run on the device with a replay.
 
-    request: that of the run. artifact: directory of the artifact that ran.
+    request: the request to run the case on the device. artifact: directory of the artifact that ran.
     """
     return ComparisonRequest(
         source=request.compile.source,
@@ -150,11 +155,11 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The result of comparing the device's outputs with program order and with the replay."""
+    """The result of comparing the device's outputs with the intended ones and with those of the replayed schedule."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
-    """The operation that replay cannot compute; empty if it computes all."""
+    """The operation that replay cannot compute; empty if replay computes all operations."""
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:

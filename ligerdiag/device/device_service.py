@@ -1,8 +1,9 @@
 """Runs cases on this machine's GPUs, analyses the artifact of each run, and has the results compared.
 
-The intended result comes from program order, replayed on the same inputs. If the replay is too large or does not cover
-the program, the intended result comes from the case's reference; without one, the run decides nothing. A worker that
-dies or takes too long fails only its own case. The devices' results are removed afterwards.
+The intended result comes from a replay of the program as written, in program order, on the same inputs. If that replay
+is too large or does not cover the program, the intended result comes from the case's reference, a function that
+computes the outputs independently; without a reference, the results cannot be judged. A worker that dies or takes too
+long fails only its own case. The devices' results are removed afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,8 +48,8 @@ type OnCase = Callable[[str, CaseSpec, int, int], None]
 cases.
 """
 type JudgeArtifact = Callable[[CaseSpec, Artifact], tuple[Mapping[str, str], tuple[str, ...]]]
-"""A function from a case and the artifact of its run on the device to the static verdict on each output, by name, and a
-list of all that the analysis does not cover.
+"""A function that takes a case and the artifact of its run on the device, and returns (the static verdict on each
+output, by name; everything that the static analysis does not cover).
 """
 
 
@@ -70,9 +71,11 @@ def require_gpu(toolchain: str = DEFAULT) -> None:
     Commands call this function before they compile anything.
     """
     if toolchain != DEFAULT:
-        raise InputError(f"a device runs what toolchain `{DEFAULT}` compiles, not `{toolchain}`")
+        raise InputError(f"a device runs only programs that toolchain `{DEFAULT}` compiles, not those of `{toolchain}`")
     if not any(Path(device).exists() for device in _DEVICES):
-        raise InputError("`--device` needs an NVIDIA GPU, and this machine has none: leave it out to replay on the CPU")
+        raise InputError(
+            "`--device` needs an NVIDIA GPU, and this machine has none: leave the option out to replay on the CPU"
+        )
 
 
 def run_cases(
@@ -186,9 +189,9 @@ def run_judged_cases(
     """Yields each case with the result of its run on the device and the static verdicts, one case after another. An
     error of one case is not raised: it is in the `error` of the case's result.
 
-    effects: declared effects of kernels beside those that each case declares. replay: how to replay program order, the
-    intended result; None uses the case's reference. timeout: seconds per case. draws: returns the number of draws of a
-    case's arguments.
+    effects: declared effects of kernels beside those that each case declares. replay: how to replay the program in
+    program order, which gives the intended result; if it is None, the intended result comes from the case's reference.
+    timeout: seconds per case. draws: returns the number of draws of a case's arguments.
     """
     toolchain = current_toolchain()
 

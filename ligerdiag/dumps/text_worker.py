@@ -27,8 +27,9 @@ from ligerdiag.codec import FieldError, Json, encode_record, read_record, read_s
 from ligerdiag.dumps.content import has_entry
 from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
+from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
-from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.untrusted_files import (
     MAXIMUM_FILE_BYTES,
     MAXIMUM_TEXT_BYTES,
@@ -212,6 +213,8 @@ class Translator:
             raise ArtifactError(f"`{name}` has no ENTRY computation: it is cut off, or a part of a module")
         if _ELIDED_OPERAND.search(data):
             raise ArtifactError(f"`{name}` leaves out the values of a constant in a list of operands: give a protobuf")
+        if is_missing("jaxlib"):
+            raise ArtifactError(describe_missing(f"`{name}` is HLO text, whose parser", "jaxlib"))
         pool, scratch = self._start(len(data))
         text, proto = scratch / "module.txt", scratch / "module.pb"
         seconds = self._timeout or TEXT_BASE_SECONDS + TEXT_SECONDS_PER_BYTE * len(data)
@@ -246,7 +249,7 @@ class Translator:
             self._drop()
         if self._pool is None:
             self._memory = needed
-            toolchain = current_toolchain()
+            toolchain = describe_interpreter()  # any jaxlib has a parser; no GPU package is needed
             self._pool = self._stack.enter_context(
                 Pool(cache=self._cache, toolchain=toolchain, jobs=1, module=TEXT_WORKER, memory_limit=needed)
             )

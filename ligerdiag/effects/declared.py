@@ -32,14 +32,14 @@ from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCover
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec
 
-_KEYS = ("writes", "reads")
-_ALIASED = "aliased"
+KEYS = ("writes", "reads")
+ALIASED = "aliased"
 _ONLY_DECLARED = "was not analysed: its effects are those that you declared"
-NOT_TRUSTED = f'`writes = "{_ALIASED}"` is declared, but not trusted'
+NOT_TRUSTED = f'`writes = "{ALIASED}"` is declared, but not trusted'
 _REMEDY = "writes under [tool.ligerdiag.effects]"
 """Text in a reason for UNKNOWN effects that asks the user for a declaration."""
 _NO_CALL = "the program does not contain the call"
-_LARGEST = 10_000
+LARGEST = 10_000
 """The largest operand number that a declaration may name; a larger one is taken for a typing error."""
 
 
@@ -99,18 +99,18 @@ def _parse_declaration(name: str, value: object, where: str) -> DeclaredEffects:
         raise InputError(f"expected a table such as {{ writes = [0] }} for {where} but got {value!r:.60}")
     fields = cast(Mapping[str, object], value)
     for key in fields:
-        if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, 1)
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, 1)
             hint = f", did you mean `{near[0]}`" if near else ""
             raise InputError(f"expected `writes` or `reads` in {where} but got `{key}`{hint}")
     if "writes" not in fields:
         raise InputError(
             f"expected `writes` in {where}: the numbers of the operands that the call overwrites, [] for none"
         )
-    is_trusted = fields["writes"] == _ALIASED
+    is_trusted = fields["writes"] == ALIASED
     if not is_trusted and _is_pattern(name):
         raise InputError(
-            f'expected `writes = "{_ALIASED}"` in {where}: a pattern may match calls with different operands'
+            f'expected `writes = "{ALIASED}"` in {where}: a pattern may match calls with different operands'
         )
     return DeclaredEffects(
         name=name,
@@ -126,7 +126,7 @@ def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
         )
     numbers: list[int] = []
     for item in cast(Sequence[object], value):
-        if type(item) is not int or not 0 <= item <= _LARGEST:
+        if type(item) is not int or not 0 <= item <= LARGEST:
             raise InputError(f"expected operand numbers from 0 on for `{key}` in {where} but got {item!r:.60}")
         numbers.append(item)
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
@@ -136,7 +136,7 @@ def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
 
 
 def _describe_other(key: str) -> str:
-    return f' or "{_ALIASED}"' if key == "writes" else ""
+    return f' or "{ALIASED}"' if key == "writes" else ""
 
 
 def _is_pattern(name: str) -> bool:

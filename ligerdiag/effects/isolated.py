@@ -20,7 +20,14 @@ from pathlib import Path
 
 from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
-from ligerdiag.effects.call import CustomCall, compute_call_effects, explain_untrusted, find_aliased, needs_parser
+from ligerdiag.effects.call import (
+    CustomCall,
+    carries_kernel,
+    compute_call_effects,
+    explain_untrusted,
+    find_aliased,
+    needs_parser,
+)
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations
 from ligerdiag.effects.effects_worker import (
     EFFECTS_WORKER,
@@ -32,6 +39,7 @@ from ligerdiag.effects.effects_worker import (
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
+from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
@@ -79,8 +87,11 @@ def compute_effects_isolated(
                 sizes=call.sizes,
             )
             continue
-        effects = _load_cached(cache_directory, key, call)
-        if effects is None:
+        lacking = _name_missing_parser(call.target) if readers is None else ""
+        effects = _load_cached(cache_directory, key, call) if not lacking else None
+        if lacking:
+            known[key] = _create_unknown(call, describe_missing("reading the kernel", lacking))  # not cached
+        elif effects is None:
             missing[key] = call
         else:
             known[key] = effects
@@ -141,10 +152,19 @@ def _create_unknown(call: CustomCall, reason: str) -> CallEffects:
     return create_unknown_effects(kernel=call.target, operands=call.operands, outputs=call.outputs, reason=reason)
 
 
+def _name_missing_parser(target: str) -> str:
+    """Returns the package that would read the kernels of `target` and is not installed; empty if all are there."""
+    packages = ("triton",) if carries_kernel(target) else ("jaxlib", "jax")
+    return next((package for package in packages if is_missing(package)), "")
+
+
 @cache
 def _get_triton_version() -> str:
+    """Returns the version of Triton, for keys of the cache. Without jaxlib, which converts the bytecode that Triton
+    refuses, some effects are unknown and must not be found again after an installation of jaxlib.
+    """
     try:
-        return version("triton")
+        return version("triton") + (" without jaxlib" if is_missing("jaxlib") else "")
     except PackageNotFoundError:
         return "none"
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from ligerdiag.errors import ArtifactError
+from ligerdiag.missing_packages import describe_missing, is_missing
 
 
 class Type(Protocol):
@@ -111,6 +112,10 @@ def parse_module(source: bytes) -> tuple[Module, _Context]:
         return _parse(source)
     except ArtifactError:
         text = _render_by_jaxlib(source) if source.startswith(_BYTECODE) else b""
+        if not text and source.startswith(_BYTECODE) and is_missing("jaxlib"):
+            raise ArtifactError(
+                describe_missing("the kernel's bytecode, which this Triton refuses,", "jaxlib")
+            ) from None
         if not text:
             raise
         return _parse(text)

@@ -93,14 +93,14 @@ def compute_change(before: int, after: int) -> int:
 
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
 
 
 def parse_bytes(text: str) -> int:
     """Returns the bytes of a size such as `500M`, `4G`, `1.5GiB` or `1048576`; units are powers of 1024. Raises
     ValueError for any other text.
     """
-    match = _SIZE.fullmatch(text.strip())
+    match = SIZE.fullmatch(text.strip())
     number = float(match[1]) if match else float("nan")
     if match is None or not isfinite(number):
         raise ValueError(f"expected a size such as 500M, 4G or 1.5GiB but got `{text:.60}`")

@@ -1,17 +1,19 @@
-"""Replays the modules of an XLA dump from elsewhere, on drawn arguments or on those that XLA wrote beside a module.
+"""Replays the modules of an XLA dump that somebody else may have made, on random arguments or on those that XLA wrote
+beside a module.
 
 No Python code of the dumped program is imported. The program needs tags, the numbers of its operations that give their
-order (see `analysis.provenance`). Arguments are drawn as `check` draws those of a case without draws, but each from its
-own seed, because equal arguments hide errors. A dump does not say how arrays are placed on several devices, so only
-modules for one device are replayed.
+order (see `analysis.provenance`). Each random argument has the default distribution of a case's arguments (`Draw()`),
+but a seed of its own, because equal arguments hide errors. A dump does not say how arrays are placed on several
+devices, so only modules for one device are replayed.
 
-A dump has the program after MLIR folded it. For some values it is undecidable whether autodiff meant the version before
-or after a kernel's write; for others it surely meant the one before. Program order decides nothing for outputs that
-depend on such values: these outputs are undecided.
+MLIR has already folded the program that a dump contains. For some values it is therefore undecidable whether autodiff
+meant the version before or after a kernel's write; for others it surely meant the version before. If an output depends
+on a value of either kind, running the program in order need not give the intended output, so the output is undecided.
 
-A replay whose estimate exceeds the bounds has its most expensive loops cut short (see `runs.loop_cuts`), or is refused
-before anything is drawn. The caller has to end an endless loop. Kernels are read from files in which workers have
-stored their parsed Triton IR, because Triton's parser, which is C++, is not run on untrusted input in this process.
+If the estimated cost of a replay exceeds the bounds, its most expensive loops are cut short (see `runs.loop_cuts`); if
+that does not suffice, the replay is refused before any argument is drawn. The caller has to end a replay that runs into
+an endless loop. Kernels are read from files in which workers have stored their parsed Triton IR, because Triton's
+parser, which is C++, is not run on untrusted input in this process.
 
 XLA writes the arguments of one run of a module beside it:
 
@@ -97,7 +99,8 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
     """Returns a plan for replaying the modules of a dump within the bounds, or a record that says why they cannot be
     replayed.
 
-    Modules that replay does not cover, or that are too large, do not raise. ambiguous: see `DumpPlan`.
+    Modules that replay does not cover, or that are too large, do not raise. ambiguous: names of the outputs whose
+    intended value is unknown, or not that of program order.
     """
     try:
         expected, seconds = _estimate_dump(programs, NO_CUTS)
@@ -126,8 +129,8 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
 
 
 def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[str, Path]) -> Replay:
-    """Replays the modules of a dump as planned and returns the record. An operation that replay does not cover does not
-    raise: the record names it.
+    """Replays the modules of a dump as planned and returns the record. If replay does not cover an operation, nothing
+    is raised and the record names the operation.
 
     arguments: an array for each parameter of the program. kernels: maps the sha256 of the Triton IR of a kernel (see
     `DumpPlan.sources`) to a file with its parsed operations.
@@ -184,7 +187,9 @@ def join_programs(
         if [_describe(shape) for shape in mine] != [_describe(shape) for shape in theirs]:
             raise NotCoveredError("an optimized module that takes or returns other arrays than the program")
     if len(output_names) != len(outputs):
-        raise ArtifactError(f"`{program.name}` has {len(outputs)} outputs, not {len(output_names)}")
+        raise ArtifactError(
+            f"`{program.name}` has {len(outputs)} outputs, but {len(output_names)} output names are given"
+        )
     signature = Signature(
         inputs=tuple([parameter.name for parameter in program.entry.parameters]),
         outputs=output_names,
@@ -217,7 +222,7 @@ def _estimate(programs: Programs, cores: int, cuts: Cuts) -> Estimate:
 
 
 def _require_arguments(program: HloModule) -> None:
-    """Raises NotCoveredError for a parameter that is no array, or that NumPy cannot store."""
+    """Raises NotCoveredError if the program has a parameter that is no array, or that NumPy cannot store."""
     for parameter in program.entry.parameters:
         _describe(parameter.shape)
         get_dtype(parameter.shape)
@@ -243,7 +248,7 @@ def _require_one_device(program: HloModule, optimized: HloModule) -> None:
 
 def _describe(shape: ShapeProto) -> tuple[int, tuple[int, ...]]:
     if is_tuple(shape) or shape.element_type == TOKEN:
-        raise NotCoveredError(f"an argument or output {render_shape(shape)}")
+        raise NotCoveredError(f"an argument or output that is no array but {render_shape(shape)}")
     return shape.element_type, get_dimensions(shape)
 
 
@@ -290,16 +295,16 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
     inputs = _get_partition(snapshot)
     _require_count(len(inputs.arguments_descriptors), shapes)
     if snapshot.version > _VERSION or any(one.version > _VERSION for one in inputs.arguments_descriptors):
-        raise ArtifactError("their format has an unknown version")
+        raise ArtifactError("the snapshot has an unknown format version")
     sizes = [one.argument_size_bytes for one in inputs.arguments_descriptors]
     if sum(sizes) > len(data) - end:
-        raise ArtifactError("the file is cut off")
+        raise ArtifactError("the file is cut off before the end of its arguments")
     return tuple(_iterate_arrays(memoryview(data)[end:], sizes, shapes))
 
 
 def _find_metadata(data: bytes) -> tuple[int, int]:
-    """Returns (start, end) of the first message in the data, which follows its length, a variable-length integer of
-    protobuf. The end is beyond the data if they do not begin with such a length.
+    """Returns (start, end) of the first message in the data. The message's length, a variable-length integer of
+    protobuf, comes before it. If the data do not begin with such a length, the returned end lies beyond them.
     """
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
@@ -311,7 +316,7 @@ def _find_metadata(data: bytes) -> tuple[int, int]:
 
 def _get_partition(snapshot: HloUnoptimizedSnapshot) -> HloInputs:
     if len(snapshot.partitions) != 1:
-        raise ArtifactError(f"they are for {len(snapshot.partitions)} devices, but the program is for one")
+        raise ArtifactError(f"the snapshot is for {len(snapshot.partitions)} devices, but the program is for one")
     return snapshot.partitions[0]
 
 
@@ -331,7 +336,7 @@ def _iterate_arrays(data: memoryview, sizes: list[int], shapes: list[ShapeProto]
         start += size
         length = int.from_bytes(literal[:_LENGTH_BYTES], "little")
         if length > _MAXIMUM_SHAPE_BYTES:
-            raise ArtifactError(f"argument {number} has no shape")
+            raise ArtifactError(f"argument {number} has no readable shape")
         own = ShapeProto.FromString(literal[_LENGTH_BYTES : _LENGTH_BYTES + length].tobytes())
         _require_shape(number, own, shape)
         yield _read_array(number, literal[_LENGTH_BYTES + length :], own)
@@ -350,7 +355,7 @@ def _read_array(number: int, data: memoryview, shape: ShapeProto) -> Array:
 
 def _require_count(count: int, shapes: list[ShapeProto]) -> None:
     if count != len(shapes):
-        raise ArtifactError(f"the file holds {count}, but the program takes {len(shapes)}")
+        raise ArtifactError(f"the file holds {count} arguments, but the program takes {len(shapes)}")
 
 
 def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:

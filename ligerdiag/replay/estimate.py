@@ -2,18 +2,20 @@
 
 A replay has three runs. Two of them, program order and isolated memory (where kernels leave their operands unchanged),
 run the program as written once for all devices. The third one runs the schedule, the optimized module, on each device.
-A product costs its flops. Any other instruction costs a fixed amount and, unless it is a view, an element's time for
-each element that it makes or reduces. Products use all cores, nothing else does.
+A matrix product costs its flops. Any other instruction costs a fixed amount and, unless it is a view, an element's time
+for each element that it makes or reduces. Matrix products use all cores, other instructions one.
 
-A loop's body counts as often as it runs: by XLA's count, or by `i < constant` in its condition, starting from a
-constant; otherwise, in the program as written, by the longest loop of the optimized module. Without any of these it
-counts once, and `notes` says so. A loop that is cut short counts as often as it then runs. Of a conditional's branches
+A loop's body counts once for each iteration. The number of iterations is the one that XLA states, or follows from a
+condition `i < constant` whose `i` starts from a constant. If it is unknown, a loop of the program as written is assumed
+to run as often as the longest loop of the optimized module, and a loop of the optimized module once; `notes` lists
+these assumptions. A loop that is cut short counts only the iterations that are left. Of a conditional's branches only
 the most expensive one counts.
 
-Replay remembers launches. The two runs of the program launch each kernel on the same bytes, so a launch counts once for
-both. In the schedule it counts again, because rounding differs; devices that run a kernel on the program's whole
-operand get the same bytes and count once. Large products are remembered as well, so two of the three runs compute them,
-as long as there is room for all of them.
+Replay remembers the results of kernel launches. The two runs of the program launch each kernel on the same bytes, so a
+launch counts once for both. In the schedule it counts again, because rounding differs; devices that run a kernel on the
+program's whole operand get the same bytes, so for all of them the launch counts once. Large matrix products are
+remembered as well: if there is memory for all of them, a product counts once for both runs of the program, and again in
+the schedule.
 """
 
 import math
@@ -189,7 +191,7 @@ class _Cost:
     other_seconds: float = 0.0
     """Seconds of all instructions except products and kernels."""
     kernels: dict[tuple[bytes, str], float] = field(default_factory=dict[tuple[bytes, str], float])
-    """Maps (payload of a kernel call, shapes of its operands) to the seconds of all such launches."""
+    """Maps (payload of a kernel call, shapes of its operands) to the total seconds of all launches that have both."""
     kernel_bytes: int = 0
     """Bytes of operands and outputs of all launches."""
     product_bytes: int = 0
@@ -214,10 +216,10 @@ class _Cost:
 
 
 def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
-    """Yields ways of cutting loops short: the most expensive loop, then the two most expensive ones, and so on, up to
-    `MOST_CUTS` of them.
+    """Yields sets of loops to cut short: only the most expensive loop, then the two most expensive loops, and so on, up
+    to `MOST_CUTS` loops.
 
-    Only a loop that the program and its schedule run equally often is cut. The cost of a loop includes that of its
+    Only loops that the program and its schedule run equally often are cut. The cost of a loop includes that of its
     inner loops.
     """
     costs = _compute_costs(program, kernel_seconds, 1, [], {})
@@ -241,8 +243,8 @@ def _compute_costs(
 ) -> dict[int, _Cost]:
     """Returns the cost of each computation, by id. Callees come before callers, so one pass suffices.
 
-    unknown_trips: iterations assumed for a loop that does not tell their number; `notes` gets a line about each such
-    loop. most: maps the id of a loop to the most iterations that it runs.
+    unknown_trips: number of iterations assumed for a loop whose number of iterations is unknown; `notes` gets a line
+    about each of these loops. most: maps the id of a loop that is cut short to the most iterations that it runs.
     """
     costs: dict[int, _Cost] = {}
     for computation in module.computations.values():
@@ -308,10 +310,11 @@ def count_flops(dot: HloInstruction) -> float:
 
 
 def _count_gemm_flops(call: HloInstruction) -> float:
-    """Returns the flops of a library call that multiplies [m, k] by [k, n]; a batch of b such products counts as b^1.5.
+    """Returns the flops of a library call that multiplies [m, k] by [k, n]; a batch of b such products counts as b^1.5
+    products.
 
-    The root of the product of the three array sizes is m k n. This is only an estimate, because the contracted
-    dimensions are in the backend_config, whose form changes between releases.
+    For one product, the square root of the product of the three array sizes is m k n. The sizes are used because the
+    contracted dimensions are in the backend_config, whose format changes between releases of XLA.
     """
     result = call.shape.tuple_shapes[0] if is_tuple(call.shape) else call.shape
     sizes = [count_elements(operand.shape) for operand in call.operands[:2]]

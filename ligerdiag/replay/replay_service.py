@@ -1,13 +1,14 @@
 """Replays artifacts in workers, within the machine's memory, and keeps the results in the cache.
 
-The cache finds a kept result by its program, its arguments and reference, and a hash of ligerdiag's code that computes
-numbers. A result is stored with the sha256 of each project file that the case imported, as every answer of the cache
-is. Failures, such as the death of a worker, and refusals for size are never kept.
+The cache finds a kept result by its program, its arguments, its reference (a function of the case that computes the
+outputs independently), and a hash of ligerdiag's code that computes numbers. Like every answer in the cache, a result
+is stored with the sha256 of each project file that the case imported. Failures, such as the death of a worker, and
+refusals for size are never kept.
 
 Equal programs with equal arguments and references are replayed once. An artifact whose estimate exceeds the bounds is
 replayed with its most expensive loops cut short (see `runs.loop_cuts`) if it then fits; otherwise it is not replayed.
-Its record says which. Short replays run side by side, on one core each; a longer one runs alone, on all cores. A worker
-that dies or takes too long fails only its own case.
+The record of the replay says which of the three happened. Short replays run side by side, on one core each; a longer
+one runs alone, on all cores. A worker that dies or takes too long fails only its own case.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,8 +104,8 @@ class KeptReplays:
         options: "ReplayOptions",
         cut: Sequence[str] = (),
     ) -> None:
-        """Stores the replay of the answer, unless it failed, was refused, or ran out of time before it had run all
-        orders.
+        """Stores the replay in `answer`, unless it failed, was refused, or ran out of time before it had run the
+        schedule in all requested orders.
 
         cut: names of the program's loops that the replay has cut short.
         """
@@ -118,7 +119,8 @@ class KeptReplays:
     def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["ReplayCost", ...] | None:
         """Returns the stored estimates of the artifact for this number of cores; None if there are none.
 
-        question: `estimate` asks for the cost of the whole replay, `cuts` for that of each way of cutting loops short.
+        question: `estimate` asks for the cost of the whole replay, `cuts` for the costs of the replay with loops cut
+        short, one for each set of loops (see `list_cuts`).
         """
         answer = self._cache.find_answer(self._make_estimate_question(artifact, cores, question), REPLAYS)
         try:
@@ -127,7 +129,7 @@ class KeptReplays:
             return None
 
     def keep_estimates(self, artifact: Artifact, cores: int, question: str, estimates: Sequence["ReplayCost"]) -> None:
-        """Stores estimates of the artifact for this number of cores; `question` is that of `find_estimates`."""
+        """Stores estimates of the artifact for this number of cores. question: see `find_estimates`."""
         path = artifact.directory / PROVENANCE
         kept = {"estimates": encode_record(tuple(estimates))}
         self._cache.keep_answer(
@@ -161,11 +163,10 @@ def _compute_versions() -> Mapping[str, str]:
 
 REPLAY_WORKER = "ligerdiag.replay.replay_worker"
 OVERRUN_FACTOR = 20.0
-"""Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or is that of a
-dump.
+"""Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or replays a dump.
 """
 ORDERS_SHARE = 0.5
-"""Share of a case's timeout after which its replay begins no further order of the schedule."""
+"""Share of a case's timeout after which its replay no longer begins to run the schedule in yet another order."""
 SLACK_BYTES = 4 << 30
 """Bytes that a worker may take beyond twice the estimate of its largest case."""
 
@@ -192,12 +193,14 @@ class ReplayOptions:
 
     bounds: Bounds
     timeout: float
-    """Seconds after which a case is ended; if the bounds are lifted, more where the estimate is longer."""
+    """Seconds after which the replay of a case is ended. If the bounds are lifted (`--full`), a replay may also take
+    `OVERRUN_FACTOR` times its estimate, if that is more.
+    """
     jobs: int | None = None
     """Cores to use; None means all."""
     rows: bool = False
     orders: int = 0
-    """Number of other legal orders in which each schedule runs."""
+    """Number of other legal orders of its instructions in which each schedule runs, too."""
     refresh: bool = False
     """Whether to replay each case again even if the cache has its replay."""
 
@@ -223,8 +226,9 @@ def replay_artifacts(
 ) -> Iterator[tuple[ReplayTask, Replay]]:
     """Yields (task, replay) for each task as its replay finishes, those from the cache first.
 
-    A case that fails does not raise: the state and reason of its replay say so. templates: those of the run, if it has
-    compiled.
+    If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes
+    from which the run's workers are forked; None starts new ones for the replays. find_readers: see `FindReaders`; None
+    if ligerdiag's own Triton parses all kernels.
     """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:

@@ -29,7 +29,9 @@ FULL_MEMORY = 16 << 30
 ALONE_SECONDS = 10.0
 """Estimated seconds on one core above which a replay runs alone, on all cores."""
 WORKER_BYTES = 1 << 30
-"""Bytes that a worker takes beside the replayed values: its imports, and XLA's buffers for the reference."""
+"""Bytes that a worker takes beside the replayed values: its imports, and XLA's buffers for running the case's
+reference, a JAX function.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +142,13 @@ class ReplayRequest:
     artifact: str
     """Directory of the artifact."""
     rows: bool
-    """Whether to count fresh and stale rows."""
+    """Whether to count the fresh and the stale rows of each output."""
     cut: tuple[str, ...] = ()
     """Names of the program's loops to cut short."""
     orders: int = 0
-    """Number of other legal orders in which the schedule runs, too."""
+    """Number of other legal orders of its instructions in which the schedule runs, too."""
     orders_seconds: float = inf
-    """Seconds after which no further order begins."""
+    """Seconds after which the replay no longer begins to run the schedule in yet another order."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ligerdiag.cache_root import BYTECODE_FOLDER, NO_BYTECODE, is_bytecode_missing, locate_bytecode
 from ligerdiag.errors import CASE_PATH, LigerdiagError, holds_installed
+from ligerdiag.missing_packages import render_command
 from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import Flag
 
@@ -88,7 +89,7 @@ def current_toolchain() -> Toolchain:
     if missing:
         raise LigerdiagError(
             f"cannot compile for a GPU without {', '.join(f'`{package}`' for package in missing)}:"
-            f" install {' '.join(_pin(package, versions) for package in missing)}"
+            f" `{render_command(_pin(package, versions) for package in missing)}`"
         )
     if len({versions[package] for package in ONE_VERSION}) > 1:
         found = ", ".join(f"{package} {versions[package]}" for package in ONE_VERSION)

@@ -63,7 +63,7 @@ def test_a_target_that_is_not_a_gpu_is_given_as_the_reason_for_no_compile(tmp_pa
 
 
 def test_a_device_needs_the_default_toolchain() -> None:
-    with pytest.raises(InputError, match="a device runs what toolchain `default` compiles, not `seed`"):
+    with pytest.raises(InputError, match="a device runs only programs that toolchain `default` compiles, not those"):
         api.check(api.CheckOptions(device=True, toolchain="seed"))
 
 

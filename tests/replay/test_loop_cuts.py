@@ -82,7 +82,7 @@ def test_an_output_that_relies_on_all_iterations_is_undecided(compiler: Compiler
     assert part.outputs["seen"].attribution is Attribution.FRESH
     if part.outputs["times"].attribution is not Attribution.FRESH:  # XLA uses the number of iterations after the loop
         assert part.outputs["times"].attribution is Attribution.UNDECIDED
-        assert part.reason == "`times` may differ only because loops were cut short: `--full` replays them whole"
+        assert part.reason == "`times` may be wrong only because loops were cut short: `--full` runs all iterations"
 
 
 @pytest.mark.parametrize("case", ["while_loop", "perhaps_no_iteration", "single_iteration"])

@@ -184,8 +184,12 @@ def test_a_reference_that_raises_is_reported_with_the_user_s_line(replays: dict[
 
 
 def test_a_reference_of_another_shape_or_for_a_mesh_is_named(replays: dict[str, Replay]) -> None:
-    assert replays["other shape"].reason == "the reference's output `y` has the shape [], that of the program [4]"
-    assert replays["meshed"].reason.startswith("the reference raises, and it has no mesh: write it without shards: ")
+    assert (
+        replays["other shape"].reason == "the reference's output `y` has the shape [], but that of the program has [4]"
+    )
+    assert replays["meshed"].reason.startswith(
+        "the reference raises, perhaps because it runs without a mesh (write it without shards): "
+    )
 
 
 def test_the_case_after_these_failures_is_replayed(replays: dict[str, Replay]) -> None:

@@ -133,7 +133,7 @@ def test_devices_run_in_lockstep_on_separate_bytes() -> None:
 
 def test_a_value_that_does_not_fit_its_place_is_refused() -> None:
     module = parse("{\nx = f32[64] parameter(0)\nROOT r = f32[64] negate(x)\n}")
-    with pytest.raises(ArtifactError, match="needs 256 bytes and is assigned 64"):
+    with pytest.raises(ArtifactError, match="needs 256 bytes, but the buffer assignment gives it 64"):
         ScheduleRunner(module=module, buffers=assign(module, PLACES), kernels=Doubling()).execute(
             [[np.zeros(64, np.float32)]]
         )

@@ -1,14 +1,15 @@
 """NumPy's dtypes for XLA's element types, rounding of results, bitwise comparison, and conversions between types.
 
-Narrow floats compute in f32 and are rounded to the result's dtype once, as XLA:GPU does after it has normalized them.
-Only the element type of an instruction counts, because a computation of scalars may be called with whole arrays.
+Arithmetic of narrow floats (f16, bf16, f8) runs in f32 and is rounded to the result's dtype once, as XLA:GPU does after
+it has normalized them. An instruction's declared dimensions are ignored and only its element type is used, because a
+computation of scalars may be called with whole arrays.
 
 `convert` from a float to an integer truncates towards zero; a value out of range becomes the nearest end of the range,
 and NaN becomes 0. From anything to pred, it gives true unless the value is 0; NaN is true. From an integer to a
 narrower one, it keeps the low bits; from a complex number to a real one, the real part. From a float to a narrower one,
 it rounds to nearest, ties to even, and keeps subnormals. `bitcast-convert` reinterprets the bytes (little endian);
-between widths, the result has one minor dimension more or less. `reduce-precision` rounds mantissas to nearest even;
-exponents out of range become infinity and zero.
+between types of different width, the result has one minor dimension more or less. `reduce-precision` rounds mantissas
+to nearest even; exponents out of range become infinity and zero.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -157,9 +158,11 @@ def _view_bytes(array: Array) -> Array:
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:
-    """Returns an operand that must be an array. Raises ArtifactError for a tuple."""
+    """Returns the operand, which must be an array. Raises ArtifactError if it is a tuple."""
     if isinstance(operand, tuple):
-        raise ArtifactError(f"`{instruction.name}` is a {instruction.opcode} of a tuple")
+        raise ArtifactError(
+            f"expected an array as operand of `{instruction.name}` ({instruction.opcode}) but got a tuple"
+        )
     return operand
 
 
@@ -169,7 +172,7 @@ def widen(array: Array) -> Array:
 
 
 def round_to(computed: Any, instruction: HloInstruction) -> Array:
-    """Returns the computed values, rounded to the instruction's own element type."""
+    """Returns the computed values, rounded to the element type of the instruction's result."""
     return np.asarray(computed).astype(get_dtype(instruction.shape), copy=False)
 
 
@@ -213,7 +216,7 @@ def _convert_bits(instruction: HloInstruction, operands: tuple[Value, ...], scop
     if array.dtype.itemsize > dtype.itemsize:
         return np.ascontiguousarray(array[..., np.newaxis]).view(dtype)
     if array.shape[-1:] != (dtype.itemsize // array.dtype.itemsize,):
-        raise ArtifactError(f"`{instruction.name}` reads {dtype} from {array.dtype} of shape {array.shape}")
+        raise ArtifactError(f"`{instruction.name}` cannot read {array.dtype} of shape {array.shape} as {dtype}")
     return np.ascontiguousarray(array).view(dtype)[..., 0]
 
 
@@ -226,9 +229,9 @@ def _reduce_precision(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def reduce_precision(array: Array, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Rounds floats to a format with fewer exponent and mantissa bits; the result has their own dtype.
+    """Returns the floats of `array` in their own dtype, rounded to a format with fewer exponent and mantissa bits.
 
-    mantissa: number of mantissa bits of that dtype.
+    mantissa: number of mantissa bits of the dtype of `array`. exponent_bits, mantissa_bits: those of the format.
     """
     width = 8 * array.dtype.itemsize
     bits: Any = array.view(np.dtype(f"u{array.dtype.itemsize}"))

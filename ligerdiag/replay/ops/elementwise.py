@@ -25,6 +25,7 @@ import numpy as np
 
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.replay.ops.dtypes import elementwise, get_array, widen
 from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, Value
 
@@ -96,7 +97,9 @@ def _compare(instruction: HloInstruction, operands: tuple[Value, ...], scope: Sc
     left, right = [get_array(instruction, operand) for operand in operands]
     compute = _DIRECTIONS.get(instruction.proto.comparison_direction)
     if compute is None:
-        raise ArtifactError(f"`{instruction.name}` compares in direction `{instruction.proto.comparison_direction}`")
+        raise ArtifactError(
+            f"`{instruction.name}` has the unknown comparison direction `{instruction.proto.comparison_direction}`"
+        )
     if instruction.proto.comparison_type == "TOTALORDER" and left.dtype.kind not in "iub":
         return np.asarray(compute(_rank(left), _rank(right)))
     with np.errstate(invalid="ignore"):
@@ -180,6 +183,8 @@ def _logistic(operand: Array) -> Any:
 
 
 def _erf(operand: Array) -> Any:
+    if is_missing("scipy"):
+        raise NotCoveredError(describe_missing("erf", "scipy"))
     from scipy.special import erf  # pyright: ignore[reportMissingTypeStubs]  # slow to import, seldom needed
 
     return erf(operand)

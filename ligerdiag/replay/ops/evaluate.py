@@ -1,9 +1,11 @@
-"""Evaluates computations whose values have no memory: reducers, comparators, fusions, whole ordinary programs.
+"""Evaluates HLO computations whose values need no place in memory, because nothing overwrites them: reducers,
+comparators, fusions, whole programs without kernels.
 
 Instructions run in dependency order, and a value is dropped after its last use. `opt-barrier`, `domain`,
-`add-dependency` and the -done of a pair return their operand. An asynchronous pair does its work at its start. A
+`add-dependency` and the -done of an asynchronous pair return their operand. The -start of the pair does the work. A
 `custom-call` is computed by the function for its target. Kernels and collectives are not computed here (see
-`runs.kernels`, `runs.collectives`), nor are targets that change the meaning of a shape, such as `SPMDFullToShardShape`.
+`runs.kernels`, `runs.collectives`), nor are custom calls that change the meaning of a shape, such as
+`SPMDFullToShardShape`.
 """
 
 from collections import Counter
@@ -43,7 +45,7 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Evaluates a custom call that only annotates its operands: returns them unchanged."""
     if len(operands) == 0:
-        raise ArtifactError(f"the annotation `{instruction.name}` has no operand")
+        raise ArtifactError(f"the custom call `{instruction.name}` should return its operand, but it has none")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]
 
 
@@ -111,7 +113,9 @@ class HloEvaluator:
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """Returns the value of the computation with that id, called with these arguments. Raises NotCoveredError."""
+        """Returns the value of the computation with the id `computation`, called with these arguments. Raises
+        NotCoveredError.
+        """
         callee = self.module.computations[computation]
         left = dict(self.count_uses(callee))
         values: dict[int, Value] = {}
@@ -137,7 +141,7 @@ class HloEvaluator:
         if opcode == "get-tuple-element":
             whole = operands[0]
             if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                raise ArtifactError(f"`{instruction.name}` takes an element of a value that is no tuple")
+                raise ArtifactError(f"`{instruction.name}` takes an element that its operand does not have")
             return whole[instruction.proto.tuple_index]
         if opcode in PASSED_ON:
             return operands[0]
@@ -159,7 +163,9 @@ class HloEvaluator:
         return compute_opcode(instruction, operands, self)
 
     def count_uses(self, computation: HloComputation) -> Mapping[int, int]:
-        """Returns, by id of each instruction, how often it is an operand in the computation; the root counts once more."""
+        """Returns how often each instruction is an operand in the computation, by its id; the root has one more use, as
+        the result.
+        """
         found = self._uses.get(computation.id)
         if found is None:
             found = Counter(o.id for i in computation.instructions for o in i.operands)

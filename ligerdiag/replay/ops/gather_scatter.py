@@ -1,10 +1,12 @@
-"""Computes `gather`, `scatter` and `select-and-scatter`: slices of an operand, read or combined at computed places.
+"""Computes `gather`, `scatter` and `select-and-scatter`, which read slices of an operand at computed places, or combine
+updates into such slices.
 
 `gather` clamps a start index so that its slice lies within the operand. In XLA's terms, the start indices have batch
 dimensions and one index vector dimension; the result has batch dimensions and offset dimensions (within a slice).
 
 `scatter` drops an update as a whole if its slice does not lie within the operand. Updates of one element are applied in
-the order of the indices. XLA promises no order, and the order is visible with floats, or with a combiner that replaces.
+the order of the indices. XLA promises no order; the result depends on it for floats, or if the combiner replaces the
+old element.
 """
 
 import math
@@ -32,7 +34,8 @@ def read_starts(
     """Returns (the starts of the slices for each indexed dimension of the operand, each s64[batch..]; the batch's
     shape).
 
-    batching: pairs of a dimension of the operand and the corresponding dimension of `indices`.
+    vector_dimension, index_map: XLA's `index_vector_dim` and `start_index_map`. batching: pairs of a dimension of the
+    operand and the corresponding dimension of `indices`.
     """
     signed = np.minimum(indices, np.iinfo(np.int64).max).astype(np.int64) if indices.dtype == np.uint64 else indices
     if vector_dimension == indices.ndim:
@@ -112,7 +115,9 @@ def combine_rows(
 def _combine_named(
     rows: Sequence[Array], places: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the rows after combining updates into them, in order. places: for each update, the position of its row."""
+    """Returns the rows after combining updates into them, in order. places: for each update, the position of its row in
+    `rows`.
+    """
     if not reducer.ufuncs:
         for turn in _iterate_turns(places):
             there = places[turn]

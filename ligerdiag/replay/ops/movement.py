@@ -2,8 +2,8 @@
 
 Results may be views of operands, because no value is ever changed in place. A layout says where elements lie in memory,
 not which elements they are: only `bitcast`, which keeps bytes and not elements, depends on it. A missing layout is
-row-major. In a computation of scalars that is called with arrays, an opcode that makes a scalar of a scalar keeps
-the array.
+row-major. A computation of scalars may be called with whole arrays; in it, an opcode that only passes on a scalar (such
+as `reshape` to another scalar) returns the array unchanged.
 """
 
 import math
@@ -83,7 +83,10 @@ def _compute_window(
     if any(start.ndim for start in starts):
         raise NotCoveredError(f"{instruction.opcode} with start indices that are arrays")
     if not len(starts) == len(sizes) == operand.ndim:
-        raise ArtifactError(f"`{instruction.name}` has {len(starts)} start indices for {operand.ndim} dimensions")
+        raise ArtifactError(
+            f"`{instruction.name}` has {len(starts)} start indices and {len(sizes)} slice sizes"
+            f" for an operand of {operand.ndim} dimensions"
+        )
     window: list[slice] = []
     for start, size, extent in zip(starts, sizes, operand.shape, strict=True):
         first = min(max(int(start), 0), extent - size)
@@ -100,7 +103,7 @@ def load_constant(instruction: HloInstruction) -> Value:
     read.
     """
     if not instruction.proto.HasField("literal"):
-        raise NotCoveredError("a constant whose values the text leaves out")
+        raise NotCoveredError("a constant whose values the HLO text leaves out")
     value = parse_literal(instruction.proto.literal)
     if not isinstance(value, tuple):
         value.flags.writeable = False
@@ -127,7 +130,7 @@ def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluat
     """Turns a function of arrays that have the program's shapes into an `Evaluate`, a function that computes an
     instruction.
 
-    In a computation of scalars that is called with arrays, an opcode with one operand returns that array.
+    If a computation of scalars is called with arrays, an opcode with one operand returns the operand's array.
     """
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
@@ -169,7 +172,9 @@ def _bitcast(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 
 
 def get_major_to_minor(shape: ShapeProto) -> list[int]:
-    """Returns an array's dimensions in the order of its layout, outermost in memory first; row-major if it has none."""
+    """Returns an array's dimensions in the order of its layout, outermost in memory first; row-major if it has no
+    layout.
+    """
     order = list(reversed(shape.layout.minor_to_major))
     return order if len(order) == len(shape.dimensions) else list(range(len(shape.dimensions)))
 
@@ -181,7 +186,7 @@ def _transpose(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 def _slice(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
     ranges = instruction.proto.slice_dimensions
     if len(ranges) != operands[0].ndim:
-        raise ArtifactError(f"`{instruction.name}` slices {len(ranges)} of {operands[0].ndim} dimensions")
+        raise ArtifactError(f"`{instruction.name}` has {len(ranges)} ranges to slice {operands[0].ndim} dimensions by")
     return operands[0][tuple([slice(r.start, r.limit, r.stride) for r in ranges])]
 
 

@@ -2,9 +2,9 @@
 
 Floats narrower than f32 are widened to f32; a product accumulates in f32, or in f64 if an operand or the result is f64,
 and is rounded once, to the result's dtype. Integers are exact, modulo the result's width. `precision_config` is
-ignored: it allows a device to accumulate less exactly and never demands it. Both operands get one form, [batch, m, k] x
-[batch, k, n] in row-major order, so that BLAS takes one path and equal products get equal bits however they were
-written.
+ignored: it allows a device to accumulate less exactly and never demands it. Both operands are brought into the shapes
+[batch, m, k] x [batch, k, n], in row-major order, so that BLAS takes one path and equal products get equal bits however
+the program writes them.
 
 A cuBLAS call computes D = activation(alpha * lhs x rhs + beta * C + bias) in f32 (f64 if an operand is f64) and rounds
 once. Its operands are lhs, rhs, C if beta is not 0, and the bias if the epilogue adds one. Its results are D, the
@@ -26,11 +26,11 @@ from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, ge
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
-"""Bytes of an operand above which matrices that are stored transposed stay so; the second bound is for a product with a
-vector.
+"""Bytes of an operand above which its matrices, if they are stored transposed, go to BLAS transposed instead of being
+copied into row-major order; the second bound is for a product with a vector.
 
-Copying larger matrices takes longer than multiplying them by a few rows, and BLAS packs both forms into the same
-panels, except for a product with a vector.
+Copying larger matrices takes longer than multiplying them by a few rows. BLAS packs transposed and row-major matrices
+into the same panels, except for a product with a vector.
 """
 EXACT_IN_F64 = 2**53
 
@@ -78,8 +78,8 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def _choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
-    """Returns, for each operand, whether BLAS gets its matrices transposed: if the operand is large and stored that
-    way.
+    """Returns, for each operand, whether BLAS gets its matrices transposed; it does if the operand is large and stored
+    transposed.
     """
     limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
     first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
@@ -151,11 +151,11 @@ type _Key = tuple[int, int, tuple[bool, bool], str]
 
 @dataclass(slots=True, eq=False)
 class RememberedProducts:
-    """Computes each large product once, as long as its limit allows to keep operands and results.
+    """Computes each large matrix product once, and keeps its operands and result as long as they fit into `limit`.
 
-    Program order, isolated memory and the schedule mostly multiply the same arrays, and so do the variants of one
-    operation. Operands are compared before they are widened. A product whose operands BLAS reads transposed is kept
-    apart from the same product read otherwise.
+    The three runs of a replay mostly multiply the same arrays, and so do cases that run variants of one operation.
+    Operands are compared before they are widened. A kept result is used again only if BLAS would read each operand in
+    the same way, transposed or not.
     """
 
     limit: int
@@ -189,8 +189,8 @@ class RememberedProducts:
         return product
 
     def _keep(self, operand: Array) -> Array | None:
-        """Returns the kept array that has the operand's bits, and keeps the operand if there is none; None if there is
-        no room for it.
+        """Returns the kept array that has the same bits as the operand. If there is none, keeps the operand and returns
+        the kept array; None if there is no room for it.
         """
         flat = operand.reshape(-1)
         form = operand.shape, operand.dtype.name, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
@@ -266,7 +266,7 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
     try:
         config = json.loads(instruction.proto.backend_config)["gemm_backend_config"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"`{instruction.name}` has no configuration of a matmul") from error
+        raise ArtifactError(f"`{instruction.name}` is a matmul without a readable `gemm_backend_config`") from error
     for name in ("grad_x", "grad_y", "damax_output", "scale_mode"):
         if config.get(name):
             raise NotCoveredError(f"matmul with {name}")
@@ -296,7 +296,9 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
         if epilogue.adds_bias:
             total = total + arrays[-1].astype(wide)  # along the last dimensions
         if total.shape != get_dimensions(shapes[0]):
-            raise ArtifactError(f"`{instruction.name}` computes {total.shape}, not {get_dimensions(shapes[0])}")
+            raise ArtifactError(
+                f"`{instruction.name}` computes an array of shape {total.shape}, but declares {get_dimensions(shapes[0])}"
+            )
         results = [total.astype(dtype, copy=False)]
         if epilogue.activation is not None:
             results = [epilogue.activation(total).astype(dtype)]

@@ -3,7 +3,7 @@ counters.
 
 The state is u64: the key, then the counter. Threefry has u64[2]. Philox has u64[3] with a counter of 128 bits, low word
 first, or u64[2], where the key is also the counter's high word. Philox makes four u32 per counter, in the order of the
-output; Threefry makes two, which go to the two halves of one dimension, interleaved. Elements of 8 and 16 bits are the
+output; Threefry makes two, which become neighbours along one dimension of the output. Elements of 8 and 16 bits are the
 low bits of one u32 each. The default algorithm is Philox, on CPU and GPU.
 """
 
@@ -97,7 +97,9 @@ def compute_threefry(counter: Words, key: Words) -> Words:
 
 
 def _choose_axis(dimensions: tuple[int, ...]) -> int:
-    """Returns the dimension that Threefry fills in two halves: the first even one, otherwise the largest."""
+    """Returns the dimension along which Threefry's two words are neighbours: the first one of even size, otherwise the
+    largest.
+    """
     for axis, extent in enumerate(dimensions):
         if extent % 2 == 0:
             return axis

@@ -1,10 +1,10 @@
 """Computes `reduce`, `scan` and `reduce-window`: folds by a computation that combines two values of each operand into
 one.
 
-Most reducers are a single operation, which NumPy has as a ufunc; any other one is called with whole arrays, element by
-element. A ufunc adds in f64 and rounds once; its other operations run narrow floats in f32. XLA's semantics rounds
-after each addition, and a GPU adds in f32 in its own order: the sum here is closer to the true one than either, and
-independent of the order.
+Most reducers are a single operation, which NumPy has as a ufunc; any other reducer is called with whole arrays and
+works element by element. Floats are added in f64 and the sum is rounded once; other ufuncs compute narrow floats (f16,
+bf16, f8) in f32. XLA's semantics rounds after each addition, and a GPU adds in f32 in its own order: the sum here is
+closer to the true sum than either of theirs, and independent of the order.
 
 `reduce` applies a reducer that is no ufunc as a tree that keeps the elements' order. XLA promises no order and so
 requires an associative reducer, for which the tree equals a fold from the left.
@@ -79,7 +79,9 @@ class Reducer:
 
 
 def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
-    """Returns the reducer whose computation has that id. count: number of its operands."""
+    """Returns the reducer whose computation has the id `computation`. count: number of arrays that are reduced
+    together.
+    """
     callee = scope.module.computations[computation]
     root = callee.root
     roots = root.operands if is_tuple(root.shape) and root.opcode == "tuple" else (root,)
@@ -99,8 +101,8 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """Returns the ufunc that computes `result` from the two parameters, in their dtype or a wider one; None if another
-    operation does.
+    """Returns the ufunc that computes `result` from the parameters `first` and `second`, in their dtype or a wider one;
+    None if no ufunc does.
     """
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
@@ -113,10 +115,10 @@ def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruc
 
 
 def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None) -> HloInstruction:
-    """Returns the value behind a conversion between a narrow float and a wider one: widening, adding and rounding is
-    one addition.
+    """Returns the operand of a conversion between a narrow float and a wider one, so that widening, adding and rounding
+    count as one addition; returns any other instruction unchanged.
 
-    narrow: for a result, the parameter to whose dtype it is rounded.
+    narrow: if the instruction is the result, the parameter to whose dtype it is rounded; None if it is an operand.
     """
     if instruction.opcode != "convert":
         return instruction
@@ -141,7 +143,9 @@ def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
 def reduce_arrays(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the arrays, folded over those dimensions. inits: the scalars from which each fold starts."""
+    """Returns the arrays, each folded over `dimensions` by the reducer. inits: for each array, the scalar from which
+    its fold starts.
+    """
     with np.errstate(all="ignore"):
         if reducer.ufuncs:
             operands = zip(arrays, inits, reducer.ufuncs, strict=True)
@@ -204,7 +208,7 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
     axis = instruction.proto.dimensions[0] if instruction.proto.dimensions else 0
     split = len(arrays) - carries
     if len(arrays) != len(operands) or split < 1 or any(axis >= array.ndim for array in arrays[:split]):
-        raise ArtifactError(f"`{instruction.name}` scans values that are no arrays")
+        raise ArtifactError(f"`{instruction.name}` does not scan arrays along one of their dimensions")
     inputs, state = arrays[:split], list(arrays[split:])
     shapes = instruction.shape.tuple_shapes
     outputs: list[Array] = [np.empty(get_dimensions(s), get_dtype(s)) for s in shapes[: len(shapes) - carries]]
@@ -213,7 +217,7 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
         slices = [np.take(array, step, axis) for array in inputs]
         results = scope.call(instruction.called_computations[0], (*slices, *state))
         if not isinstance(results, tuple) or len(results) != len(outputs) + carries:
-            raise ArtifactError(f"`{instruction.name}` calls a computation of another result type")
+            raise ArtifactError(f"`{instruction.name}` calls a computation that does not return outputs and carries")
         values = [np.asarray(result) for result in results]
         for output, value in zip(outputs, values, strict=False):
             output[(slice(None),) * axis + (step,)] = value
@@ -243,9 +247,10 @@ def pad_base(array: Array, window: Window, fill: Array) -> Array:
 
 
 def iterate_window(window: Window, result: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Yields slices of the padded base for each position in a window, in row-major order.
+    """Yields slices of the padded base, one tuple of slices for each position in a window, in row-major order.
 
-    The slices of a position take, for each result, the element at that position of the result's window.
+    The slices of a position select, for each element of the result, the element at this position of its window. result:
+    shape of the result.
     """
     sizes = [range(d.size) for d in window.dimensions]
     for offset in itertools.product(*sizes):
@@ -310,7 +315,9 @@ def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer:
 def reduce_windows(
     arrays: tuple[Array, ...], inits: tuple[Array, ...], window: Window, result: tuple[int, ...], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns one fold per window, of shape `result`. Each starts from the initial values and ignores padding."""
+    """Returns one fold per window, in arrays of shape `result`. Each fold starts from the initial values and ignores
+    padding.
+    """
     dtypes = [array.dtype for array in arrays]
     if reducer.ufuncs:
         wide = [compute_accumulator_dtype(u, d) for u, d in zip(reducer.ufuncs, dtypes, strict=True)]

@@ -1,8 +1,8 @@
 """The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
-Each array of a value is in one cell; inside of a shard_map it may be in one cell per device (`Spread`), each perhaps a
-piece of a cell outside (`Shard`). An array is never overwritten in place: a write gives its cell another array, so
-arrays can be shared.
+Each array of a value is in one cell; inside of a shard_map it may be in one cell per device (`Spread`), and each of
+these may hold a piece of an array from outside of the shard_map (`Shard`). An array is never overwritten in place: a
+write gives its cell another array, so arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,9 @@ class NotCoveredError(LigerdiagError):
 
 
 class Scope(Protocol):
-    """Interface of the program around an instruction, for the function that computes the instruction."""
+    """Interface through which the function that computes an instruction sees the rest of the program: module, device,
+    and computations that it calls.
+    """
 
     @property
     def module(self) -> HloModule:
@@ -46,7 +48,7 @@ class Scope(Protocol):
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """Returns the value of the computation with that id, called with these arguments.
+        """Returns the value of the computation with the id `computation`, called with these arguments.
 
         If a computation of scalars is called with arrays of one shape, it computes element by element.
         """
@@ -59,13 +61,13 @@ product.
 """
 
 type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
-"""A function that computes one instruction from its operands' values, without changing these. Raises NotCoveredError.
+"""A function that computes one instruction from its operands' values and does not change them. Raises NotCoveredError.
 """
 
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """Storage of one array in program order."""
+    """Storage of one array in a run of the program as written, in program order."""
 
     array: Array
 
@@ -81,10 +83,14 @@ class Shard(Cell):
     whole: Cell
     where: tuple[slice, ...]
     is_first: bool
-    """Whether no earlier device has the same piece: if several devices have it, the first one's counts."""
+    """Whether this device is the first that has the piece; if several devices have it, the first device's contents
+    count.
+    """
 
     def overwrite(self, array: Array) -> None:
-        """Gives the piece another content, also in the whole array unless an earlier device has the same piece."""
+        """Gives the piece another content; if this device is the first that has the piece, also changes the whole
+        array.
+        """
         self.array = array
         if self.is_first:
             whole = np.array(self.whole.array)
@@ -111,7 +117,7 @@ def store(value: Value) -> Cells:
 
 
 def copy_cells(cells: Cells) -> Cells:
-    """Returns new cells that store the same value."""
+    """Returns new cells that store the value of the given cells."""
     match cells:
         case Cell():
             return Cell(cells.array)
@@ -151,7 +157,7 @@ def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
 
 
 def count_devices(cells: Cells) -> int:
-    """Returns the number of devices over which a leaf of the value is spread; 0 if none is."""
+    """Returns the largest number of devices over which a leaf of the value is spread; 0 if no leaf is spread."""
     match cells:
         case Cell():
             return 0
@@ -173,7 +179,7 @@ def pick_cells(cells: Cells, device: int) -> Cells:
 
 
 def spread_cells(devices: Sequence[Cells]) -> Cells:
-    """Returns the cells of all devices as one value; a cell that all devices share stays one.
+    """Returns the cells of all devices as one value; a cell that all devices share stays a single cell.
 
     devices: for each device, its cells.
     """

@@ -86,9 +86,11 @@ def _comes_before(comparator: int, left: Sequence[Array], right: Sequence[Array]
 
 
 def _merge_sort(comparator: int, rows: Sequence[Array], scope: Scope) -> Array:
-    """Returns the comparator's order of each row, by merging runs of doubling length.
+    """Returns, for each row, the positions of its elements in the comparator's order, s64[rows, n], by merging runs of
+    doubling length.
 
-    Each step finds the places of all elements at once, by bisection in the other run.
+    Each step finds the places of all elements at once: each element is bisected into the run that its own run is merged
+    with.
     """
     count, length = rows[0].shape
     place = np.arange(length, dtype=np.int64)
@@ -149,14 +151,17 @@ ORDERING: Mapping[str, Evaluate] = {"sort": evaluate_sort, "topk": evaluate_topk
 def evaluate_topk_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Evaluates the custom call `TopK`: returns the largest elements of the last dimension, and their positions.
 
-    The comparator is a leftover of the instruction that became the call, and its dtype may differ from the operand's.
+    Only the direction of the comparator counts: it is a leftover of the instruction that became the call, and its dtype
+    may differ from the operand's.
     """
     for comparator in instruction.called_computations:
         if scope.module.computations[comparator].root.proto.comparison_direction != "GT":
             raise NotCoveredError("custom-call TopK of the smallest elements")
     shapes = instruction.shape.tuple_shapes
     if len(shapes) != 2:
-        raise ArtifactError(f"`{instruction.name}` has {len(shapes)} results, expected values and positions")
+        raise ArtifactError(
+            f"expected two results of `{instruction.name}`, values and positions, but got {len(shapes)}"
+        )
     values, positions = compute_top(np.asarray(operands[0]), get_dimensions(shapes[0])[-1], largest=True)
     return values, positions.astype(get_dtype(shapes[1]))
 
@@ -177,7 +182,7 @@ def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...]
     try:
         config: Any = json.loads(instruction.proto.backend_config or b"{}")
     except ValueError as error:
-        raise ArtifactError(f"`{instruction.name}` has options that are no JSON") from error
+        raise ArtifactError(f"the backend_config of `{instruction.name}` is no JSON") from error
     arrays = [np.asarray(operand) for operand in operands]
     keys = arrays[0]
     if keys.dtype.kind not in "iub":

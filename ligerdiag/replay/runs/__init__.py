@@ -1,1 +1,3 @@
-"""The runs of one case: program order, program order in isolated memory, and the schedule on its own bytes."""
+"""The three runs of a replay: the program in program order, the same with kernels that leave their operands unchanged
+(isolated memory), and the schedule on its own bytes.
+"""

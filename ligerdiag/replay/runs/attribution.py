@@ -19,8 +19,9 @@ The first match decides:
   two differ. A row's error is relative to its own norm, at least to the root mean square of the rows' norms, so that
   rows of rounding noise do not count as different. A row that equals both is fresh.
 - Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
-  elements to `x + s - s` has error 0.25, with stale at distance 4e4; its fellow gradients have 0.005 at distance 1. A
-  sum with one stale term among many looks the same; `rounding.is_overwritten` tells the two cases apart.
+  elements to `x + s - s` has error 0.25, and its stale values are at distance 4e4; the other gradients of that program
+  have error 0.005 and distance 1. A sum with one stale term among many also looks lossy; `rounding.is_overwritten`
+  tells the two cases apart.
 - Neither: anything else.
 """
 
@@ -90,7 +91,10 @@ def compare_output(
     tolerance: that of `compute_tolerance`; 0 is used for integers and booleans. rows: count fresh and stale rows.
     """
     if not actual.shape == intended.shape == stale.shape:
-        raise ArtifactError(f"outputs of shape {actual.shape}, {intended.shape} and {stale.shape} are compared")
+        raise ArtifactError(
+            f"expected arrays of one shape but got {actual.shape} (actual), {intended.shape} (intended)"
+            f" and {stale.shape} (stale)"
+        )
     views = _Views(actual, intended, stale)
     limit = 0.0 if views.exact else tolerance
     sums = _sum_up(views)
@@ -280,8 +284,8 @@ def _sum_parts(views: _Views) -> list[list[float]]:
     """Sorts each element to the prediction, intended or stale, that it is nearer to; returns three sums for each of the
     two parts.
 
-    A part's sums are those of the squares of its error, of its own prediction, and of the difference of the
-    predictions.
+    The sums of a part are taken over its elements: the squares of the error, of the part's own prediction, and of the
+    difference between the two predictions.
     """
     parts = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -318,13 +322,13 @@ def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Numbers of an output's rows that equal the intended or the stale prediction."""
+    """Numbers of an output's rows that equal those of the intended or of the stale values."""
 
     total: int
     fresh: int = 0
     stale: int = 0
     distinct_fresh: int = 0
-    """Number of fresh rows in which the stale prediction differs from the intended one."""
+    """Number of fresh rows in which the stale values differ from the intended ones."""
     counted: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""Computes the arguments and the reference outputs of a case with JAX on the CPU."""
+"""Computes the arguments of a case, and the outputs of its reference function, with JAX on the CPU."""
 
 from collections.abc import Mapping
 from functools import cache as remember
@@ -14,7 +14,7 @@ from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.runs.case_run import CaseInputs
 
 _QUICK_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Compiler options that save 0.1 s of processor time on a small reference."""
+"""Compiler options that save 0.1 s of processor time for a small reference function."""
 _MANY_ELEMENTS = 1 << 20
 """Number of elements of all arguments above which a reference is compiled with LLVM's optimisations: running it without
 them would take longer than compiling saves.
@@ -22,8 +22,8 @@ them would take longer than compiling saves.
 
 
 def compute_case_inputs(case: Case) -> CaseInputs:
-    """Draws the case's arguments; returns them with its reference, which runs when it is first asked for. Raises
-    LigerdiagError if the arguments cannot be drawn.
+    """Draws the case's arguments and returns them with the case's reference, a function that computes the outputs
+    independently and runs only when they are first needed. Raises LigerdiagError if the arguments cannot be drawn.
     """
     arguments = draw_arguments(case)
     return CaseInputs(
@@ -33,13 +33,13 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 
 
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
-    """Draws the case's arguments and returns their leaves. draw: number of the draw, 0 for the usual one."""
+    """Draws the case's arguments and returns their leaves. draw: number of the draw; 0 is the draw that a replay uses."""
     return _flatten(draw_arguments(case, draw))
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Runs the case's reference, with products in full precision, and returns its outputs by name. draw: number of the
-    draw of its arguments.
+    """Runs the case's reference function on one draw of the arguments, with matrix products in full precision, and
+    returns its outputs by name. draw: number of the draw.
     """
     return _run_reference(case, draw_arguments(case, draw))
 
@@ -56,7 +56,7 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
         try:
             lowered = library.jit(case.reference).lower(*arguments)
         except Exception as fault:
-            hint = ", and it has no mesh: write it without shards" if case.mesh else ""
+            hint = ", perhaps because it runs without a mesh (write it without shards)" if case.mesh else ""
             raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
         compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
         results = compiled(*arguments)

@@ -5,7 +5,8 @@
   ones.
 - The schedule runs on its own bytes, those of the buffer assignment. Its outputs are the actual ones.
 
-If a case has a `reference`, the outputs of program order are compared with it.
+If a case has a `reference`, a function that computes the outputs independently, its outputs are compared with those of
+program order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +102,9 @@ class CaseRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaseInputs:
-    """The arguments of a case, and the outputs of its reference; cases with equal arguments and references share one."""
+    """The arguments of a case, and the outputs of its reference; cases with equal arguments and references share one
+    object.
+    """
 
     arguments: tuple[Array, ...]
     find_reference: Callable[[], Mapping[str, Array] | None]
@@ -122,12 +125,13 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the artifact of a case and returns the record; an operation that replay does not cover is named there.
+    """Replays the artifact of a case and returns the record of the replay; if replay does not cover an operation, the
+    record names it.
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
-    because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders in which
-    the schedule runs, too; none begins after orders_seconds. Raises LigerdiagError if the artifact cannot be read or
-    its modules cannot run at all.
+    because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders of its
+    instructions in which the schedule runs, too; no further one begins after `orders_seconds`. Raises LigerdiagError if
+    the artifact cannot be read or its modules cannot run at all.
     """
     started = perf_counter()
     programs = load_programs(artifact)
@@ -243,7 +247,7 @@ def try_other_orders(
 ) -> OrderNumbers:
     """Runs the schedule in `count` other legal orders (see `runs.orders`) and returns the outputs that change.
 
-    seconds: after these, no further order begins. If replay does not cover the schedule, the result says so.
+    seconds: time after which no further order begins. If replay does not cover the schedule, the result says so.
     """
     signature = programs.signature
     shards = split_arguments(signature, arguments)
@@ -268,8 +272,8 @@ def replay_programs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> CaseRuns:
-    """Runs program order, isolated memory and the schedule, and returns the outputs of all three. Raises
-    NotCoveredError.
+    """Runs the program in program order, again with kernels that leave their operands unchanged (isolated memory), and
+    the schedule; returns the outputs of all three. Raises NotCoveredError.
 
     arguments: whole arrays, one for each input of the program in order.
     """
@@ -318,7 +322,8 @@ def compare_runs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
-    """Runs program order, isolated memory and the schedule, and compares their outputs. Raises NotCoveredError.
+    """Runs the program in program order, again with kernels that leave their operands unchanged (isolated memory), and
+    the schedule, and compares their outputs. Raises NotCoveredError.
 
     Returns (the record of the replay, the outputs of program order by name). rows: count fresh and stale rows.
     """
@@ -402,7 +407,9 @@ class _Setup:
         return self.run_schedule_with(IsolatedKernels(self.runner))
 
     def measure_rounding(self, intended: Mapping[str, Array], tolerances: Mapping[str, float]) -> dict[str, float]:
-        """Returns the tolerances, wider where roundings of program order exceed them; see `rounding.measure_rounding`."""
+        """Returns the tolerances, widened if the roundings of program order exceed them; see
+        `rounding.measure_rounding`.
+        """
         devices = self.programs.signature.devices
         return measure_rounding(
             self.programs.program, self.arguments, self.runner, intended, tolerances, devices=devices
@@ -412,13 +419,13 @@ class _Setup:
 def _judge_cut_loops(
     numbers: Mapping[str, OutputNumbers], stale: Mapping[str, Array], setup: _Setup
 ) -> tuple[dict[str, OutputNumbers], str]:
-    """Makes outputs undecided whose numbers may come from cutting loops short; returns all numbers, and the reason if
-    there are such outputs.
+    """Returns (the numbers, in which an output is made undecided if its numbers may come only from cutting loops short;
+    a message about the first of these outputs, empty if there are none).
 
-    A schedule that gives the intended or the stale numbers of the shortened program computes that program. Other
+    If a shortened schedule gives the intended or the stale numbers of the shortened program, the cut did no harm. Other
     numbers may come from the cut: XLA may rely on all iterations, for instance if it uses their number after the loop.
     So the schedule runs again with kernels that leave their operands unchanged and then has to give the stale numbers;
-    an output that does not is undecided.
+    an output for which it does not is undecided.
     """
     found = dict(numbers)
     unexplained = [name for name, one in numbers.items() if one.attribution is Attribution.NEITHER]
@@ -430,7 +437,9 @@ def _judge_cut_loops(
         found[name] = replace(found[name], attribution=Attribution.UNDECIDED)
     return (
         found,
-        f"`{changed[0]}` may differ only because loops were cut short: `--full` replays them whole" if changed else "",
+        f"`{changed[0]}` may be wrong only because loops were cut short: `--full` runs all iterations"
+        if changed
+        else "",
     )
 
 
@@ -439,8 +448,8 @@ def _find_overwritten(
 ) -> dict[str, OutputNumbers]:
     """Returns corrected numbers for the outputs that look lossy but are wrong, because one term among many is stale.
 
-    The error of such an output exceeds the roundings of program order. With kernels that leave their operands unchanged
-    the schedule is as exact as these roundings, so the hidden writes make the difference.
+    The error of these outputs exceeds the roundings of program order. With kernels that leave their operands unchanged,
+    the schedule's error is within these roundings, so the hidden writes make the difference.
     """
     names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
     if not names:
@@ -462,8 +471,8 @@ def _find_overwritten(
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
-    """Compares each output that has a tolerance with its intended and stale values. Of several copies, the one that is
-    furthest from the intended values counts.
+    """Compares each output that has a tolerance with its intended and stale values. If devices have different copies of
+    an output, the copy that is furthest from the intended values counts.
     """
     return {
         name: max(
@@ -522,14 +531,14 @@ def _get_badness(numbers: OutputNumbers) -> float:
 def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: Mapping[str, Array]) -> Replay:
     missing = intended.keys() - reference.keys()
     if missing:
-        raise LigerdiagError(f"the reference has no output {', '.join(f'`{name}`' for name in sorted(missing))}")
+        raise LigerdiagError(f"the reference does not return {', '.join(f'`{name}`' for name in sorted(missing))}")
     errors: dict[str, float] = {}
     tolerances: dict[str, float] = {}
     outputs: dict[str, OutputNumbers] = {}
     for name, numbers in record.outputs.items():
         wanted = np.asarray(reference[name])
         if wanted.shape != intended[name].shape:
-            shapes = f"{list(wanted.shape)}, that of the program {list(intended[name].shape)}"
+            shapes = f"{list(wanted.shape)}, but that of the program has {list(intended[name].shape)}"
             raise LigerdiagError(f"the reference's output `{name}` has the shape {shapes}")
         error = compute_error(intended[name], wanted)
         if isnan(error) and _is_finite(wanted):
@@ -550,9 +559,10 @@ def _settle_reference(
     """Measures the roundings of each output that is further from its reference than its dtypes explain; returns the
     corrected record.
 
-    If roundings alone take program order as far (the sine of 5e9, say), the reference proves nothing wrong: its
-    tolerance becomes the size of these roundings. If they do not, the output has not lost digits: it is another value
-    (LD016). If the schedule computes that same value, the output is fresh.
+    If roundings alone move the output of program order as far (the sine of 5e9, say), the reference does not show that
+    the output is wrong: the tolerance for the reference becomes the size of these roundings. Otherwise the output has
+    not just lost digits: program and reference compute different values (LD016). If the schedule computes the program's
+    value, the output is fresh.
     """
     off = [name for name, error in record.reference.items() if error > record.reference_tolerance[name]]
     doubted = [name for name in off if record.reference[name] > _REFERENCE_ROUNDING * record.rounded.get(name, 0.0)]
@@ -573,8 +583,8 @@ def _settle_reference(
 
 
 _REFERENCE_ROUNDING = 2.0
-"""Multiple of the error that a workaround's rounding causes, up to which an output may differ from its reference: the
-reference is rounded, too.
+"""Multiple of the error that the rounding of a workaround (`x + s - s`) causes. Up to it an output may differ from its
+reference, because the reference is rounded, too.
 """
 
 

@@ -3,11 +3,11 @@
 Devices are ordered by their place in the group (see `shards.compute_groups`), not by device number. A reduction folds
 from the first device of a group to the last in the operand's own dtype: each step is one call of the reducer and rounds
 as the reducer does. HLO defines it so, and NCCL does it: it adds two narrow floats in f32 and stores the narrow sum at
-each hop. Another order of hops differs by rounding only. A collective of several operands is computed for each operand
-alone, except for all-to-all, whose operands are the pieces. A device that receives nothing from a collective-permute or
--broadcast gets zeros. The start of an asynchronous pair computes the result: the value of all-reduce-start is the
-result itself; that of all-gather-start and collective-permute-start is (operands, results, contexts) with contexts of
-zeros.
+each hop. Another order of hops differs by rounding only. A collective of several operands is computed separately for
+each operand, except for all-to-all, whose operands are the pieces. A device that receives nothing from a
+collective-permute or -broadcast gets zeros. The start of an asynchronous pair computes the result: the value of
+all-reduce-start is the result itself; that of all-gather-start and collective-permute-start is (operands, results,
+contexts) with contexts of zeros.
 
 Not covered: ragged-all-to-all, a collective-permute of slices in place, several replicas. Source:
 docs/operation_semantics of openxla/xla.
@@ -43,8 +43,8 @@ def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]],
     call: evaluates the reducer (computation id, arguments) element by element.
 
     Raises:
-        NotCoveredError: for an opcode outside of COLLECTIVES, or a form of one that the module does not cover.
-        ArtifactError: if the groups do not fit the devices, or the operands the groups.
+        NotCoveredError: for an opcode outside of COLLECTIVES, or a variant of one that this file does not cover.
+        ArtifactError: if the groups do not fit the devices, or the operands do not fit the groups.
     """
     if instruction.opcode not in COLLECTIVES:
         raise NotCoveredError(instruction.opcode)
@@ -81,7 +81,7 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
             raise NotCoveredError(f"{instruction.opcode} with a tuple as an operand")
         columns.append(cast(Column, column))
     if not columns:
-        raise ArtifactError(f"`{instruction.name}` is a {instruction.opcode} without operands")
+        raise ArtifactError(f"`{instruction.name}` ({instruction.opcode}) has no operands")
     return columns
 
 
@@ -111,7 +111,9 @@ def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: C
     values in place.
     """
     if len(instruction.called_computations) != 1:
-        raise ArtifactError(f"`{instruction.name}` does not call exactly one computation to reduce by")
+        raise ArtifactError(
+            f"`{instruction.name}` needs one computation to reduce by but calls {len(instruction.called_computations)}"
+        )
     results = list(column)
     for group in groups:
         total: Value = column[group[0]]
@@ -149,7 +151,7 @@ def _swap(instruction: HloInstruction, columns: list[Column], groups: Groups) ->
         if is_tuple(instruction.shape):
             if len(columns) != len(group):
                 raise ArtifactError(
-                    f"`{instruction.name}` has {len(columns)} operands for a group of {len(group)} devices"
+                    f"`{instruction.name}` needs one operand for each of {len(group)} devices but has {len(columns)}"
                 )
             sent = [[column[device] for column in columns] for device in group]
         else:
@@ -180,7 +182,9 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
         raise ArtifactError(f"`{instruction.name}` sends to one device twice")
     for source, target in pairs:
         if max(source, target) >= len(column):
-            raise NotCoveredError(f"device {max(source, target)} in a program for {len(column)} devices")
+            raise NotCoveredError(
+                f"a collective with device {max(source, target)} in a program for {len(column)} devices"
+            )
         results[target] = column[source]
     return results
 
@@ -196,7 +200,9 @@ def _broadcast(column: Column, groups: Groups) -> Column:
 def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array]:
     dimension = _get_dimension(instruction, value)
     if value.shape[dimension] % pieces:
-        raise ArtifactError(f"`{instruction.name}` splits {value.shape[dimension]} elements into {pieces} equal parts")
+        raise ArtifactError(
+            f"`{instruction.name}` cannot split {value.shape[dimension]} elements into {pieces} equal parts"
+        )
     return np.split(value, pieces, dimension)
 
 
@@ -205,6 +211,6 @@ def _get_dimension(instruction: HloInstruction, value: Array) -> int:
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(
-            f"`{instruction.name}` names the dimensions {list(dimensions)} of an array of rank {value.ndim}"
+            f"`{instruction.name}` needs one dimension of an array of rank {value.ndim} but names {list(dimensions)}"
         )
     return dimensions[0]

@@ -1,12 +1,12 @@
-"""Finds races in a launch: runs it again in other orders of its programs, and compares the results.
+"""Finds races in a kernel launch: runs the programs of its grid again in other orders, and compares the results.
 
-Programs that touch none of each other's bytes have the same results in any order. Other launches run again from last to
-first, whatever that costs; so do those whose atomic operations show their order (see `find_atomic_order`). If both
-orders agree and one program reads what another writes, they also run concurrently, operation by operation: then two
-programs that load, add and store lose one of the two sums, which they do not one after the other. Programs that only
-write the same bytes run concurrently with their stores crossed: a program whose atomic operation came first may store
-last. A kernel whose programs wait for each other, as at a lock, does not run concurrently, because nothing behind the
-lock does.
+Programs that touch none of each other's bytes have the same results in any order. Other launches run again from the
+last program to the first, whatever that costs; so do launches whose atomic operations make the order visible (see
+`find_atomic_order`). If both orders give the same results and one program reads what another writes, the programs also
+run concurrently, operation by operation. Two programs that load, add and store then lose one of the two sums, unlike
+two programs that run one after the other. Programs that only write the same bytes run concurrently with their stores
+crossed: a program whose atomic operation came first may store last. A kernel whose programs wait for each other, as at
+a lock, does not run concurrently, because the code that a lock protects does not either.
 
 The launch also runs with separate bytes for an operand and the output that shares its bytes; bytes that the launcher
 zeroes are zeroed in both. This run says nothing about a kernel that writes through the operand. If atomics were used, a
@@ -28,15 +28,17 @@ from ligerdiag.replay.triton_ir.outcome import GridOptions, GridOutcome
 
 FORWARD, BACKWARD = GridOptions(), GridOptions(order="reverse")
 _MOST_ROUNDS = 20_000
-"""Rounds of a kernel's loop in a concurrent run; a program that takes more is waiting for another one."""
+"""The most iterations of a kernel's loop in a concurrent run; a program that needs more is waiting for another program.
+"""
 
 MOST_ALONE = 1024
-"""The most programs of a launch to run one by one, because their atomic operations touch the same bytes; more programs
-run in batches, branch by branch.
+"""The most programs of a launch that run one by one if their atomic operations touch the same bytes; the programs of a
+larger launch run in batches, branch by branch.
 """
 
 ROUNDING = 1e-5
-"""Relative difference between two runs that may be rounding; a difference of an operand below it does not show a race.
+"""The largest relative difference between two runs that may come from rounding; up to it, a difference does not show a
+race.
 """
 MOST_MEETINGS = 4
 """The most examples of meetings (bytes that one program writes and another touches) that are kept of a launch."""
@@ -69,8 +71,8 @@ class GridRaces:
 def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *, crossed: bool = False) -> GridOptions:
     """Returns the options of a concurrent run, with the programs that meet (touch the same bytes) in one batch.
 
-    programs: their number in the launch. crossed: of two stores to the same bytes, let that of the first program come
-    last.
+    programs: number of programs of the launch. crossed: if several programs store to the same bytes, the first
+    program's store comes last.
     """
     first = dict.fromkeys(number for one in meetings for number in (one.writer, one.other))
     order = (*first, *(number for number in range(programs) if number not in first)) if first else None
@@ -112,8 +114,8 @@ class RepeatableLaunch:
 def find_grid_races(launched: RepeatableLaunch, *, all_ways: bool) -> GridRaces:
     """Runs the launch in other orders of its programs and returns the differences.
 
-    all_ways: also run it with separate bytes for operands and outputs, and in another order if nothing is known about
-    programs that touch the same bytes.
+    all_ways: also run it with separate bytes for operands and outputs, and in another order if it is unknown whether
+    programs touch the same bytes.
     """
     ran, races = launched.ran, GridRaces()
     if ran.meeting is not None or launched.ordered_atomics or (all_ways and not ran.meetings_known):
@@ -178,8 +180,8 @@ def copy_unshared(launch: Launch, before: Sequence[Array], operands: int) -> tup
 
 
 def _compare_unshared(launched: RepeatableLaunch, races: GridRaces) -> GridRaces:
-    """Runs the launch with operands that share no bytes with outputs; returns the races with the differences of this
-    run.
+    """Runs the launch with operands that share no bytes with outputs; returns `races` with the differences of this run
+    added.
     """
     operands = range(launched.operands)
     sharing = {i: launched.list_sharing(i) for i in operands}
@@ -203,15 +205,18 @@ def _compare_unshared(launched: RepeatableLaunch, races: GridRaces) -> GridRaces
 
 
 def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> bool:
-    """Returns whether the two programs of a meeting touch bytes of this operand, through any buffer."""
+    """Returns whether the bytes at which two programs meet (bytes that one writes and the other touches) may belong to
+    this operand.
+    """
     return any(do_share(buffers[operand], buffers[one]) for one in (meeting.buffer, meeting.other_buffer))
 
 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
-    """Returns ||one - other|| over the larger norm, in f64; 1 if something is not finite, 0 if all bits agree.
+    """Returns ||one - other|| over the larger norm, in f64; 1 if a difference is not finite, 0 if all bits agree.
 
-    For integers the norm covers only the elements that differ: unwritten elements are large, and nothing is rounded.
-    atomics: the result is 0 if another order of atomic additions explains the difference.
+    For integers the norm covers only the elements that differ, because unwritten elements are large numbers that would
+    hide a difference, and integers are not rounded. atomics: whether the launch used atomic operations; the result is
+    then 0 if another order of atomic additions explains the difference.
     """
     differs = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if not differs.any():

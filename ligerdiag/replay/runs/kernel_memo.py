@@ -1,8 +1,9 @@
-"""Two kernel runners on top of another one: one remembers launches, the other undoes their hidden writes.
+"""Two kernel runners that run kernels through another runner: one remembers the results of launches, the other one
+undoes their hidden writes.
 
-Program order, isolated memory and the schedule launch the same kernels, mostly on the same numbers, and running them is
-the most expensive part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its
-inputs: payload, contents, and which buffers share bytes.
+The three runs of a replay launch the same kernels, mostly on the same numbers, and running them is the most expensive
+part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its inputs: payload,
+contents, and which buffers share bytes.
 """
 
 import hashlib
@@ -22,14 +23,16 @@ REMEMBERED_BYTES = 4 << 30
 REMEMBERED_PRODUCTS = 2 << 30
 """The most bytes of products and their operands to keep during the replays of cases with equal arguments."""
 WATCHED = 2
-"""Number of watched launches of each call that always run, so that the runner below observes them."""
+"""Number of launches of each call that really run although their results are remembered, so that the underlying runner
+observes them; only launches that are to be observed (`watched`) count.
+"""
 WORTHWHILE = 1 << 16
 """Bytes of a launch's buffers above which remembering the launch is cheaper than running it again."""
 
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Runs kernels through another runner, each distinct launch once as long as the limit allows."""
+    """Runs kernels through another runner, each distinct launch only once as long as its results fit into `limit`."""
 
     runner: Kernels
     limit: int
@@ -79,8 +82,9 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, unwatched, and then restores the operands that share no bytes with an
-    output."""
+    """Runs kernels through another runner, unobserved, and then restores the operands that share no bytes with an
+    output.
+    """
 
     runner: Kernels
 

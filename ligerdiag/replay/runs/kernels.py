@@ -1,12 +1,13 @@
 """Runs kernels on bytes, from the Triton IR that their calls carry, and records observations of each launch.
 
 Before a launch, a canary, a bit pattern that kernels hardly ever compute, fills each output that shares no bytes with
-another buffer. An element that still holds the canary afterwards was not written; if a kernel could have written that
-very value, a second canary has to agree. A launch races if its results change in another order of its programs, or when
-an operand and the output in its bytes get bytes of their own (see `grid_orders`). A read of a watched output before any
-program has written it is recorded if it happens both from first to last and from last to first program; if one program
-writes what another reads, that is a race instead. If the schedule is executed again on the same constants, the
-observations of that execution are kept separately.
+another buffer. An element that still holds the canary afterwards was not written; if a kernel could have computed that
+very value, a second run with another canary has to confirm it. A launch races if its results change when the programs
+of its grid run in another order, or when an operand and an output that share bytes get separate bytes (see
+`grid_orders`). If a program reads an element of an output with a canary before any program has written it, the read is
+recorded, provided that it happens both when the programs run from first to last and when they run from last to first;
+otherwise one program writes what another reads, which is a race. If the schedule is executed again on the same
+constants, the observations of that execution are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ class Watch:
         """Zeroes the buffers that the launcher zeroes, and fills the watched outputs with a canary, which marks
         unwritten elements.
 
-        other: fill them with the second canary, which has all bits inverted.
+        other: use the second canary, which is the first with all bits inverted.
         """
         self.launch.zero(buffers)
         for output in self.watched_outputs:
@@ -68,15 +69,16 @@ class Watch:
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the numbers of those of the kernel's arguments that are watched outputs and that the kernel may read."""
+        """Returns the numbers of the kernel's arguments that are watched outputs and that the kernel may read."""
         watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Returns, for each watched output with unwritten elements, a mask of the elements that still hold the canary.
+        """Returns, for each watched output with unwritten elements, a mask of the elements that still hold the canary,
+        the bit pattern that marks unwritten elements.
 
-        other: the outputs were filled with the second canary.
+        other: whether the outputs were filled with the second canary.
         """
         found: dict[int, Array] = {}
         for output in self.watched_outputs:
@@ -88,8 +90,8 @@ class Watch:
 
 
 def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Array]) -> Watch:
-    """Returns the launch with those outputs watched that the launcher does not zero and that share no bytes with
-    another buffer.
+    """Returns the launch under observation: it watches the outputs that the launcher does not zero and that share no
+    bytes with another buffer.
     """
     buffers = (*operands, *outputs)
     zeroed = {number - len(operands) for number, _ in launch.zeroed}
@@ -104,8 +106,8 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may have computed the canary as an element of the output, as it can in integers of one
-    or two bytes and in f8.
+    """Returns whether a kernel may have computed, as an element of the output, the canary that marks unwritten
+    elements, as it can in integers of one or two bytes and in f8.
     """
     if output.dtype == np.bool_:
         return False
@@ -113,7 +115,9 @@ def needs_confirmation(output: Array) -> bool:
 
 
 def restore_booleans(buffers: Sequence[Array]) -> None:
-    """Replaces canaries in arrays of booleans by true, because NumPy relies on bytes of 0 and 1."""
+    """Replaces canaries (bit patterns that mark unwritten elements) in arrays of booleans by true, because NumPy relies
+    on bytes of 0 and 1.
+    """
     for buffer in buffers:
         if buffer.dtype == np.bool_:
             bits = buffer.view(np.uint8)
@@ -126,8 +130,8 @@ def _make_canary(bits: Array, other: bool) -> Any:
 
 
 def _hold_canary(buffers: Sequence[Array]) -> bool:
-    """Returns whether one of the buffers contains the canary: a kernel that reads it may write the canary without
-    leaving anything unwritten.
+    """Returns whether one of the buffers contains the canary, the bit pattern that marks unwritten elements. A kernel
+    that reads such a buffer may write the canary although it leaves nothing unwritten.
     """
     return any((_view_bits(one) == _make_canary(_view_bits(one), other=False)).any() for one in buffers)
 
@@ -175,10 +179,10 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls and records what their launches do.
 
-    check_seconds: look for races in launches that are estimated to take at most these seconds, and in longer ones whose
-    programs touch the same bytes. checks: in at most this many launches of each call. modules: maps the sha256 of a
-    kernel's Triton IR to a file with its operations, as another Triton parsed them; ligerdiag's own Triton parses all
-    other kernels.
+    check_seconds: look for races in launches that are estimated to take at most so long, and in longer launches whose
+    programs touch the same bytes. checks: look for races in at most this many launches of each call. modules: maps the
+    sha256 of a kernel's Triton IR to a file with its operations, as another Triton parsed them; ligerdiag's own Triton
+    parses all other kernels.
     """
 
     def __init__(
@@ -291,8 +295,9 @@ class KernelRunner:
     ) -> None:
         """Runs the call's kernel like `launch`, but unobserved and altered. Raises NotCoveredError.
 
-        tried: the order in which its programs run, or separate bytes for its outputs (see `OrderTried`). If it is None,
-        they run in the usual order, with the second canary in their outputs.
+        tried: the order in which the programs of its grid run, or separate bytes for its outputs (see `OrderTried`). If
+        it is None, the programs run in the usual order, and the outputs hold the second canary (see `Watch.prepare`)
+        beforehand.
         """
         buffers = (*operands, *outputs)
         launch, *_ = self._find_launches(call, len(buffers))

@@ -3,8 +3,8 @@
 Each parameter that is an array or a tensor descriptor takes the next buffer of the call: operands first, then outputs
 (see `effects.kernel_effects`). The kernel gets no pointer to buffers that are left over: they share bytes with an
 operand. An autotuning launcher runs each configuration and keeps the fastest. No payload says which one that is; replay
-takes the first one, if all have the same results. A call that allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a
-launch that runs no programs: it leaves its output unwritten.
+takes the first configuration, and covers the call only if all configurations have the same results. A call that
+allocates memory (`jax.lax.empty`, `jax.empty_ref`) is a launch that runs no programs: it leaves its output unwritten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,9 @@ class Launch:
     arguments: tuple[int | Any, ...]
     """For each argument of the kernel, the number of its buffer or a NumPy scalar."""
     zeroed: tuple[tuple[int, int], ...]
-    """(number of a buffer, bytes from its start) for each buffer that the launcher zeroes first."""
+    """(number of a buffer, number of bytes from its start) for each buffer that the launcher zeroes before the kernel
+    runs.
+    """
 
     @property
     def programs(self) -> int:
@@ -159,11 +161,13 @@ def _read_launch(
     module = known[configuration.mlir]
     function = module.functions.get(kernel)
     if function is None:
-        raise NotCoveredError(f"kernel `{kernel}`: its module does not hold it")
+        raise NotCoveredError(f"kernel `{kernel}`: the Triton IR of its call does not define it")
     types = [function.types[value] for value in function.arguments]
     parameters = configuration.parameters or tuple([Parameter(is_buffer=True)] * len(types))
     if len(parameters) != len(types):
-        raise NotCoveredError(f"kernel `{kernel}`: {len(types)} arguments for {len(parameters)} parameters")
+        raise NotCoveredError(
+            f"kernel `{kernel}`: it takes {len(types)} arguments, but its call passes {len(parameters)}"
+        )
     if min(configuration.grid) < 0:
         raise NotCoveredError(f"kernel `{kernel}`: a grid of unknown size")
     arguments: list[int | Any] = []
@@ -180,7 +184,7 @@ def _read_launch(
         arguments.append(next_buffer)
         next_buffer += 1
     if next_buffer > buffers:
-        raise NotCoveredError(f"kernel `{kernel}`: {next_buffer} buffers where the call has {buffers}")
+        raise NotCoveredError(f"kernel `{kernel}`: it takes {next_buffer} buffers, but its call passes {buffers}")
     return Launch(
         kernel=kernel, module=module, grid=configuration.grid, arguments=tuple(arguments), zeroed=tuple(zeroed)
     )
@@ -189,7 +193,7 @@ def _read_launch(
 def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
     kind = _NUMBERS.get(text)
     if kind is None or parameter.number is None:
-        raise NotCoveredError(f"kernel `{kernel}`: a scalar of type {text}")
+        raise NotCoveredError(f"kernel `{kernel}`: a scalar argument of type {text} that replay cannot pass")
     if isinstance(parameter.number, int) and kind not in (np.float32, np.float64, np.bool_):
         width = 8 * np.dtype(kind).itemsize
         wrapped = parameter.number & ((1 << width) - 1)

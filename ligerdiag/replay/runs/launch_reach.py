@@ -1,11 +1,11 @@
 """Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
 
-A call whose results depend on the order of its programs runs in the order that showed this. It reaches an output that
-then differs by more than rounding. The calls that read unwritten bytes, or leave elements unwritten, are altered
-together, in one run: they find other garbage in their outputs. Such a call reaches an output if a single bit differs
-and the output depends on the call's results. An output that differs and depends on the results of none of these calls
-is reached by what they overwrite: by each of them. If no output differs and some output is not finite, the run proves
-nothing. All other calls run as before.
+If a call's results depend on the order of the programs of its grid, they run in the order that showed this; the call
+reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or leave elements
+unwritten, are altered together, in one run, in which they find other garbage in their outputs. Each of them reaches
+those outputs that differ in a single bit or more and depend on its results. An output that differs but depends on the
+results of none of these calls must depend on operands that they overwrite; each of them counts as reaching it. If no
+output differs and some output is not finite, the run proves nothing. All other calls run as before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from ligerdiag.replay.runs.kernels import KernelRunner
 from ligerdiag.replay.runs.program import Kernels
 
 MOST_CALLS = 8
-"""The most calls of one program that are run in another order of their programs; each costs a run of the schedule."""
+"""The most kernel calls whose grids are run in another order; each costs a run of the whole schedule."""
 
 type RunSchedule = Callable[[Kernels], Mapping[str, Sequence[Array]]]
 """A function that runs the schedule with these kernels on fresh memory and returns the distinct copies of each output
@@ -34,12 +34,14 @@ by name.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlteredKernels:
-    """Runs kernels through a runner, unobserved, and alters the calls that have one of these names."""
+    """Runs kernels through a runner, unobserved, and alters the calls that have one of the `names`."""
 
     runner: KernelRunner
     names: frozenset[str]
     tried: OrderTried | None
-    """How to alter the named calls, see `KernelRunner.launch_otherwise`; NONE alters nothing."""
+    """How to alter the named calls, see `KernelRunner.launch_otherwise`; `OrderTried.NONE` alters nothing, None puts
+    other garbage into their outputs.
+    """
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
@@ -56,7 +58,8 @@ def describe_launches(
     """Returns the observations of kernel calls, each with the call's source line; if a call races or is incomplete,
     also with the outputs of the program that it reaches.
 
-    Observations of outputs of a call that nobody uses are dropped. module: the schedule, which `run` runs.
+    If nobody uses an output of a call, the observations of that output are dropped. module: the schedule, which `run`
+    runs.
     """
     calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
     found = [
@@ -119,7 +122,7 @@ def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInst
 def _drop_unused_reads(launch: LaunchNumbers, module: HloModule, call: HloInstruction | None) -> LaunchNumbers:
     """Returns the observations without reads of unwritten bytes in those outputs of the call that nobody uses.
 
-    They stay if the garbage there reaches an output of the program otherwise.
+    These reads stay, however, if the garbage that the call reads reaches an output of the program.
     """
     if call is None or launch.reached_by_garbage:
         return launch

@@ -1,13 +1,14 @@
 """Finds loops that the program as written and its schedule run equally often, and cuts both short in the same way.
 
 Such a loop of the program counts by 1 from a constant to a constant, and nothing else ends it. Its counterparts are the
-loops of the schedule that have its tag: several if XLA inlined the enclosing computation several times. XLA must report
-for each of them the same number of iterations as in the program. So a loop that XLA unrolled, peeled, rotated or
-removed is not shared, nor is one whose number of iterations depends on data.
+loops of the schedule that have its tag, the number that identifies an operation of the program; there are several if
+XLA inlined the enclosing computation several times. XLA must report for each of them the same number of iterations as
+in the program. So a loop that XLA unrolled, peeled, rotated or removed is not shared, nor is one whose number of
+iterations depends on data.
 
 A loop that is cut short runs only its first iterations, in the program and in the schedule. The rest of the program
-sees the results of these iterations: it is another program, but the same one for program order, for the stale
-prediction and for the schedule.
+sees the results of these iterations. So the shortened program differs from the original one, but program order, the
+stale prediction (program order without hidden writes) and the schedule all compute the same shortened program.
 """
 
 import json
@@ -81,8 +82,8 @@ def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedL
 
 
 def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
-    """Returns the cuts that leave only the first iterations of each of these loops; a loop that has no more stays
-    whole.
+    """Returns the cuts that leave only the first `KEPT_ITERATIONS` of each of these loops; a loop that has no more than
+    these stays whole.
     """
     cut = [loop for loop in loops if loop.iterations > KEPT_ITERATIONS]
     return Cuts(
@@ -170,7 +171,9 @@ def _counts_by_one(module: HloModule, loop: HloInstruction) -> bool:
 
 
 def _see_through(instruction: HloInstruction) -> HloInstruction:
-    """Returns the instruction that computes the value, looking through barriers, tuples and changes of form."""
+    """Returns the instruction that computes the value, looking through barriers, tuples and other operations that pass
+    on a scalar.
+    """
     while True:
         if instruction.opcode in _SAME_VALUE:
             instruction = instruction.operands[0]
@@ -184,7 +187,7 @@ def _see_through(instruction: HloInstruction) -> HloInstruction:
 
 
 def _read_constant(instruction: HloInstruction) -> int | None:
-    """Returns the value of a constant integer scalar; else None."""
+    """Returns the value of a constant integer scalar; None for any other instruction."""
     literal = instruction.proto.literal
     if instruction.opcode != "constant" or is_tuple(instruction.shape) or instruction.shape.dimensions:
         return None

@@ -7,8 +7,9 @@ overwrites an operand, unknown to XLA, overwrites the bytes of that value, under
 - An operand that is declared to be an output of the kernel is copied first, as XLA does if somebody still reads the
   operand. If the declared alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites the operand.
 - An update in place makes a new value.
-- In a loop's state, an element that the body returns in the same place is the value that the loop started from. The
-  other elements are copied before the first iteration; each later iteration gets the results of the one before.
+- In a loop's state, an element that the body returns unchanged, in its own place, is the value that the loop started
+  from. The other elements are copied before the first iteration; each later iteration gets the results of the one
+  before.
 - A result of a conditional that all branches return as one value is that value. Any other result is a copy of what the
   branch returned.
 - The start of an asynchronous pair does its work where it is scheduled, or at its done, as the order says. Nothing runs
@@ -201,7 +202,7 @@ class OrderRunner(ScheduleRunner):
     @override
     def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
         if not computation.sequence:
-            raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+            raise ArtifactError(f"the schedule has no instruction sequence for computation `{computation.name}`")
         self._entered.add(computation.id)
         sequence = self.order.sequences.get(computation.id, computation.sequence)
         if computation.id not in self._dying:
@@ -258,8 +259,8 @@ class OrderRunner(ScheduleRunner):
             ScheduleRunner._execute(self, instruction, active)
 
     def _end(self, done: HloInstruction, start: HloInstruction, active: Sequence[int]) -> None:
-        """Makes the value that a start has just computed the value of its done, through whatever instructions connect
-        the two.
+        """Gives the -done of an asynchronous pair the value that the -start has just computed, also if other
+        instructions connect the two.
         """
         for index in iterate_leaves(done.shape):
             source, place = done, index
@@ -349,7 +350,9 @@ class OrderRunner(ScheduleRunner):
                 self._storages[device].give(conditional, self._end_branch(conditional, branch, self._storages[device]))
 
     def _end_branch(self, conditional: HloInstruction, branch: HloComputation, storage: OwnStorage) -> Leaves:
-        """Returns the bytes of the conditional's result after this branch has run."""
+        """Returns the bytes of each leaf of the conditional's result after `branch` has run: the branch's own bytes if
+        all branches return the leaf as one value, otherwise a copy.
+        """
         return {
             index: bytes_ if any(self._shared.list_named(conditional, index)) else copy_bytes(bytes_)
             for index, bytes_ in storage.take(branch.root).items()
@@ -416,7 +419,7 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
     """Runs the module as scheduled and in `count` other orders, and returns which outputs change. Raises
     NotCoveredError.
 
-    seconds: no order begins after these.
+    seconds: time after which no further order begins.
     """
     started = perf_counter()
     kernels = list_kernels(runner.module)

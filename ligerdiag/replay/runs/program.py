@@ -86,7 +86,9 @@ class NanWatch:
         self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Stores the operation in `first` if its result, or an operand that it has overwritten, contains the first NaN."""
+        """Stores the operation in `first` if its result, or an operand that it has overwritten, contains the run's
+        first NaN.
+        """
         if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
             arrays = _list_arrays(values)
             self.first = instruction if any(map(_has_nan, arrays)) else None
@@ -116,8 +118,8 @@ def describe_first_nan(
     place = "" if line is None else f" at {line.file}:{line.line}"
     operation = f"`%{first.name}` ({first.opcode})"
     if is_unwritten:
-        kernel = "its kernel reads an output before it writes it, or leaves elements of one unwritten (LD025, LD013)"
-        why = "it is read before anything is written there (LD025)" if _allocates(first) else kernel
+        kernel = "its kernel reads an output before writing it, or leaves elements of one unwritten (LD025, LD013)"
+        why = "the memory is read before anything is written there (LD025)" if _allocates(first) else kernel
         return f"the program as written takes its first NaN from unwritten memory, in {operation}{place}: {why}"
     return f"the program as written makes its first NaN in {operation}{place}: give its arguments other values, or a `Draw`"
 
@@ -181,8 +183,8 @@ def run_program(
 ) -> tuple[Array, ...]:
     """Runs the program as written and returns its outputs, whole arrays: the leaves of the entry's root, in order.
 
-    arguments: whole arrays, by parameter number. isolated: kernels leave their operands unchanged. devices: their
-    number inside of a shard_map. watch: gets each value as it is computed. most: maps the id of a loop to the most
+    arguments: whole arrays, by parameter number. isolated: kernels leave their operands unchanged. devices: number of
+    devices inside of a shard_map. watch: gets each value as it is computed. most: maps the id of a loop to the most
     iterations that it runs. multiply: computes the products. Raises NotCoveredError.
     """
     return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
@@ -279,14 +281,14 @@ class _Run:
             case "get-tuple-element":
                 whole = operands[0]
                 if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                    raise ArtifactError(f"`{instruction.name}` takes an element of a value that is no tuple")
+                    raise ArtifactError(f"`{instruction.name}` takes an element that its operand does not have")
                 return whole[instruction.proto.tuple_index]
             case "call":
                 return self.run(called[0], operands)
             case "custom-call" if called and is_custom_partitioning(instruction):
                 if len(called[0].parameters) != len(operands):
                     raise ArtifactError(
-                        f"`{instruction.name}` has {len(operands)} operands for a computation of"
+                        f"`{instruction.name}` has {len(operands)} operands, but the computation that it calls has"
                         f" {len(called[0].parameters)} parameters"
                     )
                 return self.run(called[0], operands)
@@ -345,7 +347,7 @@ class _Run:
     def _launch(self, call: HloInstruction, operands: Sequence[Cells]) -> Cells:
         cells = [cell for operand in operands for cell in list_cells(operand)]
         if len(cells) != len(operands):
-            raise ArtifactError(f"`{call.name}` has a tuple as operand")
+            raise ArtifactError(f"expected arrays as operands of the kernel call `{call.name}` but got a tuple")
         shared = {output: operand for operand, output in call.operand_output_aliases.items()}
         own: dict[int, Array] = {}
         """Maps the id of a cell to the buffer of its array: an array that is passed twice has one buffer."""
@@ -376,7 +378,9 @@ def _read_form(instruction: HloInstruction) -> _Form:
 
 
 def _copy_but(state: Cells, kept: frozenset[int]) -> Cells:
-    """Returns a loop's state in new cells, except for the elements whose numbers are in `kept`."""
+    """Returns a loop's state with every element copied into new cells, the storage of arrays; only the elements whose
+    numbers are in `kept` stay in their cells.
+    """
     if not isinstance(state, tuple):
         return copy_cells(state)
     return tuple([child if number in kept else copy_cells(child) for number, child in enumerate(state)])
@@ -389,7 +393,7 @@ def _read_for_all(cells: Cells) -> Value:
         return read_cells(cells)
     values = [read_cells(pick_cells(cells, device)) for device in range(devices)]
     if any(not np.array_equal(np.asarray(value), np.asarray(values[0])) for value in values):
-        raise NotCoveredError("a loop or branch in shard_map that devices leave at different times")
+        raise NotCoveredError("a loop or branch in shard_map whose condition differs between devices")
     return values[0]
 
 

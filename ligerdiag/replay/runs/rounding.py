@@ -1,11 +1,10 @@
-"""Measures how far roundings move an output of program order, where its dtypes do not explain its error, and where
-a workaround rounds a value.
+"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
-order, and XLA, which adds in another order, loses others. The dtypes do not show this. So the program runs again with
-every result moved at random within its rounding; the distance of such a sample from the exact run measures what all
-roundings together do. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in
-floating-point arithmetic", 1997).
+order, and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not
+explain an output's error, the program runs again with every result moved at random within its rounding; the distance of
+such a sample from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S.
+Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
 larger: as in `compute_tolerance`, for n independent roundings. A product with a constant also moves as a whole by eps /
@@ -84,8 +83,8 @@ def measure_noise(
     devices: int,
     samples: range = range(_SAMPLES),
 ) -> dict[str, tuple[float, ...]]:
-    """Returns how far each output moves from `intended` when every result of the program moves at random within its
-    rounding.
+    """Returns how far each output moves from its value in `intended` if every result of the program moves at random
+    within its rounding.
 
     An output has one distance for each sample: a relative error in norm, NaN if not finite. samples: their seeds.
     Raises NotCoveredError.
@@ -100,10 +99,10 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output, made undecided if it is fresh only by a tolerance far beyond that of the
-    dtypes, or beyond `FAR`.
+    """Returns the numbers of an output. The output is made undecided if it is fresh only because its tolerance is far
+    wider than that of its dtypes, or wider than `FAR`.
 
-    Within so wide a tolerance many wrong results would look fresh. tolerance: that of the dtypes.
+    Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
     """
     if numbers.attribution is Attribution.FRESH and numbers.tolerance > min(_MOST * tolerance, FAR):
         return replace(numbers, attribution=Attribution.UNDECIDED)
@@ -111,10 +110,11 @@ def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
 
 
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
-    """Returns whether hidden writes make a difference that looks like rounding.
+    """Returns whether an output's error comes from hidden writes, although it looks like rounding.
 
-    seen: an output of the schedule, and the same of program order. unseen: both with kernels that leave their operands
-    unchanged, as XLA assumes, so that only roundings differ. tolerance: relative error of these roundings.
+    seen: the output of the schedule, and that of program order. unseen: the same two outputs with kernels that leave
+    their operands unchanged, as XLA assumes, so that only roundings differ. tolerance: relative error of these
+    roundings.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:
@@ -199,7 +199,7 @@ def measure_workarounds(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Exact:
-    """Makes each subtraction of a workaround return the original operand of its addition, bit for bit."""
+    """Makes each workaround exact: the subtraction in `x + s - s` returns the original `x`, bit for bit."""
 
     pairs: Mapping[int, RoundingPair]
     """The addition and the subtraction of each workaround, by the id of the subtraction."""

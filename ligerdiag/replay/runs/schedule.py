@@ -8,8 +8,8 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 - Instructions that only name a place (tuples, bitcasts, parameters, the -done of a pair) do nothing.
 - A fusion reads all of its operands before it writes. A kernel runs on the bytes themselves, even inside of a fusion.
 - An asynchronous pair does its work at its start.
-- The values of a loop, branch or call have the places of their caller's values; a loop whose buffer assignment says
-  otherwise is refused.
+- The parameters and results of a loop, branch or call are in the bytes of the caller's values; if the buffer assignment
+  says otherwise for a loop, the module is refused.
 - XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
   and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. A
   kernel's output that is declared to be an operand is that operand only if both have the same bytes
@@ -42,7 +42,7 @@ from ligerdiag.replay.runs.program import Kernels
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
-    """Returns, for the index of each BufferAllocation, the number of its bytes that values use."""
+    """Returns, for the index of each BufferAllocation, the number of its bytes up to the end of the last value in it."""
     sizes: dict[int, int] = {}
     for slice_ in buffers.slices:
         sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
@@ -122,7 +122,8 @@ class DeviceMemory:
         if isinstance(value, tuple) or value.shape != target.shape or value.dtype != target.dtype:
             kind = "a tuple" if isinstance(value, tuple) else f"{value.dtype}{list(value.shape)}"
             raise NotCoveredError(
-                f"`{instruction.name}` ({instruction.opcode}): computed {kind} instead of {target.dtype}{list(target.shape)}"
+                f"`{instruction.name}` ({instruction.opcode}): replay computes {kind} instead of"
+                f" {target.dtype}{list(target.shape)}"
             )
         return [(target, value)]
 
@@ -140,7 +141,7 @@ def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, of
         strides[dimension] = size
         size *= dimensions[dimension]
     if size > room:
-        raise ArtifactError(f"`{instruction.name}` needs {size} bytes and is assigned {room}")
+        raise ArtifactError(f"`{instruction.name}` needs {size} bytes, but the buffer assignment gives it {room}")
     return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
@@ -161,7 +162,8 @@ def run_sliced(
 ) -> Value:
     """Runs a fusion that contains kernels, on its operands' own bytes, and returns its result. Raises NotCoveredError.
 
-    broken: maps the id of a kernel call to the numbers of its operands whose declared output has other bytes.
+    broken: maps the id of a kernel call to the numbers of those operands whose declared alias, an output of the call,
+    is in other bytes than the operand.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -182,7 +184,7 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
     for index, shape in iterate_leaf_shapes(call.shape):
         dimensions = get_dimensions(shape)
         if list(shape.layout.minor_to_major) != [*range(len(dimensions))][::-1]:
-            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with an output in another layout")
+            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose output is not in row-major layout")
         dtype = get_dtype(shape)
         if index in shared:
             outputs.append(operands[shared[index]].reshape(dimensions))
@@ -224,8 +226,8 @@ class ScheduleRunner:
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Maps the id of a kernel call inside of a fusion to the numbers of its operands whose declared output has other
-    bytes.
+    """Maps the id of a kernel call inside of a fusion to the numbers of those operands whose declared alias, an output
+    of the call, is in other bytes than the operand.
     """
 
     def __post_init__(self) -> None:
@@ -261,7 +263,7 @@ class ScheduleRunner:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """Returns the current content of an entry parameter on a device. number: that of the parameter."""
+        """Returns the current content of an entry parameter on a device. number: the parameter's number."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
@@ -299,7 +301,7 @@ class ScheduleRunner:
 
     def _run(self, computation: HloComputation, active: Sequence[int]) -> None:
         if not computation.sequence:
-            raise ArtifactError(f"the schedule has no sequence for `{computation.name}`")
+            raise ArtifactError(f"the schedule has no instruction sequence for computation `{computation.name}`")
         self._entered.add(computation.id)
         for instruction in computation.sequence:
             self._execute(instruction, active)
@@ -363,7 +365,9 @@ class ScheduleRunner:
         for index in iterate_leaves(loop.shape):
             places = self._memories[0].locate(one, index), self._memories[0].locate(two, index)
             if places[0] != places[1]:
-                raise ArtifactError(f"the state of loop `{loop.name}`, at {list(index)}, is in two places")
+                raise ArtifactError(
+                    f"the buffer assignment puts element {list(index)} of the state of loop `{loop.name}` in two places"
+                )
 
     def _run_branches(
         self, conditional: HloInstruction, branches: Sequence[HloComputation], active: Sequence[int]

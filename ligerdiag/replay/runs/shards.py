@@ -68,7 +68,7 @@ def check_replicas(module: HloModule) -> None:
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
     """Returns the groups of devices that take part in a collective together; not for collective-permute, which has
-    pairs.
+    pairs of devices instead.
 
     devices: number of devices of the program.
 
@@ -88,7 +88,7 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
         return (everybody,)
     named = [device for group in listed for device in group]
     if max(named) >= devices:
-        raise NotCoveredError(f"device {max(named)} in a program for {devices} devices")
+        raise NotCoveredError(f"a collective with device {max(named)} in a program for {devices} devices")
     # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not list each of {devices} devices exactly once")
@@ -106,7 +106,9 @@ def names_partitions(instruction: HloInstruction) -> bool:
 
 
 def parse_groups(proto: HloInstructionProto) -> Groups:
-    """Parses a collective's groups from any of their forms, without interpreting the ids; empty if there are none."""
+    """Parses a collective's groups from any of the formats that XLA has for them, without interpreting the ids; empty
+    if there are none.
+    """
     if proto.HasField("iota_collective_device_list"):
         return _expand_iota(proto.iota_collective_device_list)
     if proto.collective_device_list.HasField("iota_replica_group_list"):
@@ -150,7 +152,7 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
     for number, size in enumerate(sizes):
         ladder = sorted(cuts.get(number, {1, size}))
         if ladder[0] < 1 or ladder[-1] != size or any(later % earlier for earlier, later in pairwise(ladder)):
-            raise ArtifactError(f"the mesh axis {number} of {size} devices is cut at {ladder}")
+            raise ArtifactError(f"the mesh axis {number} of {size} devices cannot be cut at {ladder}")
         for before, after in pairwise(ladder):
             position[number, before, after // before] = len(dimensions)
             dimensions.append(after // before)
@@ -180,7 +182,9 @@ def _place_on_mesh(mesh: MeshProto) -> Array:
 
 def _transpose_iota(dimensions: Sequence[int], permutation: Sequence[int]) -> Array:
     if sorted(permutation) != list(range(len(dimensions))):
-        raise ArtifactError(f"device ids of {len(dimensions)} dimensions are permuted by {list(permutation)}")
+        raise ArtifactError(
+            f"expected a permutation of {len(dimensions)} dimensions of device ids but got {list(permutation)}"
+        )
     if not 0 < math.prod(dimensions) <= MAX_DEVICES:
         raise ArtifactError(f"expected 1 to {MAX_DEVICES} device ids but got {math.prod(dimensions)}")
     return np.arange(math.prod(dimensions)).reshape(dimensions).transpose(permutation)
@@ -202,8 +206,8 @@ def take_shard(array: Array, placement: Placement, device: int) -> Array:
 
 
 def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
-    """Returns the whole array. If several devices have a copy of a part, the first device's counts, as in a
-    `jax.Array`.
+    """Returns the whole array that consists of these shards. If several devices have a copy of a part, the first
+    device's copy counts, as in a `jax.Array`.
 
     shards: one for each device. Raises ArtifactError if a part is missing.
     """
@@ -216,13 +220,13 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
         whole[where] = shard
         written[where] = True
     if not written.all():
-        raise ArtifactError(f"no device holds all parts of an output of shape {list(placement.shape)}")
+        raise ArtifactError(f"some part of an output of shape {list(placement.shape)} is on no device")
     return whole
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Returns the whole array once for each device whose copy of a part differs in bits from the first device's copy,
-    with the differing part in it.
+    """Returns one whole array for each device whose copy of a part differs in bits from the first device's copy of that
+    part. The array contains this device's copy of the part, and the first copies of all other parts.
     """
     if len(shards) == 1:
         return []
@@ -275,7 +279,7 @@ def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
         if not isinstance(whole, Cell):
-            raise ArtifactError("a tuple enters or leaves a shard_map")
+            raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
         placement = sharding.place(whole.array.shape)
         key = id(whole), placement
         if key not in spread:
@@ -296,7 +300,7 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
     """Returns the operands of the end of a shard_map, each joined to one array. If several devices have a copy of a
-    part, the first device's counts.
+    part, the first device's copy counts.
     """
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]
     joined: list[Cells] = []
@@ -311,14 +315,16 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
         shards = _list_arrays([read_cells(pick_cells(operand, d)) for d in range(len(placement.shards))])
         if devices and devices != len(placement.shards):
             raise ArtifactError(
-                f"`{leave.name}` joins the values of {devices} devices by a sharding over {len(placement.shards)}"
+                f"`{leave.name}` joins the values of {devices} devices by a sharding over {len(placement.shards)} devices"
             )
         joined.append(Cell(join_shards(shards, placement)))
     return tuple(joined) if leave.shape.tuple_shapes else joined[0]
 
 
 def _find_whole(operand: Cells, placement: Placement) -> Cell | None:
-    """Returns the whole array if the operand consists of all its shards, each in its own place; else None."""
+    """Returns the cell of a whole array if the operand consists of all shards of that array, each in its own place;
+    None otherwise.
+    """
     if not isinstance(operand, Spread) or len(operand.cells) != len(placement.shards):
         return None
     shards = [one for one in operand.cells if isinstance(one, Shard)]
@@ -351,5 +357,5 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
 def _list_arrays(values: Sequence[Value]) -> list[Array]:
     arrays = [value for value in values if not isinstance(value, tuple)]
     if len(arrays) != len(values):
-        raise ArtifactError("a tuple enters or leaves a shard_map")
+        raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
     return arrays

@@ -1,1 +1,1 @@
-"""Evaluates kernels in Triton IR in NumPy, all programs of a launch together."""
+"""Evaluates kernels in Triton IR with NumPy, many programs of a launch's grid at a time."""

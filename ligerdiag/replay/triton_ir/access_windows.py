@@ -1,4 +1,6 @@
-"""Finds, from the addresses and the mask of a memory access, its *window*: regular steps from a start."""
+"""Finds the *window* of a memory access from its addresses and its mask: the start and the regular steps that lead to
+its elements.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +34,7 @@ class Window:
     argument: int
     programs: Array | None
     """i64[n]: the accessing programs' ascending numbers within the batch. None if each program of the batch has a start
-    of its own, or all share one (`starts` is then [1]).
+    of its own, or if all programs share one start (`starts` is then [1]).
     """
     starts: Array
     """i64[n]: offset of each program's first element, in bytes from the start of the argument."""
@@ -61,7 +63,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they form a box of the block, the same in each program that has any."""
+    """The elements that a mask selects, if they form a box within the block: the same box in each program that selects
+    any.
+    """
 
     programs: Array | None
     """i64[n]: numbers, within the batch, of the programs that access elements; None for all programs."""

@@ -1,5 +1,5 @@
-"""Prepares a function's operations for evaluation; keeps the values of its activations; reports errors with source
-lines.
+"""Prepares the operations of a function in Triton IR for evaluation; keeps the values of each call of it; reports
+errors with source lines.
 
 Preparation drops operations whose results nothing needs, and reads the attributes of each operation once.
 """
@@ -71,7 +71,7 @@ class Code:
     function: Function
     blocks: list[Region]
     successors: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """The numbers of the blocks to which a branch may go, by the index of the branch."""
+    """Maps the index of a branch operation to the numbers of the blocks to which it may go."""
 
 
 class Library:
@@ -168,7 +168,7 @@ class LocatedError(NotCoveredError):
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """One activation of a function: its values so far, for all programs of the batch."""
+    """One call of a function that is being evaluated: its values so far, for all programs of the batch."""
 
     code: Code
     values: dict[int, Value]
@@ -196,7 +196,7 @@ class Activation:
 
 
 class Captured(dict[int, Value]):
-    """The values of a combining function: its own, and scalars from outside.
+    """The values of a combining function (the function of a reduction or scan): its own, and scalars from outside.
 
     A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
     program to which it belongs.
@@ -217,7 +217,7 @@ class Captured(dict[int, Value]):
 
 
 def narrow_active(active: Active, gate: Array, programs: int) -> Active:
-    """Returns the active programs for which the condition `gate` is true; None if that is all of them."""
+    """Returns the active programs for which the condition `gate` is true; None if these are all programs of the batch."""
     chosen = np.broadcast_to(gate, (programs,))
     chosen = chosen if active is None else chosen & active
     return None if bool(chosen.all()) else chosen

@@ -1,11 +1,12 @@
-"""Evaluates functions for all programs of a batch: control flow, calls and combining functions.
+"""Evaluates functions in Triton IR for all programs of a batch (those programs of the grid that are evaluated at once):
+control flow, calls, and combining functions, those of reductions and scans.
 
 `active` says which programs run an operation. If a condition differs between programs, both branches run, each for its
 own programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop
-whose bounds agree runs once for all programs; any other loop runs until no program is left in it. In a function with
-several blocks, the first block at which programs wait runs next; a block that runs again keeps the values of the
-programs that have already passed it. The combining function of a reduction runs with the elements as its programs and
-cannot access memory.
+whose bounds are equal in all programs runs once for all of them; any other loop runs until no program is left in it. In
+a function with several blocks, the first block at which programs wait runs next; a block that runs again keeps the
+values of the programs that have already passed it. The combining function of a reduction runs with the elements as its
+programs and cannot access memory.
 """
 
 from collections.abc import Sequence
@@ -39,8 +40,8 @@ from ligerdiag.replay.triton_ir.values import (
 
 MOST_CALLS = 64
 MOST_WAITING = 1000
-"""The most rounds of a loop in a batch of several programs that uses atomic operations: after more rounds, one program
-seems to wait for another.
+"""The most iterations of a loop in a batch of several programs that uses atomic operations: after more iterations, one
+program seems to wait for another.
 """
 
 
@@ -53,7 +54,9 @@ def _has_any(active: Active) -> bool:
 
 
 class KernelEvaluator:
-    """Runs the functions of one module for all programs of a batch."""
+    """Runs the functions of one module for all programs of a batch, those programs of the grid that are evaluated at
+    once.
+    """
 
     def __init__(self, library: Library, memory: Memory, grid: tuple[int, int, int], most_rounds: int) -> None:
         self._library, self._memory, self._grid, self._most_rounds = library, memory, grid, most_rounds

@@ -122,14 +122,14 @@ class _Launch:
     ) -> None:
         function = module.functions.get(entry)
         if function is None or not function.blocks:
-            raise NotCoveredError(f"a kernel `{entry}` that its module does not hold")
+            raise NotCoveredError(f"a kernel `{entry}` that its module does not define")
         if len(arguments) != len(function.arguments):
             raise NotCoveredError(
-                f"kernel `{entry}`: {len(arguments)} arguments for {len(function.arguments)} parameters"
+                f"kernel `{entry}`: it takes {len(function.arguments)} arguments, but its launch passes {len(arguments)}"
             )
         if min(grid) < 0 or prod(grid) > MOST_PROGRAMS:
             size = " x ".join(map(str, grid))
-            raise NotCoveredError(f"a grid of {size} programs, where 0 to {MOST_PROGRAMS} are possible")
+            raise NotCoveredError(f"a grid of {size} programs; grids of 0 to {MOST_PROGRAMS} programs are covered")
         self._entry, self._grid, self._options = entry, grid, options
         self._buffers = [_find_buffer(argument) for argument in arguments]
         self._values = [
@@ -259,12 +259,12 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
         )
     if kind.pointee:
         if not kind.is_pointer or kind.shape:
-            raise NotCoveredError(f"an argument of type {kind.text[:80]} that is no descriptor")
+            raise NotCoveredError(f"a parameter of type {kind.text[:80]} whose argument is no descriptor")
         if argument is not None and not isinstance(argument, np.ndarray):
-            raise NotCoveredError("a number as argument for a pointer")
+            raise NotCoveredError("a kernel whose pointer parameter gets a number as argument")
         return np.array([make_address(number) if argument is not None else 0], np.int64)
     if argument is None or isinstance(argument, np.ndarray):
-        raise NotCoveredError(f"a buffer as argument for a parameter of type {kind.text[:80]}")
+        raise NotCoveredError(f"a kernel whose parameter of type {kind.text[:80]} gets a buffer as argument")
     dtype = kind.get_dtype()
     if dtype.kind == "i":
         bits = 8 * dtype.itemsize
@@ -274,8 +274,8 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
 
 
 def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | None]) -> frozenset[int]:
-    """Returns the arguments through which programs may touch each other's bytes: those that the kernel may write, and
-    those that share memory with them.
+    """Returns the numbers of the arguments through which programs may touch each other's bytes: those that the kernel
+    may write, and those that share memory with one of these.
     """
     effects = _get_state(module).find_effects(module, entry)
     written = [
@@ -295,7 +295,7 @@ def _find_watched(module: TtirModule, entry: str, buffers: Sequence[Buffer | Non
 
 
 def _find_largest(functions: Iterable[Function]) -> int:
-    """Returns the bytes that the largest block of these functions takes in one program."""
+    """Returns the size in bytes of the largest block that these functions use, for one program of the grid."""
     sizes = [8]
     for function in functions:
         for text in function.types.values():

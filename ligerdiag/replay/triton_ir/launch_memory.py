@@ -50,7 +50,9 @@ class _Pending:
 
 
 class WrittenBytes:
-    """Records which bytes of the tracked arguments are written, and which were read before they were."""
+    """Records which bytes of the tracked arguments have been written, and which were read before any program had
+    written them.
+    """
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
         """Starts with no byte written. sizes: bytes of each tracked argument. updates: ids of the atomic operations
@@ -412,8 +414,8 @@ class Memory:
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
         """Returns an array over the argument's bytes, and the places in it of the elements at the given byte offsets.
 
-        If the offsets are not multiples of the element's size, the array is one of bytes, and each place is a row of
-        them.
+        If the offsets are not multiples of the element's size, the array consists of single bytes, and each place is a
+        row of byte positions.
         """
         buffer = self.buffers[argument]
         if buffer is None:

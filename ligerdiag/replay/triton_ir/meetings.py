@@ -97,7 +97,7 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Returns the same bytes with overlapping runs of the same program joined. by_site: join only runs of the same
+    """Returns runs of the same bytes, with overlapping runs of one program joined. by_site: join only runs of one
     operation.
     """
     if len(runs) < 2:
@@ -114,7 +114,9 @@ def merge(runs: Runs, *, by_site: bool = True) -> Runs:
 
 
 def _accumulate_stops(runs: Runs, group: Array) -> Array:
-    """Returns, for each run, the largest stop up to it within its group. group: its number, counted up from 0."""
+    """Returns, for each run, the largest `stop` among this run and the earlier runs of its group. group: for each run,
+    the number of its group, counted up from 0.
+    """
     low = int(runs.start.min())
     span = int(runs.stop.max()) - low + 1
     if span < (1 << 62) // (int(group[-1]) + 1):
@@ -140,7 +142,7 @@ type Site = tuple[str, int, Operation]
 
 
 class Sites:
-    """The operations that accessed memory; the place in the list `all` is an operation's number."""
+    """The operations that accessed memory; an operation's number is its index in the list `all`."""
 
     def __init__(self) -> None:
         self.all: list[Site] = []
@@ -232,7 +234,9 @@ def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -
 
 
 def find_ordered_atomics(traffic: Traffic, sites: Sites, ordered: frozenset[int]) -> list[Overlap]:
-    """Returns some overlaps of two programs' atomic operations, at least one of which has its id in `ordered`."""
+    """Returns up to `MOST_EXAMPLES` overlaps of two programs' atomic operations, at least one of which has its id in
+    `ordered`.
+    """
     is_ordered = np.array([id(op) in ordered for _, _, op in sites.all])
     chosen = traffic.atomics.pick(np.flatnonzero(is_ordered[traffic.atomics.site])) if len(traffic.atomics) else None
     if chosen is None or not len(chosen):
@@ -246,9 +250,10 @@ def _pick_within(runs: Runs, start: int, stop: int) -> Runs:
 
 
 def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
-    """Returns overlaps of runs of different programs.
+    """Returns up to `MOST_EXAMPLES` overlaps of runs of different programs.
 
-    runs: sorted by start, disjoint within each program. by_site: the same bytes, with operations apart.
+    runs: sorted by start, disjoint within each program. by_site: the same bytes, with a separate run for each
+    operation.
     """
     if len(runs) < 2:
         return []
@@ -262,10 +267,11 @@ def _meet_within(runs: Runs, by_site: Runs) -> list[Overlap]:
 
 
 def _meet(writers: Runs, by_site: Runs, others: Runs) -> list[Overlap]:
-    """Returns overlaps of a run in `writers` and a run of another program in `others`.
+    """Returns up to `MOST_EXAMPLES` overlaps of a run in `writers` and a run of another program in `others`.
 
-    writers: sorted by start, disjoint within each program; by_site: the same bytes, with operations apart. If all
-    writers are disjoint, a run overlaps exactly the writers between `low` and `high`.
+    writers: sorted by start, disjoint within each program. by_site: the same bytes, with a separate run for each
+    operation. If all writers are disjoint, those that overlap a given run lie next to each other, so two binary
+    searches find the first and the last of them.
     """
     if not len(writers) or not len(others):
         return []

@@ -1,9 +1,9 @@
 """Evaluates operations on memory and the grid: loads, stores, atomics, block pointers, descriptors, program ids,
 prints, asserts.
 
-`tt.atomic_rmw` and `tt.atomic_cas` run program by program in order, and lane by lane within a program, whatever their
-semantics. A program's result is the value that it found at its turn; masked elements give zero. Accesses through block
-pointers and tensor descriptors mask the elements outside the tensor.
+`tt.atomic_rmw` and `tt.atomic_cas` run program by program in order, and lane by lane within a program, whatever memory
+ordering (`sem`) they ask for. A program's result is the value that it found at its turn; masked elements give zero.
+Accesses through block pointers and tensor descriptors mask the elements outside the tensor.
 """
 
 import re
@@ -210,7 +210,7 @@ def reach_block(
     mask: Array | None = None
     skipped = len(pointer.shape) - rank
     if skipped:
-        raise NotCoveredError("a block of another rank than its tensor")
+        raise NotCoveredError("a block whose rank differs from that of its tensor")
     for axis, size in enumerate(block):
         ones = [1] * rank
         ones[axis] = size
@@ -284,7 +284,7 @@ def access_descriptor(
     else:
         starts = indices
     if len(starts) != len(block):
-        raise NotCoveredError(f"{op.name} of another rank than its descriptor")
+        raise NotCoveredError(f"{op.name} with {len(starts)} coordinates for a descriptor of rank {len(block)}")
     address, mask = reach_block(pointer, starts, block, range(len(block)), dtype.itemsize, rows=rows)
     target = AccessSite(operation=op, address=address, mask=mask, active=active)
     pads = isinstance(pointer, BlockPointer) and pointer.pads_nan

@@ -1,4 +1,6 @@
-"""Defines the options of evaluating a launch, and its observations beyond the numbers that the kernel wrote."""
+"""Defines the options for evaluating a launch, and the observations that an evaluation returns beside the numbers that
+the kernel wrote.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +46,7 @@ class GridOptions:
     touch the same bytes.
     """
     most_rounds: int = 1 << 24
-    """The most rounds of one loop; a longer loop is not covered."""
+    """The most iterations of one loop; a longer loop is not covered."""
     together: bool = False
     """Whether the programs of a batch run concurrently, operation by operation, even where they touch the same bytes:
     one possible order of their accesses.
@@ -80,13 +82,17 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenBytes:
-    """Bytes of an argument that were read before any program had written them, and the first such read."""
+    """Bytes of an argument that were read before any program had written them, and a description of the first of these
+    reads.
+    """
 
     argument: int
     mask: Array
     """bool[bytes of the argument]: which bytes were read before they were written."""
     is_atomic: bool
-    """Whether the first read is that of an atomic update; the fields below describe the first read, too."""
+    """Whether the first of these reads is part of an atomic update. `program`, `first_byte` and `place` describe the
+    first read, too.
+    """
     program: int
     first_byte: int
     place: SourceLine | None
@@ -126,7 +132,7 @@ class GridOutcome:
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
     """Reads of unwritten bytes, one entry per tracked argument that has any."""
     meetings_known: bool = True
-    """Whether the search for meetings of programs in different batches is complete."""
+    """Whether the search for bytes that programs of different batches touch is complete."""
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     waited: bool = False
     """Whether a program seemed to wait for another one of its batch, as at a lock."""

@@ -161,7 +161,9 @@ class BlockPointer:
 
 type Value = Array | Sum | BlockPointer
 type Active = Array | None
-"""The programs that run an operation, as bool[programs]; None for all programs of the batch."""
+"""The programs of the grid that run an operation, as bool[programs]; None for all programs of the batch that is
+evaluated.
+"""
 
 
 def to_array(value: Value) -> Array:

@@ -9,6 +9,7 @@ from ligerdiag.effects.declared import NOT_TRUSTED
 from ligerdiag.effects.libtriton import NOT_UNDERSTOOD
 from ligerdiag.hlo.dataflow import is_custom_partitioning
 from ligerdiag.hlo.module import HloInstruction, find_user_line
+from ligerdiag.missing_packages import NOT_INSTALLED
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
 from ligerdiag.text import join_words
@@ -17,6 +18,7 @@ HELP = "outputs that depend on it count as unknown; "
 IN_THE_KERNEL = "in the kernel, write only through pointers that are derived from those of its operands"
 IN_THE_SHARDS = "call the same kernels, equally often, on the shards as on whole arrays; or declare what they overwrite"
 BY_DECLARATION = "declare under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
+BY_INSTALLATION = "install the package that the reason names, and inspect the dump again"
 OR_ELSEWHERE = ", or inspect it with the Triton version that compiled it"
 BY_NUMBER = "name the operands that it overwrites under `[tool.ligerdiag.effects.{}]`: `writes = {}`"
 OR_TRUSTED = ', `writes = "aliased"` for only the operands that its outputs alias'
@@ -61,6 +63,8 @@ def _name_operands(numbers: Sequence[int]) -> str:
 
 
 def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
+    if any(NOT_INSTALLED in reason for reason in effects.reasons):
+        return BY_INSTALLATION
     if carries_kernel(call.proto.custom_call_target) and not any(NOT_TRUSTED in one for one in effects.reasons):
         is_read = not any(NOT_UNDERSTOOD in reason for reason in effects.reasons)
         return IN_THE_KERNEL if is_read else BY_DECLARATION.format(effects.kernel) + OR_ELSEWHERE

@@ -59,5 +59,5 @@ def test_a_missing_start_index_is_an_artifact_error() -> None:
     module = parse_text(SLICE.replace("INDEX", "s32"))
     (instruction,) = [i for i in module.entry.instructions if i.opcode == "dynamic-slice"]
     instruction.proto.dynamic_slice_sizes.pop()
-    with pytest.raises(ArtifactError, match="2 start indices for 2 dimensions"):
+    with pytest.raises(ArtifactError, match="2 start indices and 1 slice sizes for an operand of 2 dimensions"):
         evaluate_module(module, [OPERAND, np.int32(0), np.int32(0), OPERAND[:2, :3]])

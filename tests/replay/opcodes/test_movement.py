@@ -194,7 +194,7 @@ def test_a_slice_of_too_few_dimensions_is_an_artifact_error() -> None:
     }"""
     module = parse_text(text)
     module.entry.root.proto.slice_dimensions.pop()
-    with pytest.raises(ArtifactError, match="slices 1 of 2"):
+    with pytest.raises(ArtifactError, match="has 1 ranges to slice 2 dimensions by"):
         evaluate_module(module, [_count(2, 3)])
 
 

@@ -93,7 +93,7 @@ _NAN_SCALE, _SCALE_BIAS = 255, 127
 def _prepare_scaled(op: Operation, function: Function) -> Compute:
     match = _SCALED.search(op.text)
     if match is None or not {match["lhs"], match["rhs"]} <= {*_STORED, "e2m1"}:
-        raise NotCoveredError("tt.dot_scaled of an unknown form")
+        raise NotCoveredError("tt.dot_scaled in an unknown notation or with unknown element types")
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     dtype = parse_type(function.types[op.results[0]]).get_dtype()
     has_left, has_right = match["left"] is not None, match["right"] is not None

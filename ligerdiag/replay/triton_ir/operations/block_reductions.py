@@ -5,7 +5,7 @@ A sum in f32, f64 or integers over one operand is NumPy's: pairwise along the la
 Triton's own interpreter. The order does not matter for minima, maxima, products of integers and bitwise operations. Any
 other reduction is a tree that combines neighbours level by level: elements 0 and 1, 2 and 3, ...; a last odd one waits
 for the next level. Elements keep their order, so the function need not be commutative. A scan combines element after
-element, from the end if it is reversed. The function runs with the elements as its programs.
+element, from the end if it is reversed. The function is evaluated as if each element were a program of the grid.
 """
 
 import re
@@ -46,7 +46,7 @@ _MOST_CALLS = 8
 def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operation) -> str:
     """Returns the name of the single operation that a reduction's region computes; empty if there are several.
 
-    A call of a function that does the same counts as this operation.
+    If the region only calls a function that computes a single operation, this operation counts.
     """
     blocks = op.regions[0] if op.regions else ()
     if not blocks:

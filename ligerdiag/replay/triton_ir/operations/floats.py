@@ -29,7 +29,9 @@ def widen(array: Array) -> Array:
 
 
 def narrow(array: Array, dtype: DType) -> Array:
-    """Returns f32 or f64 numbers rounded to nearest even in `dtype`; out of range they become its infinity or NaN."""
+    """Returns f32 or f64 numbers rounded to nearest even in `dtype`; numbers out of range become the infinity or NaN of
+    `dtype`.
+    """
     if array.dtype == dtype:
         return array
     if array.dtype == np.float64 and is_narrow(dtype) and dtype != np.float16:
@@ -77,8 +79,8 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns the function that prepares an operation from one float to a float of the same dtype. function: computes
-    it.
+    """Returns a `Prepare` for an operation that `function` computes, from one float to a float of the same dtype; bf16,
+    f16 and f8 reach `function` as f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:

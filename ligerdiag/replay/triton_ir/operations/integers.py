@@ -22,17 +22,17 @@ type Prepare = Callable[[Operation, Function], Compute]
 
 
 def on_one(function: Callable[[Value], Any]) -> Compute:
-    """Returns the function unchanged; for type checkers, it must take one operand."""
+    """Returns the function unchanged; type checkers then verify that it takes one operand."""
     return function
 
 
 def on_two(function: Callable[[Value, Value], Any]) -> Compute:
-    """Returns the function unchanged; for type checkers, it must take two operands."""
+    """Returns the function unchanged; type checkers then verify that it takes two operands."""
     return function
 
 
 def on_three(function: Callable[[Value, Value, Value], Any]) -> Compute:
-    """Returns the function unchanged; for type checkers, it must take three operands."""
+    """Returns the function unchanged; type checkers then verify that it takes three operands."""
     return function
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.effects.ttir_module import Function, Operation
+from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.conversions import to_integer
 from ligerdiag.replay.triton_ir.operations.floats import clear_sign, fma, narrow, unary, widen
@@ -27,6 +28,8 @@ def _special(name: str, *, in_double: bool = True) -> Callable[[Array], Array]:
     """
 
     def compute(array: Array) -> Array:
+        if is_missing("scipy"):
+            raise NotCoveredError(describe_missing(name, "scipy"))
         function: Any = getattr(importlib.import_module("scipy.special"), name)
         return np.asarray(function(array.astype(np.float64) if in_double else array)).astype(array.dtype)
 

@@ -207,7 +207,7 @@ def make_constant(op: Operation, function: Function) -> Array:
     dtype = kind.get_dtype()
     match = _CONSTANT.search(op.text)
     if match is None:
-        raise NotCoveredError("a constant of an unknown form")
+        raise NotCoveredError("an arith.constant in an unknown notation")
     text = match[1].strip()
     if text.startswith("dense<"):
         return _make_dense(text[len("dense<") : text.rindex(">")], kind, dtype)
