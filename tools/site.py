@@ -37,7 +37,7 @@ def prepare(markdown: str, page: PurePosixPath) -> str:
     """Returns the text of a page for the site. page: its path below docs/."""
 
     def lead(link: re.Match[str]) -> str:
-        steps = [part for part in ("docs", *page.parent.parts)]
+        steps = ["docs", *page.parent.parts]
         for part in PurePosixPath(link["path"]).parts:
             steps = steps[:-1] if part == ".." else [*steps, part]
         if steps[:1] == ["docs"]:
