@@ -52,6 +52,7 @@ class LiveFunction:
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
+    kwargs: Mapping[str, Any] | None = None
     mesh: Mapping[str, int] | Sequence[int] | None = None
     name: str = ""
     expected: str | Mapping[str, str] | None = None
@@ -68,7 +69,9 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     name = live.name or name_function(live.function)
     if not callable(cast("object", live.function)):
         raise InputError(f"expected a function but got {live.function!r:.60} (type={type(live.function).__name__})")
-    unwrapped = unwrap_jitted(live.function, live.specs)
+    if not isinstance(cast("object", live.kwargs or {}), Mapping):
+        raise InputError(f"expected kwargs to be a mapping of name to argument but got {live.kwargs!r:.60}")
+    unwrapped = unwrap_jitted(live.function, live.specs, live.kwargs)
     arguments, meshes = _pickle_arguments(unwrapped.arguments, name, str(root))
     case = Case(
         name=name,
@@ -100,6 +103,7 @@ def name_function(function: Callable[..., Any]) -> str:
     """Returns the name of the function; for a `functools.partial`, that of the function inside it."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
+    function = getattr(function, "__func__", function)
     name = str(getattr(function, "__name__", type(function).__name__))
     return name.strip("<>")
 
@@ -145,6 +149,7 @@ def _read_settings() -> dict[str, object]:
 class CaseKeywords(TypedDict, total=False):
     """Keywords of `ligerdiag.check` that mean what the fields of `Case` with the same names mean."""
 
+    kwargs: Mapping[str, Any] | None
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
     expected: str | Mapping[str, str] | None
@@ -220,6 +225,7 @@ def check(
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
         integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
+    kwargs: the arguments that the function gets by keyword, by name, such as `{"scale": y}`; of the same kinds.
     target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.
     mesh: axis name to size, or the sizes of axes called x, y, z; by default the mesh of the arguments' shardings.
@@ -241,7 +247,10 @@ def check(
     """
     for name in words:
         if name not in CheckKeywords.__annotations__:
-            raise TypeError(f"check() got an unexpected keyword argument {name!r}")
+            raise TypeError(
+                f"check() got an unexpected keyword argument {name!r}; keywords of the function go into `kwargs`,"
+                f" as in kwargs={{{name!r}: ...}}"
+            )
     config, cache = words.get("config"), words.get("cache_directory")
     settings = Config() if config is None else load_config(config, Path.cwd())
     targets = split_targets(target)

@@ -27,7 +27,7 @@ from jax.sharding import Mesh
 
 from ligerdiag.artifacts.cache import hold_key, keep_artifact
 from ligerdiag.codec import Json
-from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments
+from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments, read_numbers
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import lower_case
@@ -143,7 +143,7 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
     arguments = _put(drawn, specs)
     with _blame_device(case):
         results = library.block_until_ready(compiled(*arguments))
-    return dict(zip(names, map(np.asarray, library.tree.leaves(results)), strict=True))
+    return dict(zip(names, map(read_numbers, library.tree.leaves(results)), strict=True))
 
 
 def _put(drawn: Any, specs: Any) -> Any:

@@ -214,7 +214,7 @@ def test_numbers_get_the_types_that_jit_gives_them(send: Send) -> None:
 
 
 def test_a_value_that_is_not_an_array_is_refused_with_its_place(send: Send) -> None:
-    with pytest.raises(InputError, match=r"argument 1 of `max` but got 'fast' \(type=str\): bind it"):
+    with pytest.raises(InputError, match=r"argument `arg\.1\['mode'\]` of `max` but got 'fast' \(type=str\): bind it"):
         send(max, np.ones(1), {"mode": "fast"})
 
 

@@ -54,7 +54,7 @@ from ligerdiag.artifacts.artifact import (
 )
 from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
-from ligerdiag.compile.cases.arguments import build_mesh
+from ligerdiag.compile.cases.arguments import build_mesh, compute_words
 from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.jax_versions import assume_capability
@@ -363,11 +363,15 @@ def _compute_placements(
     judged but not replayed.
     """
     leaves: Any = jax.tree_util.tree_leaves
-    shapes = [leaf.shape for leaf in leaves(program.lowered.args_info)]
-    inputs = compute_placements(shapes, leaves(compiled.input_shardings), program.assignment)
-    outputs, shardings = [leaf.shape for leaf in leaves(program.lowered.out_info)], leaves(compiled.output_shardings)
+
+    def place(arrays: Any, shardings: Any) -> tuple[Placement, ...]:
+        each = leaves(arrays)
+        words = [compute_words(leaf) for leaf in each]
+        return compute_placements([leaf.shape for leaf in each], leaves(shardings), program.assignment, words)
+
+    inputs = place(program.lowered.args_info, compiled.input_shardings)
     try:
-        return inputs, compute_placements(outputs, shardings, program.assignment)
+        return inputs, place(program.lowered.out_info, compiled.output_shardings)
     except CompileError:
         if _is_partitioned(request, inputs):
             return inputs, ()
