@@ -72,12 +72,13 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     if not isinstance(cast("object", live.kwargs or {}), Mapping):
         raise InputError(f"expected kwargs to be a mapping of name to argument but got {live.kwargs!r:.60}")
     unwrapped = unwrap_jitted(live.function, live.specs, live.kwargs)
-    arguments, meshes = _pickle_arguments(unwrapped.arguments, name, str(root))
+    arguments, pickler = _pickle_arguments(unwrapped.arguments, name, str(root))
     case = Case(
         name=name,
         function=unwrapped.function,
         args=(),
-        mesh=choose_mesh(live.mesh, meshes),
+        mesh=choose_mesh(live.mesh, pickler.meshes),
+        explicit_axes=tuple(sorted(pickler.explicit)),
         expected=live.expected,
         expected_rules=live.expected_rules,
         effects=live.effects or {},
@@ -124,7 +125,7 @@ def _describe_place(function: Any) -> str:
     return f"{getattr(function, '__module__', None) or kind.__module__}:{qualname}"
 
 
-def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, list[Mapping[str, int]]]:
+def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, ArgumentPickler]:
     picklers: list[ArgumentPickler] = []
 
     def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:
@@ -135,7 +136,7 @@ def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pic
         pickled = pickle_live(specs, root, make)
     except InputError as error:
         raise InputError(f"arguments of `{name}`: {error}") from error
-    return pickled, picklers[0].meshes
+    return pickled, picklers[0]
 
 
 def _read_settings() -> dict[str, object]:

@@ -100,6 +100,8 @@ class Case:
     kwargs: arguments that the function gets by keyword, by name.
     params: the values that distinguish this case from its siblings; they make the id `name[a-b-c]`.
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
+    explicit_axes: the axes of the mesh that have JAX's type Explicit, besides those of the arguments' shardings; all
+        others have the type Auto.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
         (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh.
@@ -125,6 +127,7 @@ class Case:
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     params: tuple[Any, ...] = ()
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    explicit_axes: tuple[str, ...] = ()
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict[str, Mapping[str, Sequence[int]]])

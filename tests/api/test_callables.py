@@ -281,6 +281,27 @@ def test_a_module_of_nnx_is_an_argument_and_what_it_changes_is_an_output(
         assert report.outputs["model.calls"] is Verdict.FRESH
 
 
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_the_axes_of_a_mesh_keep_their_types_and_a_function_may_close_over_it(
+    program: Any, check_function: CheckFunction, kind: str
+) -> None:
+    jax: Any = program.jax
+    sharding: Any = jax.sharding
+    mesh = sharding.AbstractMesh((2,), ("data",), axis_types=(sharding.AxisType[kind],))
+    split = sharding.PartitionSpec("data")
+    x = jax.ShapeDtypeStruct((8, 16), np.float32, sharding=sharding.NamedSharding(mesh, split))
+
+    def step(x: Any) -> Any:
+        assert jax.sharding.get_abstract_mesh().axis_types == mesh.axis_types
+        h = x + 1
+        sums = jax.shard_map(program.sums_of, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)(h)
+        return {"sums": sums, "h": h * 3}
+
+    report = check_function(step, x, replay=False)
+    assert report.error == ""
+    assert report.outputs["h"] in (Verdict.STALE, Verdict.LATENT)
+
+
 def test_an_error_about_an_argument_names_the_path_of_the_leaf(program: Any, check_function: CheckFunction) -> None:
     with pytest.raises(InputError, match=r"argument `model\['layers'\]\[0\]\['weight'\]` of `apply` but got 'relu'"):
         check_function(program.apply, {"layers": [{"weight": "relu"}]}, X)

@@ -4,7 +4,7 @@ worker.
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -74,11 +74,11 @@ MAXIMUM_DEVICES = 512
 MAXIMUM_PER_HOST = 8
 
 
-def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
+def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
     """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
 
-    axes: mesh axis to size. description: that of the target. Raises InputError for a mesh that is too small or too
-    large.
+    axes: mesh axis to size. description: that of the target. explicit: the axes of the type Explicit. Raises InputError
+    for a mesh that is too small or too large.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -88,7 +88,17 @@ def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
     if devices > MAXIMUM_DEVICES:
         raise InputError(f"expected a mesh of at most {MAXIMUM_DEVICES} devices but got {devices}")
     topology = _build_topology(compute_topology_name(devices), strip_comments(description))
-    return Mesh(np.array(topology.devices).reshape(tuple(sizes.values())), tuple(sizes))
+    return arrange_mesh(topology.devices, sizes, explicit)
+
+
+def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
+    """Returns the mesh of these devices. explicit: the axes of the type Explicit."""
+    library: Any = jax.sharding
+    types: dict[str, Any] = {}
+    if explicit:
+        kinds = library.AxisType
+        types["axis_types"] = tuple(kinds.Explicit if axis in explicit else kinds.Auto for axis in sizes)
+    return library.Mesh(np.array(devices).reshape(tuple(sizes.values())), tuple(sizes), **types)
 
 
 def compute_topology_name(devices: int) -> str:

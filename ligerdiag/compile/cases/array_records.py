@@ -10,7 +10,7 @@ otherwise normally distributed ones of the same magnitude.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class ArrayRecord:
     """The array's own numbers, in its dtype and in row-major order; None if random ones replace them."""
     mesh: Mapping[str, int]
     """Axis to size of the mesh on which the array lies; empty for an array without a mesh."""
+    explicit: tuple[str, ...] = ()
+    """The axes of that mesh that have JAX's type Explicit."""
 
 
 def is_array(value: Any) -> bool:
@@ -63,10 +65,11 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
     if type(array).__module__ == "numpy" and not _has_x64():
         dtype = _NARROWED.get(dtype, dtype)
     partition, mesh = _read_sharding(array)
+    explicit = list_explicit_axes(getattr(getattr(array, "sharding", None), "mesh", None))
     shape = tuple(int(size) for size in array.shape)
     if is_key(dtype):
         fields = {"shape": shape, "dtype": dtype, "partition": partition}
-        return ArrayRecord(fields=fields, draw={}, values=_read_key_data(array), mesh=mesh)
+        return ArrayRecord(fields=fields, draw={}, values=_read_key_data(array), mesh=mesh, explicit=explicit)
     weak = bool(getattr(array, "weak_type", False))
     draw = _compute_draw(array)
     return ArrayRecord(
@@ -74,6 +77,7 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
         draw=draw,
         values=None if draw == _ZEROS else _read_values(array, dtype, float_bytes),
         mesh=mesh,
+        explicit=explicit,
     )
 
 
@@ -123,6 +127,15 @@ def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
             raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
         partition.append(part)
     return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
+
+
+def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
+    """Returns the axes of a mesh that have JAX's type Explicit; none for a JAX without types of axes."""
+    types = getattr(mesh, "axis_types", None)
+    if not isinstance(types, tuple):
+        return ()
+    pairs = zip(mesh.axis_names, cast("tuple[Any, ...]", types), strict=True)
+    return tuple(str(axis) for axis, kind in pairs if getattr(kind, "name", "") == "Explicit")
 
 
 def _compute_draw(array: Any) -> Mapping[str, object]:

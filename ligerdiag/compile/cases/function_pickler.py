@@ -20,12 +20,18 @@ from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from ligerdiag.compile.cases.array_records import MAXIMUM_VALUE_BYTES, build_arg, is_array, record_array
+from ligerdiag.compile.cases.array_records import (
+    MAXIMUM_VALUE_BYTES,
+    build_arg,
+    is_array,
+    list_explicit_axes,
+    record_array,
+)
 from ligerdiag.compile.cases.live_functions import (
-    build_abstract_mesh,
     build_field,
     build_jitted,
     build_kernel,
+    build_unplaced_mesh,
     find_object,
     find_reference,
     has_shardings,
@@ -71,7 +77,7 @@ class FunctionPickler(_Pickler):
             case "triton.Autotuner" | "triton.Heuristics":
                 return self._refer(obj) or NotImplemented
             case "jax.Mesh" | "jax.AbstractMesh":
-                return build_abstract_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
+                return build_unplaced_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names), list_explicit_axes(obj))
             case _:
                 pass
         if isinstance(obj, type):
@@ -301,11 +307,14 @@ def _is_full(cell: Any) -> bool:
 
 
 class ArgumentPickler(FunctionPickler):
-    """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one."""
+    """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one,
+    and `explicit` their axes of the type Explicit.
+    """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
         super().__init__(stream, by_value)
         self.meshes: list[Mapping[str, int]] = []
+        self.explicit: set[str] = set()
         self._float_bytes = MAXIMUM_VALUE_BYTES
 
     def reducer_override(self, obj: Any) -> Any:
@@ -315,6 +324,7 @@ class ArgumentPickler(FunctionPickler):
         record = record_array(obj, self._float_bytes)
         if record.mesh:
             self.meshes.append(record.mesh)
+        self.explicit.update(record.explicit)
         if record.values is not None and "float" in record.fields["dtype"]:
             self._float_bytes -= len(record.values)
         return build_arg, (record.fields, record.draw, record.values)

@@ -21,8 +21,8 @@ import linecache
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -350,12 +350,36 @@ def initialize_nothing(instance: Any) -> None:
     """Is the `__init__` of an unpickled class until the class has its own."""
 
 
-def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """Returns a mesh without devices, whose axes have the type Auto; the worker chooses the devices for which the
-    program is compiled.
+type MeshBuilder = Callable[[Mapping[str, int], Sequence[str]], Any]
+"""A function from the sizes of a mesh, by axis, and its axes of the type Explicit, to the mesh."""
+
+_mesh_builders: list[MeshBuilder] = []
+
+
+@contextmanager
+def place_meshes(build: MeshBuilder) -> Generator[None]:
+    """Makes `build` the builder of the meshes that are unpickled inside the context: it knows the program's devices."""
+    _mesh_builders.append(build)
+    try:
+        yield
+    finally:
+        _mesh_builders.pop()
+
+
+def build_unplaced_mesh(sizes: tuple[int, ...], names: tuple[str, ...], explicit: tuple[str, ...] = ()) -> Any:
+    """Returns a mesh that was pickled, on the devices for which the program is compiled, see `place_meshes`; without
+    devices if the process does not compile.
     """
+    if _mesh_builders:
+        return _mesh_builders[-1](dict(zip(names, sizes, strict=True)), explicit)
+    return build_abstract_mesh(dict(zip(names, sizes, strict=True)), explicit)
+
+
+def build_abstract_mesh(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
+    """Returns a mesh without devices. explicit: its axes of the type Explicit; all others have the type Auto."""
     library: Any = importlib.import_module("jax.sharding")
-    return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
+    kinds = tuple(library.AxisType.Explicit if name in explicit else library.AxisType.Auto for name in sizes)
+    return library.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:

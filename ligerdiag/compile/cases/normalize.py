@@ -19,6 +19,9 @@ from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw, Values
 
+type _Meshes = list[tuple[Mapping[str, int], tuple[str, ...]]]
+"""The sizes and the axes of the type Explicit of the meshes on which arrays lie."""
+
 _SECOND_MOMENTS = frozenset(
     ("nu", "nu_max", "v_row", "v_col", "sum_of_squares", "exp_avg_sq", "second_moment")
 )  # the names in optax and PyTorch, and the plain term
@@ -36,7 +39,7 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
     """
     unwrapped = unwrap_jitted(case.function, case.args, case.kwargs)
     function, values, given = bind_static_leaves(unwrapped.function, unwrapped.arguments)
-    meshes: list[Mapping[str, int]] = []
+    meshes: _Meshes = []
     arguments = tuple(
         _normalize_argument(value, name, case.id, meshes)
         for name, value in zip(name_arguments(function, len(values)), values, strict=True)
@@ -53,7 +56,8 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
         reference=reference,
         args=arguments,
         kwargs={},
-        mesh=choose_mesh(case.mesh or None, meshes),
+        mesh=choose_mesh(case.mesh or None, [sizes for sizes, _ in meshes]),
+        explicit_axes=tuple(sorted({*case.explicit_axes, *(axis for _, axes in meshes for axis in axes)})),
     )
 
 
@@ -71,7 +75,7 @@ def _donate(path: object, arg: Arg) -> Arg:
     return replace(arg, donate=True)
 
 
-def _normalize_argument(value: Any, name: str, case_id: str, meshes: list[Mapping[str, int]]) -> Any:
+def _normalize_argument(value: Any, name: str, case_id: str, meshes: _Meshes) -> Any:
     def normalize(path: Any, leaf: Any) -> Arg:
         arg = _make_arg(leaf, f"argument `{name}{_render_path(path)}` of `{case_id}`", meshes)
         match arg.draw:
@@ -88,7 +92,7 @@ def _render_path(path: Any) -> str:
     return library.tree_util.keystr(path)
 
 
-def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
+def _make_arg(leaf: Any, place: str, meshes: _Meshes) -> Arg:
     if isinstance(leaf, Arg):
         return leaf
     if not is_array(leaf):
@@ -98,7 +102,7 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
     except InputError as error:
         raise InputError(f"{place}: {error}") from error
     if record.mesh:
-        meshes.append(record.mesh)
+        meshes.append((record.mesh, record.explicit))
     return build_arg(record.fields, record.draw, record.values)
 
 

@@ -55,7 +55,8 @@ from ligerdiag.artifacts.artifact import (
 from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.compile.cases.arguments import build_mesh, compute_words
-from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
+from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as, note_question
+from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.jax_versions import assume_capability
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
@@ -113,7 +114,12 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
     Raises LigerdiagError with a message of one line; the traceback is in the log.
     """
-    with import_as(request.description, build_mesh({}, request.description).devices.flat):
+
+    def build(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
+        note_question()  # the mesh is one of this target's devices
+        return build_mesh(sizes, request.description, explicit)
+
+    with import_as(request.description, build_mesh({}, request.description).devices.flat), place_meshes(build):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
     begin = _measure_log(log)

@@ -136,7 +136,7 @@ def lower_case(
     """
     answers = nullcontext()
     if mesh is None:
-        mesh = build_mesh(case.mesh, description)
+        mesh = build_mesh(case.mesh, description, case.explicit_axes)
         answers = answer_as(mesh.devices.flat, description)
     specs = build_argument_specs(case, mesh)
     jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
