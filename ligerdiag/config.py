@@ -199,6 +199,7 @@ def _parse_entry(value: object, where: str, file: Path) -> ConfigEntry:
         reason=words["reason"],
         directory=str(file.resolve().parent),
         where=f"{file.name} {where}",
+        is_asked=False,
         **{key: words[key] for key in FILTERS if key in words},
     )
 

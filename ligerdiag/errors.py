@@ -118,9 +118,13 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """Returns the innermost line of the user's code in the traceback, such as `mine.py:12`; "" if there is none."""
-    frames = reversed(traceback.extract_tb(fault.__traceback__))
-    return next((f"{frame.filename}:{frame.lineno}" for frame in frames if is_project_file(frame.filename)), "")
+    """Returns the innermost line of the user's code in the traceback, such as `mine.py:12`; "" if there is none. If
+    there is no file of the user's, it is a line of code without a file, such as `<string>:3` of `python -c`.
+    """
+    frames = traceback.extract_tb(fault.__traceback__)[::-1]
+    own = [frame for frame in frames if is_project_file(frame.filename)]
+    own += [frame for frame in frames if frame.filename.startswith("<") and not frame.filename.startswith("<frozen")]
+    return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
 
 
 @cache

@@ -52,6 +52,7 @@ class LiveFunction:
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
+    kwargs: Mapping[str, Any] | None = None
     mesh: Mapping[str, int] | Sequence[int] | None = None
     name: str = ""
     expected: str | Mapping[str, str] | None = None
@@ -68,13 +69,16 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     name = live.name or name_function(live.function)
     if not callable(cast("object", live.function)):
         raise InputError(f"expected a function but got {live.function!r:.60} (type={type(live.function).__name__})")
-    unwrapped = unwrap_jitted(live.function, live.specs)
-    arguments, meshes = _pickle_arguments(unwrapped.arguments, name, str(root))
+    if not isinstance(cast("object", live.kwargs or {}), Mapping):
+        raise InputError(f"expected kwargs to be a mapping of name to argument but got {live.kwargs!r:.60}")
+    unwrapped = unwrap_jitted(live.function, live.specs, live.kwargs)
+    arguments, pickler = _pickle_arguments(unwrapped.arguments, name, str(root))
     case = Case(
         name=name,
         function=unwrapped.function,
         args=(),
-        mesh=choose_mesh(live.mesh, meshes),
+        mesh=choose_mesh(live.mesh, pickler.meshes),
+        explicit_axes=tuple(sorted(pickler.explicit)),
         expected=live.expected,
         expected_rules=live.expected_rules,
         effects=live.effects or {},
@@ -100,6 +104,7 @@ def name_function(function: Callable[..., Any]) -> str:
     """Returns the name of the function; for a `functools.partial`, that of the function inside it."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
+    function = getattr(function, "__func__", function)
     name = str(getattr(function, "__name__", type(function).__name__))
     return name.strip("<>")
 
@@ -120,7 +125,7 @@ def _describe_place(function: Any) -> str:
     return f"{getattr(function, '__module__', None) or kind.__module__}:{qualname}"
 
 
-def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, list[Mapping[str, int]]]:
+def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, ArgumentPickler]:
     picklers: list[ArgumentPickler] = []
 
     def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:
@@ -131,7 +136,7 @@ def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pic
         pickled = pickle_live(specs, root, make)
     except InputError as error:
         raise InputError(f"arguments of `{name}`: {error}") from error
-    return pickled, picklers[0].meshes
+    return pickled, picklers[0]
 
 
 def _read_settings() -> dict[str, object]:
@@ -145,6 +150,7 @@ def _read_settings() -> dict[str, object]:
 class CaseKeywords(TypedDict, total=False):
     """Keywords of `ligerdiag.check` that mean what the fields of `Case` with the same names mean."""
 
+    kwargs: Mapping[str, Any] | None
     mesh: Mapping[str, int] | Sequence[int] | None
     name: str
     expected: str | Mapping[str, str] | None
@@ -220,6 +226,7 @@ def check(
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
         integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
+    kwargs: the arguments that the function gets by keyword, by name, such as `{"scale": y}`; of the same kinds.
     target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
         tuple of reports, one for each in their order.
     mesh: axis name to size, or the sizes of axes called x, y, z; by default the mesh of the arguments' shardings.
@@ -241,7 +248,10 @@ def check(
     """
     for name in words:
         if name not in CheckKeywords.__annotations__:
-            raise TypeError(f"check() got an unexpected keyword argument {name!r}")
+            raise TypeError(
+                f"check() got an unexpected keyword argument {name!r}; keywords of the function go into `kwargs`,"
+                f" as in kwargs={{{name!r}: ...}}"
+            )
     config, cache = words.get("config"), words.get("cache_directory")
     settings = Config() if config is None else load_config(config, Path.cwd())
     targets = split_targets(target)

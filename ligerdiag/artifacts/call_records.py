@@ -46,26 +46,37 @@ class Placement:
 
 
 def compute_placements(
-    shapes: Sequence[tuple[int, ...]], shardings: Sequence[Any], devices: Sequence[Any]
+    shapes: Sequence[tuple[int, ...]],
+    shardings: Sequence[Any],
+    devices: Sequence[Any],
+    whole: Sequence[tuple[int, ...]] | None = None,
 ) -> tuple[Placement, ...]:
     """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
 
-    devices: the devices of the flattened mesh, so in the order of their partition ids. Raises CompileError if XLA does
-    not report how an array is split, for example because its partitioner did not run.
+    whole: for each array the sizes of further dimensions, after those of the shape, which are never split: the words of
+    random keys. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises CompileError
+    if XLA does not report how an array is split, for example because its partitioner did not run.
     """
-    return tuple(_compute_placement(s, sharding, devices) for s, sharding in zip(shapes, shardings, strict=True))
+    every = zip(shapes, shardings, whole or [()] * len(shapes), strict=True)
+    return tuple(_compute_placement(shape, sharding, devices, rest) for shape, sharding, rest in every)
 
 
-def _compute_placement(shape: tuple[int, ...], sharding: Any, devices: Sequence[Any]) -> Placement:
+def _compute_placement(
+    shape: tuple[int, ...], sharding: Any, devices: Sequence[Any], whole: tuple[int, ...]
+) -> Placement:
     shape = tuple(int(size) for size in shape)
     find_indices = getattr(sharding, "devices_indices_map", None)
     if find_indices is None:
         raise CompileError(f"XLA does not report how an array of shape {list(shape)} is split over the devices")
     indices = find_indices(shape)
     shards = tuple(
-        tuple(_read_slice(part, size) for part, size in zip(indices[device], shape, strict=True)) for device in devices
+        (
+            *(_read_slice(part, size) for part, size in zip(indices[device], shape, strict=True)),
+            *((0, size) for size in whole),
+        )
+        for device in devices
     )
-    return Placement(shape=shape, shards=shards)
+    return Placement(shape=(*shape, *whole), shards=shards)
 
 
 def _read_slice(part: slice, size: int) -> Range:

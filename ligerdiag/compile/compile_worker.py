@@ -1,6 +1,8 @@
 """The compile worker, `python -m ligerdiag.compile.compile_worker`: lists the cases of a source and compiles them."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ligerdiag.codec import Json
 from ligerdiag.model.jobs import CompileRequest, DiscoverAnswer, DiscoverRequest, parse_request, render_answer
@@ -11,7 +13,8 @@ def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
     requests.
     """
-    from ligerdiag.compile.cases.device_queries import import_as, install_answers
+    from ligerdiag.compile.cases.device_queries import import_as, install_answers, note_question
+    from ligerdiag.compile.cases.live_functions import build_abstract_mesh, place_meshes
     from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
@@ -23,10 +26,14 @@ def prepare() -> Answerer:
     list_project_modules()  # fills a cache for the forks: none of these files is the project's
     loader = CaseLoader(once=True)
 
+    def build_later(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
+        note_question()  # a compile needs another worker, which knows the devices
+        return build_abstract_mesh(sizes, explicit)
+
     def answer(job: Json, log: Path) -> str:
         match parse_request(job):
             case DiscoverRequest(source=source):
-                with import_as("", ()):
+                with import_as("", ()), place_meshes(build_later):
                     loaded = loader.load(source)
                 cases = tuple(describe_case(case, source) for case in loaded.values())
                 return render_answer(DiscoverAnswer(cases=cases, dependencies=loader.compute_dependencies()))

@@ -15,6 +15,7 @@ than `BUDGET` seconds.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -27,7 +28,14 @@ from jax.sharding import Mesh
 
 from ligerdiag.artifacts.cache import hold_key, keep_artifact
 from ligerdiag.codec import Json
-from ligerdiag.compile.cases.arguments import build_argument_specs, compute_donated, draw_arguments
+from ligerdiag.compile.cases.arguments import (
+    arrange_mesh,
+    build_argument_specs,
+    compute_donated,
+    draw_arguments,
+    read_numbers,
+)
+from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import lower_case
@@ -75,7 +83,8 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     """Compiles a case for the GPUs of this machine, runs it and times it; writes the outputs into the request's
     directory. Raises InputError if there are too few devices, CompileError if compiling or running fails.
     """
-    case = loader.find_case(request.compile.source, request.compile.case_id)
+    with place_meshes(partial(_arrange_gpus, request.compile.case_id)):
+        case = loader.find_case(request.compile.source, request.compile.case_id)
     mesh = build_device_mesh(case)
     devices: list[Any] = list(mesh.devices.flat)
     capability = int(str(devices[0].compute_capability).replace(".", ""))
@@ -119,7 +128,10 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
 
 def build_device_mesh(case: Case) -> Mesh:
     """Returns the case's mesh over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs."""
-    sizes = dict(case.mesh) or {"x": 1}
+    return _arrange_gpus(case.id, dict(case.mesh) or {"x": 1}, case.explicit_axes)
+
+
+def _arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
     needed = prod(sizes.values())
     library: Any = jax
     try:
@@ -129,8 +141,8 @@ def build_device_mesh(case: Case) -> Mesh:
             f"`--device` needs a GPU that JAX can use, and JAX finds none: {fault}".splitlines()[0]
         ) from fault
     if len(devices) < needed:
-        raise InputError(f"case `{case.id}` needs {needed} GPUs, and this machine has {len(devices)}")
-    return Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
+        raise InputError(f"case `{case_id}` needs {needed} GPUs, and this machine has {len(devices)}")
+    return arrange_mesh(devices[:needed], sizes, explicit)
 
 
 def _on_the_cpu() -> AbstractContextManager[Any]:
@@ -143,7 +155,7 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
     arguments = _put(drawn, specs)
     with _blame_device(case):
         results = library.block_until_ready(compiled(*arguments))
-    return dict(zip(names, map(np.asarray, library.tree.leaves(results)), strict=True))
+    return dict(zip(names, map(read_numbers, library.tree.leaves(results)), strict=True))
 
 
 def _put(drawn: Any, specs: Any) -> Any:

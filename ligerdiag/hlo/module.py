@@ -401,9 +401,13 @@ def is_added_barrier(instruction: HloInstruction) -> bool:
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag."""
+    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag. A
+    reshape without a name and without users needs none: XLA makes it of an output with an Explicit sharding.
+    """
+    used = {operand.id for one in program.instructions for operand in one.operands}
+    roots = {computation.root.id for computation in program.computations.values()}
     return bool(program.tags) and all(
         _TAGGED.fullmatch(one.op_name) if one.op_name else one.opcode in _UNNAMED
         for one in program.instructions
-        if one.opcode not in _UNTAGGED
+        if one.opcode not in _UNTAGGED and (one.op_name or one.opcode != "reshape" or one.id in used or one.id in roots)
     )

@@ -96,13 +96,16 @@ class Arg:
 class Case:
     """A program and the expected verdicts on its schedule.
 
-    function: takes the arguments by position, returns any pytree of arrays; the paths of its leaves name the outputs. A
-        mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static arguments of a
-        `jax.jit` are kept.
+    function: takes `args` by position and `kwargs` by keyword, returns any pytree of arrays; the paths of its leaves
+        name the outputs. A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static
+        arguments of a `jax.jit` are kept.
     args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`, a
         JAX or NumPy array as an `Arg` with the values of the array, and a Python number as in `jax.jit`.
+    kwargs: arguments that the function gets by keyword, by name.
     params: the values that distinguish this case from others of the same name; they make the id `name[a-b-c]`.
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
+    explicit_axes: the axes of the mesh that have JAX's type Explicit, besides those of the arguments' shardings; all
+        others have the type Auto.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
         (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh.
@@ -125,8 +128,10 @@ class Case:
     name: str
     function: Callable[..., Any]
     args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     params: tuple[Any, ...] = ()
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    explicit_axes: tuple[str, ...] = ()
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict[str, Mapping[str, Sequence[int]]])
@@ -144,6 +149,7 @@ class Case:
         if not callable(self.function):
             raise _refuse(f"expected function to be a function but got {_describe(self.function)}")
         object.__setattr__(self, "args", _read_sequence("args", self.args, "arguments"))
+        object.__setattr__(self, "kwargs", _read_keywords(self.kwargs))
         object.__setattr__(self, "params", _read_sequence("params", self.params, "values"))
         object.__setattr__(self, "mesh", read_mesh(self.mesh))
         if not isinstance(cast("object", self.effects), Mapping):
@@ -238,6 +244,12 @@ def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
     if not isinstance(value, tuple | list):
         raise _refuse(f"expected {field_name} to be a tuple of {of} but got {_describe(value)}: write `(it,)`")
     return tuple(cast("list[Any]", value))
+
+
+def _read_keywords(value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _refuse(f"expected kwargs to be a mapping of name to argument but got {_describe(value)}")
+    return {str(name): argument for name, argument in cast("Mapping[object, Any]", value).items()}
 
 
 def _describe(value: object) -> str:

@@ -117,7 +117,20 @@ def test_an_axis_left_to_the_compiler_is_refused() -> None:
         send(jax.ShapeDtypeStruct((8,), "float32", sharding=sharding))
 
 
-def test_a_typed_key_is_refused_with_a_remedy() -> None:
-    with pytest.raises(InputError, match="key_data"):
-        send(jax.random.key(0))
+@pytest.mark.parametrize("generator", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_typed_keys_keep_their_values(generator: str) -> None:
+    keys = jax.random.split(jax.random.key(3, impl=generator), 2)
+    drawn: Any = draw_array(0, send(keys)[0])
+    assert drawn.dtype == keys.dtype
+    assert (jax.random.key_data(drawn) == jax.random.key_data(keys)).all()
+    other: Any = [draw_array(n, send(jax.ShapeDtypeStruct((), keys.dtype))[0]) for n in (0, 1)]
+    assert (jax.random.key_data(other[0]) != jax.random.key_data(other[1])).any()
+
+
+def test_keys_of_an_unknown_generator_are_refused_with_a_remedy() -> None:
+    with pytest.raises(InputError, match=r"does not come with JAX: give `jax\.random\.key_data"):
+        draw_array(0, Arg(shape=(), dtype="key<mine>"))
+
+
+def test_an_old_key_is_an_array_of_numbers() -> None:
     assert send(jax.random.PRNGKey(0))[0].shape == (2,)

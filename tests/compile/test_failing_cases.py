@@ -86,7 +86,7 @@ def test_running_out_of_memory_fails_only_its_case(results: dict[str, CompileRes
         ("double", "`float64` for array 0 of case `double` needs JAX_ENABLE_X64=1"),
         (
             "text",
-            "expected arrays and numbers in argument 0 of `text` but got 'fast' (type=str): bind it to the function,"
+            "expected arrays and numbers in argument `x` of `text` but got 'fast' (type=str): bind it to the function,"
             " as in `functools.partial(function, name=value)`",
         ),
     ],

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import triton
 import triton.language as tl
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ligerdiag.api.function import LiveFunction, write_live_function
 from ligerdiag.artifacts.cache import Cache
@@ -214,7 +214,7 @@ def test_numbers_get_the_types_that_jit_gives_them(send: Send) -> None:
 
 
 def test_a_value_that_is_not_an_array_is_refused_with_its_place(send: Send) -> None:
-    with pytest.raises(InputError, match=r"argument 1 of `max` but got 'fast' \(type=str\): bind it"):
+    with pytest.raises(InputError, match=r"argument `arg\.1\['mode'\]` of `max` but got 'fast' \(type=str\): bind it"):
         send(max, np.ones(1), {"mode": "fast"})
 
 
@@ -261,7 +261,7 @@ def test_a_mesh_of_devices_arrives_as_an_abstract_mesh(send: Send) -> None:
     (cell,) = case.function.__closure__
     assert cell.cell_contents.mesh.shape == {"data": 1}
     assert isinstance(cell.cell_contents.mesh, AbstractMesh)
-    assert cell.cell_contents.mesh.axis_types == (AxisType.Auto,)
+    assert cell.cell_contents.mesh.axis_types == mesh.axis_types
 
 
 def test_a_value_that_cannot_be_pickled_is_named_with_a_remedy(send: Send, tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 worker.
 """
 
-import inspect
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -16,7 +15,8 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ligerdiag.compile.cases.array_records import draw_values
+from ligerdiag.compile.cases.array_records import draw_values, is_key
+from ligerdiag.compile.cases.live_functions import name_arguments
 from ligerdiag.errors import CaseError, CompileError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
 from ligerdiag.toolchains.gpu_targets import strip_comments
@@ -33,7 +33,7 @@ def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> 
     """Returns a name for each array in the arguments: the function's parameter, followed by the path inside the
     argument, such as `params.w`; `args.0` for the first of `*args`.
     """
-    names = _compute_parameter_names(function, len(args))
+    names = name_arguments(function, len(args))
     return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
 
 
@@ -46,16 +46,6 @@ def _compute_paths(tree: Any) -> list[tuple[Any, ...]]:
     tree_util: Any = jax.tree_util
     leaves, _ = tree_util.tree_flatten_with_path(tree)
     return [path for path, _ in leaves]
-
-
-def _compute_parameter_names(function: Callable[..., Any], count: int) -> list[str]:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
-    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "arg")
-    return names + [f"{rest}.{number}" for number in range(count - len(names))]
 
 
 def _join(path: tuple[Any, ...]) -> str:
@@ -84,11 +74,11 @@ MAXIMUM_DEVICES = 512
 MAXIMUM_PER_HOST = 8
 
 
-def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
+def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
     """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
 
-    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text. Raises InputError if an axis has
-    no device, or the mesh too many.
+    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text. explicit: the axes that have JAX's
+    type Explicit. Raises InputError if an axis has no device, or the mesh too many.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -98,7 +88,17 @@ def build_mesh(axes: Mapping[str, int], description: str) -> Mesh:
     if devices > MAXIMUM_DEVICES:
         raise InputError(f"expected a mesh of at most {MAXIMUM_DEVICES} devices but got {devices}")
     topology = _build_topology(compute_topology_name(devices), strip_comments(description))
-    return Mesh(np.array(topology.devices).reshape(tuple(sizes.values())), tuple(sizes))
+    return arrange_mesh(topology.devices, sizes, explicit)
+
+
+def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
+    """Returns the mesh of these devices. explicit: the axes of the type Explicit."""
+    library: Any = jax.sharding
+    types: dict[str, Any] = {}
+    if explicit:
+        kinds = library.AxisType
+        types["axis_types"] = tuple(kinds.Explicit if axis in explicit else kinds.Auto for axis in sizes)
+    return library.Mesh(np.array(devices).reshape(tuple(sizes.values())), tuple(sizes), **types)
 
 
 def compute_topology_name(devices: int) -> str:
@@ -137,10 +137,10 @@ def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDt
     if not isinstance(arg, Arg):
         raise InputError(f"expected an Arg for {place} but got a {type(arg).__name__}")
     try:
-        dtype = jax.numpy.dtype(arg.dtype)
+        dtype = parse_dtype(arg.dtype)
     except TypeError as error:
         raise InputError(f"expected a dtype for {place} but got `{arg.dtype}`") from error
-    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+    if not is_key(arg.dtype) and jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise InputError(f"`{arg.dtype}` for {place} needs JAX_ENABLE_X64=1")
     _check_partition(place, arg, mesh)
     sharding = NamedSharding(mesh, PartitionSpec(*arg.partition))
@@ -197,7 +197,9 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
     """Returns one array with the shape and dtype of the Arg. number: 0 for the case's own seed, n for the n-th further
     draw.
     """
-    dtype = jnp.dtype(arg.dtype)
+    dtype = parse_dtype(arg.dtype)
+    if is_key(arg.dtype) and not callable(arg.draw):
+        return _draw_keys(number, arg, dtype)
     match arg.draw:
         case Values(data=data):
             return _as_array(np.frombuffer(data, dtype).reshape(arg.shape))
@@ -208,6 +210,63 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
             return _call(function, jax.random.key(number * NEXT_DRAW), arg.shape, dtype)
 
 
+def _draw_keys(number: int, arg: Arg, dtype: Any) -> jax.Array:
+    """Returns typed random keys whose data are those of the Arg, otherwise random ones."""
+    implementation = _find_implementation(arg.dtype)
+    shape = (*arg.shape, *compute_words(jax.ShapeDtypeStruct(arg.shape, dtype)))
+    match arg.draw:
+        case Values(data=data):
+            words = np.frombuffer(data, np.uint32).reshape(shape)
+        case draw:
+            assert isinstance(draw, Draw)
+            seed = (draw.seed + number * NEXT_DRAW) % 2**64
+            words = np.random.Generator(np.random.PCG64(seed)).integers(0, 2**32, shape, np.uint32)
+    library: Any = jax
+    return library.random.wrap_key_data(_as_array(words), impl=implementation)
+
+
+IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
+"""JAX's own generators of random numbers; the dtype of their keys is `key<fry>`, `key<rbg>` and `key<urbg>`."""
+
+
+def parse_dtype(name: str) -> Any:
+    """Returns the dtype of this name, which may be that of typed random keys, such as `key<fry>`. Raises TypeError if
+    there is none, InputError for the keys of a generator that does not come with JAX.
+    """
+    if not is_key(name):
+        return jnp.dtype(name)
+    return _make_key_dtype(_find_implementation(name))
+
+
+@lru_cache(maxsize=8)
+def _find_implementation(name: str) -> str:
+    for implementation in IMPLEMENTATIONS:
+        if str(_make_key_dtype(implementation)) == name:
+            return implementation
+    raise InputError(
+        f"`{name}` is a random key of a generator that does not come with JAX: give `jax.random.key_data(key)`,"
+        f" and make the key of it by `jax.random.wrap_key_data` in the function"
+    )
+
+
+def _make_key_dtype(implementation: str) -> Any:
+    library: Any = jax
+    return library.eval_shape(partial(library.random.key, impl=implementation), 0).dtype
+
+
+def compute_words(array: Any) -> tuple[int, ...]:
+    """Returns the shape of the u32 data of each typed random key in the array; () for an array of numbers."""
+    if not is_key(str(array.dtype)):
+        return ()
+    library: Any = jax
+    return tuple(library.eval_shape(library.random.key_data, jax.ShapeDtypeStruct((), array.dtype)).shape)
+
+
+def read_numbers(array: Any) -> Any:
+    """Returns the array as one of NumPy; typed random keys as their data, as a compiled program sees them."""
+    return np.asarray(jax.random.key_data(array) if is_key(str(array.dtype)) else array)
+
+
 def _as_array(values: Any) -> jax.Array:
     library: Any = jnp
     return library.asarray(values)
@@ -215,10 +274,11 @@ def _as_array(values: Any) -> jax.Array:
 
 def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     try:
-        values = _as_array(function(key, shape, dtype))
+        values = function(key, shape, dtype)
+        values = values if is_key(str(getattr(values, "dtype", ""))) else _as_array(values)
     except Exception as fault:
         traceback.print_exception(fault)
         raise CaseError(f"the function that draws an argument raises: {describe_fault(fault)}") from fault
     if values.shape != shape:
         raise InputError(f"expected a draw of shape {list(shape)} but got one of shape {list(values.shape)}")
-    return values.astype(dtype)
+    return values if values.dtype == dtype else values.astype(dtype)

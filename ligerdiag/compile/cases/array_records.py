@@ -10,7 +10,7 @@ otherwise normally distributed ones of the same magnitude.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class ArrayRecord:
     """The array's own numbers, in its dtype and in row-major order; None if random ones replace them."""
     mesh: Mapping[str, int]
     """Axis to size of the mesh on which the array lies; empty for an array without a mesh."""
+    explicit: tuple[str, ...] = ()
+    """The axes of that mesh that have JAX's type Explicit."""
 
 
 def is_array(value: Any) -> bool:
@@ -54,20 +56,20 @@ def is_array(value: Any) -> bool:
 
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
-    """Returns the record of the array. Raises InputError for a typed random key, which has no numbers to draw.
+    """Returns the record of the array. The values of typed random keys are those of `jax.random.key_data`. Raises
+    InputError for a sharding that is not one of mesh axes.
 
     float_bytes: the most bytes of floats that may still be recorded with their values.
     """
     dtype = str(array.dtype)
-    if dtype.startswith("key<"):
-        raise InputError(
-            "a typed random key has no numbers to draw: give `jax.random.key_data(key)`, and make the key of it"
-            " by `jax.random.wrap_key_data` in the function"
-        )
     if type(array).__module__ == "numpy" and not _has_x64():
         dtype = _NARROWED.get(dtype, dtype)
     partition, mesh = _read_sharding(array)
+    explicit = list_explicit_axes(getattr(getattr(array, "sharding", None), "mesh", None))
     shape = tuple(int(size) for size in array.shape)
+    if is_key(dtype):
+        fields = {"shape": shape, "dtype": dtype, "partition": partition}
+        return ArrayRecord(fields=fields, draw={}, values=_read_key_data(array), mesh=mesh, explicit=explicit)
     weak = bool(getattr(array, "weak_type", False))
     draw = _compute_draw(array)
     return ArrayRecord(
@@ -75,6 +77,7 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
         draw=draw,
         values=None if draw == _ZEROS else _read_values(array, dtype, float_bytes),
         mesh=mesh,
+        explicit=explicit,
     )
 
 
@@ -90,6 +93,20 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
         if list(one.items()) != list(found[0].items()):
             raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: give `mesh`")
     return dict(found[0]) if found else {}
+
+
+def is_key(dtype: str) -> bool:
+    """Whether this is the name of a dtype of typed random keys, such as `key<fry>`."""
+    return dtype.startswith("key<")
+
+
+def _read_key_data(keys: Any) -> bytes | None:
+    """Returns the `u32[..., words]` of typed random keys as bytes; None if they have none, as a ShapeDtypeStruct."""
+    library: Any = sys.modules["jax"]
+    try:
+        return np.ascontiguousarray(library.random.key_data(keys)).tobytes()
+    except (TypeError, ValueError, RuntimeError):
+        return None
 
 
 def _has_x64() -> bool:
@@ -112,6 +129,15 @@ def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
     return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
 
 
+def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
+    """Returns the axes of a mesh that have JAX's type Explicit; none for a JAX without types of axes."""
+    types = getattr(mesh, "axis_types", None)
+    if not isinstance(types, tuple):
+        return ()
+    pairs = zip(mesh.axis_names, cast("tuple[Any, ...]", types), strict=True)
+    return tuple(str(axis) for axis, kind in pairs if getattr(kind, "name", "") == "Explicit")
+
+
 def _compute_draw(array: Any) -> Mapping[str, object]:
     """Returns the fields of a `Draw` whose random numbers resemble those of the array."""
     dtype = str(array.dtype)
@@ -124,7 +150,7 @@ def _compute_draw(array: Any) -> Mapping[str, object]:
         if is_integer:
             low, high = (int(np.clip(int(value), _INT32.min, _INT32.max - 1)) for value in (values.min(), values.max()))
             return {"kind": "randint", "low": low, "high": high + 1}
-        numbers: Any = values.astype(np.float32)
+        numbers: Any = (np.abs(values) if values.dtype.kind == "c" else values).astype(np.float32)
     except (TypeError, ValueError, RuntimeError):
         return unknown
     if dtype == "bool":
@@ -134,7 +160,7 @@ def _compute_draw(array: Any) -> Mapping[str, object]:
     low, high = float(numbers.min()), float(numbers.max())
     if low == high == 0.0:
         return _ZEROS
-    if low >= 0.0 or low == high:
+    if (low >= 0.0 or low == high) and "complex" not in dtype:
         return {"kind": "uniform", "low": _round(low), "high": _round(high)}
     return {"kind": "normal", "scale": _round((numbers * numbers).mean() ** 0.5)}
 
@@ -169,9 +195,14 @@ def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes 
 
 
 def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Returns random numbers as the `Draw` describes them: a NumPy array, floats drawn in f32, cast to the dtype."""
+    """Returns random numbers as the `Draw` describes them: a NumPy array, floats drawn in f32, cast to the dtype. Normal
+    complex numbers have normal real and imaginary parts, both of `scale` divided by the root of 2.
+    """
     values: Any
     match _choose_kind(draw.kind, dtype):
+        case "normal" if dtype.kind == "c":
+            parts = random.standard_normal((2, *shape), np.float32) * np.float32(draw.scale / 2**0.5)
+            values = parts[0] + 1j * parts[1]
         case "normal":
             values = random.standard_normal(shape, np.float32) * np.float32(draw.scale)
         case "squares":

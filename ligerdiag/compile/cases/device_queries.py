@@ -109,6 +109,11 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
         _TARGET.imported_for = description
 
 
+def note_question() -> None:
+    """Notes that what is imported now depends on the devices of the target."""
+    _TARGET.was_asked = True
+
+
 def install_answers() -> None:
     """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. It
     must be called before any of the user's modules is imported.

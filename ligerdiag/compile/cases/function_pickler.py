@@ -13,7 +13,7 @@ import io
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from hashlib import sha256
 from threading import Lock
 from types import CodeType, FunctionType, ModuleType
@@ -21,14 +21,22 @@ from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
-from ligerdiag.compile.cases.array_records import MAXIMUM_VALUE_BYTES, build_arg, is_array, record_array
+from ligerdiag.compile.cases.array_records import (
+    MAXIMUM_VALUE_BYTES,
+    build_arg,
+    is_array,
+    list_explicit_axes,
+    record_array,
+)
 from ligerdiag.compile.cases.live_functions import (
-    build_abstract_mesh,
+    build_field,
     build_jitted,
     build_kernel,
+    build_unplaced_mesh,
     find_object,
     find_reference,
     has_shardings,
+    initialize_nothing,
     list_unimportable,
 )
 from ligerdiag.errors import InputError, is_project_file
@@ -70,12 +78,13 @@ class FunctionPickler(_Pickler):
             case "triton.Autotuner" | "triton.Heuristics":
                 return self._refer(obj) or NotImplemented
             case "jax.Mesh" | "jax.AbstractMesh":
-                return build_abstract_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names))
+                return build_unplaced_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names), list_explicit_axes(obj))
             case _:
                 pass
         if isinstance(obj, type):
-            self._note_class(cast("type[Any]", obj))
-            return self._reduce(obj)
+            kind = cast("type[Any]", obj)
+            self._note_class(kind)
+            return _add_fields(kind, self._reduce(kind))
         reference = find_reference(obj, self._by_value)
         if isinstance(obj, FunctionType):
             if reference is None:
@@ -109,6 +118,42 @@ class FunctionPickler(_Pickler):
             for value in vars(kind).values():
                 if isinstance(value, FunctionType):
                     self._note(value.__code__)
+
+
+class _FieldRecord:
+    """A field of a dataclass that is unpickled as a new `dataclasses.field`, for the body of a class."""
+
+    def __init__(self, field: Field[Any]) -> None:
+        self._field = field
+
+    def __reduce__(self) -> Any:
+        given = {name: getattr(self._field, name) for name in _FIELD_OPTIONS}
+        options = {name: value for name, value in given.items() if value is not MISSING}
+        return build_field, (options | {"metadata": dict(self._field.metadata)},)
+
+
+_FIELD_OPTIONS = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+
+
+def _add_fields(kind: type[Any], reduced: Any) -> Any:
+    """Returns how to pickle a class, where its metaclass makes a dataclass and a pytree of it, as that of Equinox does.
+
+    cloudpickle makes an empty class first and adds its contents later. Such a metaclass reads the fields when the class
+    is made, so they are given then.
+    """
+    if type(kind) is type or not is_dataclass(kind) or not isinstance(reduced, tuple):
+        return reduced
+    make, arguments, *rest = cast("tuple[Any, ...]", reduced)
+    if getattr(make, "__name__", "") != "_make_skeleton_class":
+        return cast("Any", reduced)
+    own = [field for field in fields(kind) if field.name in vars(kind).get("__annotations__", {})]
+    body: dict[str, Any] = {field.name: _FieldRecord(field) for field in own}
+    body["__annotations__"] = {field.name: object for field in own}
+    code = getattr(vars(kind).get("__init__"), "__code__", None)
+    if code is not None and code.co_filename != "<string>":  # the text from which dataclasses make their own
+        body["__init__"] = initialize_nothing
+    meta, name, bases, words, *others = arguments
+    return (make, (meta, name, bases, {**words, **body}, *others), *rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,11 +308,14 @@ def _is_full(cell: Any) -> bool:
 
 
 class ArgumentPickler(FunctionPickler):
-    """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one."""
+    """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one,
+    and `explicit` their axes of the type Explicit.
+    """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
         super().__init__(stream, by_value)
         self.meshes: list[Mapping[str, int]] = []
+        self.explicit: set[str] = set()
         self._float_bytes = MAXIMUM_VALUE_BYTES
 
     def reducer_override(self, obj: Any) -> Any:
@@ -277,6 +325,7 @@ class ArgumentPickler(FunctionPickler):
         record = record_array(obj, self._float_bytes)
         if record.mesh:
             self.meshes.append(record.mesh)
+        self.explicit.update(record.explicit)
         if record.values is not None and "float" in record.fields["dtype"]:
             self._float_bytes -= len(record.values)
         return build_arg, (record.fields, record.draw, record.values)

@@ -12,6 +12,7 @@ name. Triton reads a kernel's source from its file. If the file does not contain
 file that changed after its import), the lines that the caller's Triton read replace those of the file.
 """
 
+import dataclasses
 import importlib
 import importlib.machinery
 import inspect
@@ -20,13 +21,14 @@ import linecache
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, cast
 
 from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.errors import InputError, is_project_file
@@ -170,25 +172,54 @@ def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> i
 
 
 class Bound:
-    """A function with fixed values for some of its positional arguments; a call gives the other arguments, in order."""
+    """A function with fixed values for some of its arguments; a call gives the other ones in order, first those by
+    position and then those with these names.
 
-    def __init__(self, function: Callable[..., Any], values: Mapping[int, Any]) -> None:
+    values: position to fixed value. keywords: name to fixed value. names: the arguments that the function gets by
+    keyword.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        values: Mapping[int, Any],
+        keywords: Mapping[str, Any] | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
         self.function = function
         self.values = dict(sorted(values.items()))
+        self.keywords = dict(keywords or {})
+        self.names = tuple(names)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
         """Returns the result of the function for the fixed values and these other arguments."""
-        every = list(arguments)
+        count = len(arguments) - len(self.names)
+        every = list(arguments[:count])
         for position, value in self.values.items():
             every.insert(position, value)
-        return self.function(*every)
+        return self.function(*every, **dict(zip(self.names, arguments[count:], strict=True)), **self.keywords)
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The function's signature without the parameters that have fixed values."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return inspect.Signature([one for number, one in enumerate(parameters) if number not in self.values])
+    def name_arguments(self, count: int) -> list[str]:
+        """Returns a name for each of `count` arguments of a call."""
+        by_position = name_arguments(self.function, count - len(self.names) + len(self.values))
+        return [name for number, name in enumerate(by_position) if number not in self.values] + list(self.names)
+
+
+def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
+    """Returns a name for each of `count` arguments by position: the function's parameter, `args.0` for the first of
+    `*args`, and `arg.0` where there is no parameter.
+    """
+    own: Any = getattr(function, "name_arguments", None)
+    if own is not None:
+        return own(count)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "arg")
+    return names + [f"{rest}.{number}" for number in range(count - len(names))]
 
 
 _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
@@ -200,36 +231,69 @@ class Unwrapped:
 
     function: Any
     arguments: tuple[Any, ...]
-    """The arguments that are not static, in order."""
+    """The arguments that are not static, in order; those by keyword come last, sorted by name as in JAX."""
     donated: frozenset[int]
     """Positions, in `arguments`, of the arguments that the function donates."""
 
 
-def unwrap_jitted(function: Any, arguments: tuple[Any, ...]) -> Unwrapped:
+def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Unwrapped:
     """Returns the function inside a `jax.jit`, with its static arguments bound, its other arguments, and which of these
-    it donates. A function without a `jax.jit` is returned unchanged, with all arguments.
+    it donates. The `jax.jit` may be a method, or inside of `functools.partial`, whose arguments then count as arguments.
+    Any other function is returned unchanged, except that it takes the `keywords` by position, after the other arguments.
 
-    A function with shardings of its own stays inside its `jax.jit`.
+    A function with shardings of its own, and one of `nnx.jit`, stays inside its `jax.jit`.
     """
-    info = getattr(function, "_jit_info", None)
+    keywords = keywords or {}
+    jitted, every, named = _unwrap_partial(function, arguments, keywords)
+    info = _find_jit_info(jitted)
     if info is None:
-        return Unwrapped(function=function, arguments=arguments, donated=frozenset())
-    static = {position % len(arguments) for position in info.static_argnums if position < len(arguments)}
-    kept = [position for position in range(len(arguments)) if position not in static]
-    inner: Any = function if has_shardings(function) else function.__wrapped__
-    if static:
-        inner = Bound(inner, {position: arguments[position] for position in static})
+        jitted, every, named = function, arguments, keywords
+    static: set[int] = set()
+    static_names: set[str] = set()
+    donated: set[int | str] = set()
+    inner = jitted
+    if info is not None:
+        static = {position % len(every) for position in info.static_argnums if position < len(every)}
+        static_names = named.keys() & set(info.static_argnames)
+        donated = {*info.donate_argnums, *info.donate_argnames}
+        inner = jitted if not hasattr(jitted, "_jit_info") or has_shardings(jitted) else jitted.__wrapped__
+    kept = [position for position in range(len(every)) if position not in static]
+    names = sorted(named.keys() - static_names)
+    if static or named:
+        values = {position: every[position] for position in static}
+        inner = Bound(inner, values, {name: named[name] for name in static_names}, names)
+    places: list[int | str] = [*kept, *names]
     return Unwrapped(
         function=inner,
-        arguments=tuple(arguments[position] for position in kept),
-        donated=frozenset(number for number, position in enumerate(kept) if position in info.donate_argnums),
+        arguments=(*(every[position] for position in kept), *(named[name] for name in names)),
+        donated=frozenset(number for number, place in enumerate(places) if place in donated),
     )
+
+
+def _unwrap_partial(
+    function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
+    """Returns the function inside methods and `functools.partial`, and all arguments that it gets."""
+    while True:
+        if isinstance(function, MethodType):
+            function, arguments = function.__func__, (function.__self__, *arguments)
+        elif isinstance(function, partial):
+            bound = cast("Any", function)
+            function, arguments = bound.func, (*bound.args, *arguments)
+            keywords = {**bound.keywords, **keywords}
+        else:
+            return function, arguments, keywords
+
+
+def _find_jit_info(function: Any) -> Any:
+    """Returns the record of the options of a function of `jax.jit` or `nnx.jit`; None for any other function."""
+    return getattr(function, "_jit_info", None) or getattr(getattr(function, "jitted_fn", None), "_jit_info", None)
 
 
 def has_shardings(jitted: Any) -> bool:
     """Whether the `jax.jit` of this function was given shardings."""
     leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
-    return any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
+    return any(leaf is not None and type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
 
 
 KERNELS = "ligerdiag_kernel_"
@@ -277,12 +341,45 @@ def build_jitted(function: Any, options: Mapping[str, Any]) -> Any:
     return library.jit(function, **options)
 
 
-def build_abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """Returns a mesh without devices, whose axes have the type Auto; the worker chooses the devices for which the
-    program is compiled.
+def build_field(options: Mapping[str, Any]) -> Any:
+    """Returns `dataclasses.field(**options)`."""
+    return dataclasses.field(**options)
+
+
+def initialize_nothing(instance: Any) -> None:
+    """Is the `__init__` of an unpickled class until the class has its own."""
+
+
+type MeshBuilder = Callable[[Mapping[str, int], Sequence[str]], Any]
+"""A function from the sizes of a mesh, by axis, and its axes of the type Explicit, to the mesh."""
+
+_mesh_builders: list[MeshBuilder] = []
+
+
+@contextmanager
+def place_meshes(build: MeshBuilder) -> Generator[None]:
+    """Makes `build` the builder of the meshes that are unpickled inside the context: it knows the program's devices."""
+    _mesh_builders.append(build)
+    try:
+        yield
+    finally:
+        _mesh_builders.pop()
+
+
+def build_unplaced_mesh(sizes: tuple[int, ...], names: tuple[str, ...], explicit: tuple[str, ...] = ()) -> Any:
+    """Returns a mesh that was pickled, on the devices for which the program is compiled, see `place_meshes`; without
+    devices if the process does not compile.
     """
+    if _mesh_builders:
+        return _mesh_builders[-1](dict(zip(names, sizes, strict=True)), explicit)
+    return build_abstract_mesh(dict(zip(names, sizes, strict=True)), explicit)
+
+
+def build_abstract_mesh(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
+    """Returns a mesh without devices. explicit: its axes of the type Explicit; all others have the type Auto."""
     library: Any = importlib.import_module("jax.sharding")
-    return library.AbstractMesh(sizes, names, axis_types=(library.AxisType.Auto,) * len(names))
+    kinds = tuple(library.AxisType.Explicit if name in explicit else library.AxisType.Auto for name in sizes)
+    return library.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:

@@ -7,16 +7,21 @@ because the optimizer takes their root.
 """
 
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ligerdiag.compile.cases.array_records import build_arg, choose_mesh, is_array, record_array
-from ligerdiag.compile.cases.live_functions import (
-    unwrap_jitted,
-)
+from ligerdiag.compile.cases.library_modules import bind_static_leaves, keep_variables
+from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap_jitted
 from ligerdiag.errors import InputError
-from ligerdiag.model.case import Arg, Case, Draw
+from ligerdiag.model.case import Arg, Case, Draw, Values
+
+type _Meshes = list[tuple[Mapping[str, int], tuple[str, ...]]]
+"""The sizes and the axes of the type Explicit of the meshes on which arrays lie."""
 
 _SECOND_MOMENTS = frozenset(
     ("nu", "nu_max", "v_row", "v_col", "sum_of_squares", "exp_avg_sq", "second_moment")
@@ -33,17 +38,37 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
 
     donated: positions of further arguments that are donated, besides those that the function's own `jax.jit` donates.
     """
-    unwrapped = unwrap_jitted(case.function, case.args)
-    meshes: list[Mapping[str, int]] = []
+    unwrapped = unwrap_jitted(case.function, case.args, case.kwargs)
+    function, values, given = bind_static_leaves(unwrapped.function, unwrapped.arguments)
+    meshes: _Meshes = []
     arguments = tuple(
-        _normalize_argument(value, f"argument {position} of `{case.id}`", meshes)
-        for position, value in enumerate(unwrapped.arguments)
+        _normalize_argument(value, name, case.id, meshes)
+        for name, value in zip(name_arguments(function, len(values)), values, strict=True)
     )
-    donated |= unwrapped.donated
+    donated |= unwrapped.donated | given
     arguments = tuple(
         _map(_donate, value) if position in donated else value for position, value in enumerate(arguments)
     )
-    return replace(case, function=unwrapped.function, args=arguments, mesh=choose_mesh(case.mesh or None, meshes))
+    reference = None if case.reference is None else keep_variables(case.reference, arguments)
+    function = _make_hashable(keep_variables(function, arguments))
+    return replace(
+        case,
+        function=function,
+        reference=reference,
+        args=arguments,
+        kwargs={},
+        mesh=choose_mesh(case.mesh or None, [sizes for sizes, _ in meshes]),
+        explicit_axes=tuple(sorted({*case.explicit_axes, *(axis for _, axes in meshes for axis in axes)})),
+    )
+
+
+def _make_hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function in a form that `jax.jit` takes: an object of arrays that can be called has no hash."""
+    try:
+        hash(function)
+    except TypeError:
+        return Bound(function, {})
+    return function
 
 
 def _donate(path: object, arg: Arg) -> Arg:
@@ -51,9 +76,9 @@ def _donate(path: object, arg: Arg) -> Arg:
     return replace(arg, donate=True)
 
 
-def _normalize_argument(value: Any, place: str, meshes: list[Mapping[str, int]]) -> Any:
+def _normalize_argument(value: Any, name: str, case_id: str, meshes: _Meshes) -> Any:
     def normalize(path: Any, leaf: Any) -> Arg:
-        arg = _make_arg(leaf, place, meshes)
+        arg = _make_arg(leaf, f"argument `{name}{_render_path(path)}` of `{case_id}`", meshes)
         match arg.draw:
             case Draw(kind="usual") as draw if "float" in arg.dtype and any(map(_is_second_moment, path)):
                 return replace(arg, draw=replace(draw, kind="squares"))
@@ -63,7 +88,12 @@ def _normalize_argument(value: Any, place: str, meshes: list[Mapping[str, int]])
     return _map(normalize, value)
 
 
-def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
+def _render_path(path: Any) -> str:
+    library: Any = importlib.import_module("jax")
+    return library.tree_util.keystr(path)
+
+
+def _make_arg(leaf: Any, place: str, meshes: _Meshes) -> Arg:
     if isinstance(leaf, Arg):
         return leaf
     if not is_array(leaf):
@@ -73,7 +103,7 @@ def _make_arg(leaf: Any, place: str, meshes: list[Mapping[str, int]]) -> Arg:
     except InputError as error:
         raise InputError(f"{place}: {error}") from error
     if record.mesh:
-        meshes.append(record.mesh)
+        meshes.append((record.mesh, record.explicit))
     return build_arg(record.fields, record.draw, record.values)
 
 
@@ -90,10 +120,14 @@ def _make_scalar(value: object, place: str) -> Arg:
             )
         case float():
             return Arg(shape=(), dtype=_name_dtype(float), draw=Draw(kind="uniform", low=value, high=value), weak=True)
+        case complex():
+            data = np.dtype(_name_dtype(complex)).type(value).tobytes()
+            return Arg(shape=(), dtype=_name_dtype(complex), draw=Values(data=data), weak=True)
         case _:
             raise InputError(
                 f"expected arrays and numbers in {place} but got {value!r:.60}"
                 f" (type={type(value).__name__}): bind it to the function, as in `functools.partial(function, name=value)`"
+                f"{', or give the function as `equinox.filter_jit`' if 'equinox' in sys.modules else ''}"
             )
 
 

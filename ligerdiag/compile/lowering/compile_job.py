@@ -54,8 +54,9 @@ from ligerdiag.artifacts.artifact import (
 )
 from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key, join_key, keep_artifact
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
-from ligerdiag.compile.cases.arguments import build_mesh
-from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as
+from ligerdiag.compile.cases.arguments import build_mesh, compute_words
+from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as, note_question
+from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.jax_versions import assume_capability
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
@@ -113,7 +114,12 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
     Raises LigerdiagError with a message of one line; the traceback is in the log.
     """
-    with import_as(request.description, build_mesh({}, request.description).devices.flat):
+
+    def build(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
+        note_question()  # the mesh is one of this target's devices
+        return build_mesh(sizes, request.description, explicit)
+
+    with import_as(request.description, build_mesh({}, request.description).devices.flat), place_meshes(build):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
     begin = _measure_log(log)
@@ -365,11 +371,15 @@ def _compute_placements(
     judged but not replayed.
     """
     leaves: Any = jax.tree_util.tree_leaves
-    shapes = [leaf.shape for leaf in leaves(program.lowered.args_info)]
-    inputs = compute_placements(shapes, leaves(compiled.input_shardings), program.assignment)
-    outputs, shardings = [leaf.shape for leaf in leaves(program.lowered.out_info)], leaves(compiled.output_shardings)
+
+    def place(arrays: Any, shardings: Any) -> tuple[Placement, ...]:
+        each = leaves(arrays)
+        words = [compute_words(leaf) for leaf in each]
+        return compute_placements([leaf.shape for leaf in each], leaves(shardings), program.assignment, words)
+
+    inputs = place(program.lowered.args_info, compiled.input_shardings)
     try:
-        return inputs, compute_placements(outputs, shardings, program.assignment)
+        return inputs, place(program.lowered.out_info, compiled.output_shardings)
     except CompileError:
         if _is_partitioned(request, inputs):
             return inputs, ()

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 from jax.extend import source_info_util
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import MovedRef, Readers, RefMove, RefStore
@@ -137,7 +138,7 @@ def lower_case(
     """
     answers = nullcontext()
     if mesh is None:
-        mesh = build_mesh(case.mesh, description)
+        mesh = build_mesh(case.mesh, description, case.explicit_axes)
         answers = answer_as(mesh.devices.flat, description)
     specs = build_argument_specs(case, mesh)
     jax.clear_caches()  # a cached module would be tagged already, and may hold kernels for another GPU
@@ -149,7 +150,9 @@ def lower_case(
         _blame_function(case),
     ):
         library: Any = jax
-        jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
+        # without arguments, only a sharding of the outputs tells JAX the devices
+        placed: Any = {} if library.tree.leaves(specs) else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
+        jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case), **placed)
         kernels = find_kernel_primitives()
         with (
             record_binds(kernels) as binds,

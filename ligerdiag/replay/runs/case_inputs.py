@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments
+from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments, read_numbers
 from ligerdiag.errors import LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.replay.ops.scope import Array
@@ -45,7 +45,7 @@ def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
 
 
 def _flatten(arguments: tuple[Any, ...]) -> tuple[Array, ...]:
-    return tuple(np.asarray(leaf) for leaf in jax.tree.leaves(arguments))
+    return tuple(map(read_numbers, jax.tree.leaves(arguments)))
 
 
 def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array]:
@@ -60,4 +60,4 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
             raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
         compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
         results = compiled(*arguments)
-    return dict(zip(compute_output_names(results), map(np.asarray, jax.tree.leaves(results)), strict=True))
+    return dict(zip(compute_output_names(results), map(read_numbers, jax.tree.leaves(results)), strict=True))

@@ -1,0 +1,148 @@
+"""Makes functions of arrays of those that work on the modules of Flax NNX and Equinox.
+
+A module of NNX is an object whose variables change. `nnx.jit` returns the changed ones beside the function's result,
+and so does the function that is compiled here; without that, JAX would drop the operations that compute them, a kernel
+of an optimizer among them. `equinox.filter_jit` traces the arrays of its arguments and takes every other leaf, such as
+an activation function, as static.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ligerdiag.compile.cases.array_records import is_array
+from ligerdiag.compile.cases.live_functions import name_arguments
+from ligerdiag.model.case import Arg
+
+
+class WithVariables:
+    """A function that also returns the variables of NNX that it changed in its arguments: a mapping from `output`, if
+    the function returns anything, and from the names of arguments to the changed variables.
+    """
+
+    def __init__(self, function: Callable[..., Any], count: int) -> None:
+        self.function = function
+        self._names = name_arguments(function, count)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the result, alone if no variable changed."""
+        before = [_list_changeable(argument) for argument in arguments]
+        result = self.function(*arguments)
+        changed: dict[str, Any] = {}
+        for name, argument, old in zip(self._names, arguments, before, strict=True):
+            new = _list_changeable(argument)
+            values = {path: value for path, value in new.items() if value is not old.get(path)}
+            if values:
+                changed[name] = values
+        if not changed:
+            return result
+        return changed if result is None else {"output": result, **changed}
+
+    def name_arguments(self, count: int) -> list[str]:
+        """Returns a name for each of `count` arguments of a call."""
+        return name_arguments(self.function, count)
+
+
+class WithLeaves:
+    """A function that gets the static leaves of its arguments, besides the arrays that a call gives.
+
+    static: the arguments, with None for each array.
+    """
+
+    def __init__(self, function: Callable[..., Any], static: Sequence[Any]) -> None:
+        self.function = function
+        self._static = tuple(static)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the result of the function. arguments: those of the function, with None for each static leaf."""
+        return self.function(*_map(_choose, self._static, arguments))
+
+    def name_arguments(self, count: int) -> list[str]:
+        """Returns a name for each of `count` arguments of a call."""
+        return name_arguments(self.function, count)
+
+
+def keep_variables(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """Returns the function, made to return the variables that it changes if an argument is a module of NNX."""
+    if isinstance(function, WithVariables):
+        return function
+    if any(_list_changeable(argument) for argument in arguments):
+        return WithVariables(function, len(arguments))
+    return function
+
+
+def bind_static_leaves(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...], frozenset[int]]:
+    """Returns the function, its arguments and the positions of those that it donates. A function of
+    `equinox.filter_jit` is returned with the leaves bound that are no arrays, and the arguments have None there.
+    """
+    if not _is_filtered(function):
+        return function, arguments, frozenset()
+    filtered: Any = function
+    dynamic = _map(_keep_dynamic, arguments)
+    static = _map(_keep_static, arguments)
+    first, rest = filtered.donate_first, filtered.donate_rest
+    donated = frozenset(number for number in range(len(arguments)) if (rest if number else first))
+    return WithLeaves(function, static), dynamic, donated
+
+
+def _is_object(argument: Any) -> bool:
+    """Whether this is a module, an optimizer or a variable of NNX; its state alone, as of `nnx.split`, is a value."""
+    nnx: Any = sys.modules.get("flax.nnx")
+    kinds = [getattr(nnx, name, None) for name in ("Object", "Pytree", "Module", "Variable")]
+    return isinstance(argument, tuple(kind for kind in kinds if isinstance(kind, type)))
+
+
+def _is_filtered(function: Any) -> bool:
+    kind = cast("type[Any]", type(function))
+    return kind.__module__.partition(".")[0] == "equinox" and kind.__name__ == "_JitWrapper"
+
+
+def _is_dynamic(leaf: Any) -> bool:
+    return isinstance(leaf, Arg) or is_array(leaf)
+
+
+def _keep_dynamic(leaf: Any) -> Any:
+    return leaf if _is_dynamic(leaf) else None
+
+
+def _keep_static(leaf: Any) -> Any:
+    return None if _is_dynamic(leaf) else leaf
+
+
+def _choose(static: Any, dynamic: Any) -> Any:
+    return dynamic if static is None else static
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
+
+
+def _map(function: Callable[..., Any], *trees: Any) -> Any:
+    library: Any = importlib.import_module("jax")
+    return library.tree.map(function, *trees, is_leaf=_is_none)
+
+
+def _list_changeable(argument: Any) -> Mapping[str, Any]:
+    """Returns the value of each variable of NNX in a module, by its path such as `layers.0.kernel`; none for any other
+    argument.
+    """
+    if not _is_object(argument):
+        return {}
+    nnx: Any = sys.modules["flax.nnx"]
+
+    def is_variable(leaf: Any) -> bool:
+        return isinstance(leaf, nnx.Variable)
+
+    library: Any = importlib.import_module("jax").tree_util
+    leaves: list[tuple[Any, Any]] = library.tree_leaves_with_path(argument, is_leaf=is_variable)
+    return {_name_path(path): leaf.get_raw_value() for path, leaf in leaves if is_variable(leaf)}
+
+
+def _name_path(path: Any) -> str:
+    library: Any = importlib.import_module("jax").tree_util
+    return library.keystr(path, simple=True, separator=".")
