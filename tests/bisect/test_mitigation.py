@@ -133,7 +133,7 @@ def test_a_missing_device_is_an_input_error_before_anything_is_compiled(runner: 
     trials = runner.trials
     with pytest.raises(InputError, match="needs an NVIDIA GPU"):
         climb(runner, h100, device=True)
-    with pytest.raises(InputError, match="not `seed`"):
+    with pytest.raises(InputError, match="not those of `seed`"):
         climb(runner, h100, device=True, toolchain="seed")
     assert runner.trials == trials
 
