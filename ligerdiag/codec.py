@@ -141,7 +141,10 @@ def encode_record(value: object) -> Any:
         return [encode_record(entry) for entry in cast("tuple[object, ...]", value)]
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: encode_record(getattr(value, field.name)) for field in fields(value)}
-    raise TypeError(f"expected a plain record but got {type(value).__name__}")
+    raise TypeError(
+        "expected a dataclass, a mapping, a tuple, a list, a frozen set, a path, a string, a number, a bool or None"
+        f" but got {type(value).__name__}"
+    )
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
@@ -261,6 +264,6 @@ def _decode_tuple(kinds: tuple[Any, ...], value: Sequence[object], name: str) ->
 @cache
 def _get_hints(kind: type) -> dict[str, Any]:
     if not is_dataclass(kind):
-        raise TypeError(f"expected the type of a plain record but got {kind!r}")
+        raise TypeError(f"expected a dataclass as the type of a record but got {kind!r}")
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}

@@ -97,9 +97,10 @@ class CheckOptions:
     bounds: Bounds = field(default_factory=Bounds)
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The bytes of memory, and the bytes copied in one call, that the user allows each program."""
-    rows: Annotated[bool, Option("--rows", help="Count the fresh and stale rows of each output; -v shows them.")] = (
-        False
-    )
+    rows: Annotated[
+        bool,
+        Option("--rows", help="Count the fresh and stale rows of each output; with -v, the report prints both counts."),
+    ] = False
     orders: Annotated[
         int,
         Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
@@ -154,7 +155,7 @@ class InspectOptions:
     paths: Annotated[tuple[Path, ...], Option(help="Directories and files to inspect.", show_default=False)]
     """The paths to inspect: dump directories, files with a module, artifact directories."""
     module: Annotated[
-        str, Option("--module", metavar="GLOB", help="Inspect only modules whose name matches, such as '*step*'.")
+        str, Option("--module", metavar="GLOB", help="Inspect only modules whose name matches GLOB, such as '*step*'.")
     ] = ""
     timeout: Annotated[
         float | None,
@@ -276,7 +277,12 @@ class DiffOptions:
     ] = ()
     """The toolchain of both sides, or one for each side."""
     module: Annotated[
-        str, Option("--module", metavar="GLOB", help="With dumps: compare the modules whose name matches.")
+        str,
+        Option(
+            "--module",
+            metavar="GLOB",
+            help="With dumps: compare only modules whose name matches GLOB, such as '*step*'.",
+        ),
     ] = ""
     jobs: Jobs = None
     timeout: Annotated[
@@ -308,7 +314,9 @@ class CompareOptions:
     module: Annotated[
         str,
         Option(
-            "--module", metavar="GLOB", help="With dumps: compare only modules whose name matches, such as '*step*'."
+            "--module",
+            metavar="GLOB",
+            help="With dumps: compare only modules whose name matches GLOB, such as '*step*'.",
         ),
     ] = ""
     timeout: Annotated[

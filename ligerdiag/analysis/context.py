@@ -226,8 +226,8 @@ def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: Hl
 def _find_partitioned_carriers(
     program: HloModule, optimized: HloModule, carriers: Carriers, space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps ids of optimized instructions without a tag to the labels that may start there, which say that a value
-    depends on the contents from before a write (ORIG, see `comparison`).
+    """Maps ids of optimized instructions without a tag to the ORIG labels that may start there; such a label says that
+    a value depends on the contents from before a write (see `comparison`).
 
     The SPMD partitioner leaves some instructions without a tag, and these may hold a value from before a write.
     """

@@ -90,8 +90,8 @@ class TagTrust:
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
         """Maps the ids of instructions that may be carriers, although no trusted tag says so, to the ORIG labels that
-        would start there. A carrier holds the value of a kernel's operand from before the write; the label ORIG of a
-        write says that a value depends on it (see `comparison`).
+        would start there. A carrier holds the value of a kernel's operand from before the write; an ORIG label says
+        that another value depends on that old value (see `comparison`).
         """
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():

@@ -168,7 +168,7 @@ class Run:
 
 
 DRAWS = 3
-"""Number of draws (sets of random arguments) that a case runs with on a device; one draw if its replay takes long."""
+"""Number of sets of random arguments that a case runs with on a device; one if its replay takes long."""
 FULL_TIMEOUT = 1800.0
 """Seconds that a case, and the comparison of its results, may take on the device if `--full` lifts the bounds."""
 

@@ -90,7 +90,7 @@ def is_report(path: Path) -> bool:
         with path.open("rb") as stream:
             return stream.read(64).lstrip().startswith(b"{")
     except OSError as error:
-        raise InputError(f"expected to read `{path}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot read `{path}`: {error.strerror or error}") from None
 
 
 def _make_labels(old: Path, new: Path) -> tuple[str, str]:

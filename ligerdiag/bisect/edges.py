@@ -70,7 +70,8 @@ ANOTHER_COPY = (
 
 
 def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns all minimal sets of ties that make every output fresh, or why there is none.
+    """Returns all minimal sets of ties that make every output fresh, or why there is none. A tie forces one reader of a
+    value to run after the kernel that overwrites the value.
 
     Raises CaseError if JAX cannot trace the case.
     """
@@ -109,8 +110,8 @@ def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Experiment:
-    """Makes the trials for sets of ties. A tie has the number of its knob, which is the reader that it ties to the
-    kernel.
+    """Makes the trials for sets of ties. A tie forces a reader to run after the kernel; its number is that of the reader
+    in `knobs`.
     """
 
     runner: TrialRunner
@@ -134,7 +135,9 @@ class _Experiment:
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """Shows a set of ties, as the best result so far, in the progress line."""
+        """Notes for the progress line that every output is right if the readers in `knobs` are tied to the kernel (made
+        to run after it): the smallest such set so far.
+        """
         self.runner.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
@@ -148,9 +151,10 @@ class _Experiment:
 
 
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
-    """Returns the readers that can be tied, and notes those that cannot.
+    """Returns the readers that a tie can force to run after the kernel, and notes in the draft those that it cannot.
 
-    If the reader of a value is itself a kernel that overwrites it, it cannot be tied: it would overwrite the tied copy.
+    A tie gives the reader a copy of the value. So a reader that is itself a kernel that overwrites the value cannot be
+    tied: it would overwrite the copy.
     """
     if trouble:
         draft.is_unsettled = True
@@ -165,7 +169,9 @@ def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble:
         for reader in of_interest
     }
     draft.notes += [
-        f"{describe_reader(reader)} is not tied: {reasons[reader.id]}" for reader in of_interest if reasons[reader.id]
+        f"{describe_reader(reader)} is not tied to the kernel: {reasons[reader.id]}"
+        for reader in of_interest
+        if reasons[reader.id]
     ]
     return tuple(reader for reader in of_interest if not reasons[reader.id])
 

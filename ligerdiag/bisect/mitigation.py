@@ -80,7 +80,7 @@ class Mitigation:
 
     @property
     def device_errors(self) -> Mapping[str, float]:
-        """Returns the largest relative error of each output on the device over the draws of inputs, by name; empty
+        """Returns the largest relative error of each output on the device over all sets of random inputs, by name; empty
         without a run.
         """
         return {} if self.device is None else {n: compute_worst(o.errors) for n, o in self.device.outputs.items()}
@@ -425,10 +425,12 @@ def _describe_rightness(mitigation: Mitigation) -> str:
         return "is right and may lose precision: no numbers say how much"
     if mitigation.is_right:
         return "is right" + (
-            "" if mitigation.errors or mitigation.device_errors else " by its schedule, which no numbers confirm"
+            ""
+            if mitigation.errors or mitigation.device_errors
+            else " according to its schedule, which no numbers confirm"
         )
     if mitigation.outcome.is_right:
-        return "is right by its schedule and wrong on the GPU"
+        return "is right according to its schedule, but wrong on the GPU"
     return f"is {mitigation.outcome.word}: {describe_wrong(mitigation.outcome.outputs)}"
 
 

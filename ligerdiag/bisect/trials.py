@@ -99,7 +99,9 @@ _WORDS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One way to compile a case: on one target, with one toolchain, flags and ties."""
+    """One way to compile a case: on one target, with one toolchain, with flags, and with ties, which force reads to
+    happen after kernels.
+    """
 
     case: CaseSpec
     target: Target
@@ -529,7 +531,7 @@ def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tup
 
 
 DRAWS = 1
-"""Number of draws of the arguments for a run on a device: only times are measured here; `check --device` compares
+"""Number of sets of random arguments for a run on a device: only times are measured here; `check --device` compares
 several draws.
 """
 

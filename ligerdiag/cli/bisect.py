@@ -32,14 +32,14 @@ compiles, a sentence for each answer, and evidence.
 Axes (--over):
   mitigation  compares measures against a hidden write: hidden, trivial, barrier,
               aliased, out_of_place; the verdicts with each, and its costs
-  edges       which readers a trivial operation must tie to the kernel: all
-              minimal sets of ties, or why there is none
+  edges       which readers must be tied to the kernel (a trivial operation forces
+              them to run after it): all minimal sets of ties, or why there is none
   passes      the first pass of XLA after which an output is no longer right
   flags       XLA's flags for scheduling, fusion, GEMMs, autotuning
   targets     the GPUs to compile for
   toolchains  the versions of JAX and Triton between which the verdict changes
 
-A set of ties is right if every output is fresh by its schedule; latent is not enough.
+A set of ties is right if every output is fresh in its schedule; latent is not enough.
 Replayed numbers only confirm that. For each minimal set, the answer shows that no set
 with one tie less is right.
 

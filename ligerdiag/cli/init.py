@@ -90,7 +90,7 @@ def _plan_config(directory: Path) -> InitStep:
         text = path.read_text(encoding="utf-8")
         tools = tomllib.loads(text).get("tool", {})
     except (OSError, ValueError) as error:
-        raise InputError(f"expected to read `{path}` but: {error}") from None
+        raise InputError(f"cannot read `{path}`: {error}") from None
     if "ligerdiag" in tools:
         return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}, which has [tool.ligerdiag]")
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
@@ -109,4 +109,4 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"expected to make the folder `{folder}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot make the folder `{folder}`: {error.strerror or error}") from None

@@ -132,7 +132,7 @@ def run_application(application: typer.Typer, name: str) -> None:
         if error.errno not in _FULL or error.filename is not None:
             raise
         _drop_output()
-        _print_error(f"expected to write to standard output but: {error.strerror}")
+        _print_error(f"cannot write to standard output: {error.strerror}")
         sys.exit(ExitCode.INPUT)
 
 

@@ -60,7 +60,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise InputError(f"expected to write `{path}` but: {error.strerror or error}") from error
+        raise InputError(f"cannot write `{path}`: {error.strerror or error}") from error
 
 
 def require_recordable(path: Path) -> None:
@@ -267,7 +267,7 @@ def _require_ours(directory: Path) -> None:
     try:
         entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
     except OSError as error:
-        raise InputError(f"expected to read `{directory}` for --html but got: {error}") from error
+        raise InputError(f"cannot read `{directory}` for --html: {error}") from error
     from ligerdiag.report.html import INDEX
 
     pages = set(_list_pages(directory))
@@ -351,7 +351,7 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
             shown = Format.TERMINAL if named is form else shown
         require_writable(path)
         if any(_is_same(path, other) for other in files):
-            raise InputError(f"expected a file of its own for each --output but got `{path}` twice")
+            raise InputError(f"each --output needs its own file, but `{path}` is given twice")
         files[path] = named
     return Outputs(shown=shown, files=files)
 
@@ -476,7 +476,7 @@ def _append(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise InputError(f"expected to write `{path}` of {SUMMARY} but: {error.strerror or error}") from error
+        raise InputError(f"cannot write `{path}` of {SUMMARY}: {error.strerror or error}") from error
 
 
 def _attempt(write: Callable[[], None], troubles: list[InputError]) -> None:

@@ -150,8 +150,9 @@ def compile_cases(
 ) -> Iterator[CompileResult]:
     """Yields a result for each case on each target as soon as it exists; results from the cache come first.
 
-    An error of a case is not raised: it is in the case's result. variation: the compiler options and ties with which
-    the cases are compiled; by default none. refresh: whether to compile even cases whose artifacts are in the cache.
+    An error of a case is not raised: it is in the case's result. variation: the compiler options with which the
+    cases are compiled, and the ties, which force reads to happen after kernels; by default none. refresh: whether to
+    compile even cases whose artifacts are in the cache.
     """
     report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0

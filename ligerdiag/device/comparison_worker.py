@@ -36,7 +36,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
     """Compares the results that the device has left in the folder `results` with the intended ones (those of the
-    program in program order) and with those of the artifact's replayed schedule, for each draw of the arguments.
+    program in program order) and with those of the artifact's replayed schedule, for each set of random arguments.
     """
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}

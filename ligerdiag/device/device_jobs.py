@@ -2,8 +2,8 @@
 tolerance for comparing these results.
 
 The device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting artifact on the
-same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per draw of the
-arguments. NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype and shape.
+same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per set of random
+arguments (a draw). NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype and shape.
 """
 
 import json
@@ -35,7 +35,7 @@ BADNESS = (
     Attribution.NEITHER,
     Attribution.STALE,
 )
-"""Attributions from best to worst; an output gets the worst attribution of all draws of the arguments."""
+"""Attributions from best to worst; an output gets the worst attribution over all sets of random arguments."""
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
@@ -75,8 +75,10 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the outputs that the device worker wrote into `directory` for this draw of the arguments, by name. Raises
+    """Returns the outputs that the device worker wrote into `directory` for one set of random arguments, by name. Raises
     ArtifactError if they cannot be read.
+
+    draw: number of that set.
 
     like: arrays with the dtype and shape of each output, which the file lacks.
     """
@@ -101,9 +103,9 @@ class DeviceRequest:
     results: str
     """Path of an existing directory, into which the devices' results are written."""
     draws: int
-    """Number of different random draws of the arguments."""
+    """Number of different sets of random arguments."""
     runs: int
-    """Number of runs with each draw of the arguments."""
+    """Number of runs with each set of random arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +125,8 @@ class DeviceAnswer:
     all runs are equal bit for bit.
     """
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-    """Maps the name of each output to its relative errors against the output of the case's reference, one per draw of
-    the arguments; empty if the case has no reference.
+    """Maps the name of each output to its relative errors against the output of the case's reference, one per set of
+    random arguments; empty if the case has no reference.
     """
 
 

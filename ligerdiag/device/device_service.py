@@ -41,7 +41,7 @@ _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
 them.
 """
 RUNS = 3
-"""Number of runs on the device with each draw of the arguments."""
+"""Number of runs on the device with each set of random arguments."""
 
 type OnCase = Callable[[str, CaseSpec, int, int], None]
 """A function that is called with `started` or `finished`, the case, the number of cases done, and the number of all
@@ -62,7 +62,7 @@ class DeviceOptions:
     refuse: Callable[[Artifact], str]
     """Returns the reason why an artifact must not be replayed; empty if it may be."""
     draws: Callable[[CaseSpec], int]
-    """Returns the number of different random draws of a case's arguments."""
+    """Returns the number of different sets of random arguments for a case."""
 
 
 def require_gpu(toolchain: str = DEFAULT) -> None:

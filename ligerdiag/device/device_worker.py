@@ -2,7 +2,7 @@
 
 The artifact is built as for a target that XLA knows from a description alone, and its operations have tags, too; but
 XLA queries the devices and autotunes on them. Arguments are drawn on the CPU, as for a replay, and copied to the
-devices for each run, because a kernel may overwrite them. The program runs several times on each draw of the arguments:
+devices for each run, because a kernel may overwrite them. The program runs several times on each set of random arguments:
 the first result is kept for the comparison, and the others should equal it.
 
 Timing comes last, on the arguments of the last draw. The executable has run before, so the clock sees no first load or

@@ -205,7 +205,7 @@ class _UsedBytes:
 
 
 def _merge(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Returns the spans in order, with those that overlap or follow each other directly joined to one."""
+    """Returns the spans in ascending order; merges spans that overlap or touch."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if found and first <= found[-1][1] + 1:

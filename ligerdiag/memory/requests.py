@@ -27,10 +27,11 @@ class InPlaceRequest:
 
 
 def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequest]:
-    """Yields the operations that ask to work in place on at least `SMALLEST_BYTES`, in the order of the schedule.
+    """Yields each operation that asks to work in place on at least `SMALLEST_BYTES`, in the order of the schedule, with
+    the answer whether it does.
 
-    paid: the copies that XLA made although the program does not need them; an operation for which such a copy was made
-    does not work in place.
+    paid: the copies that XLA made although the program does not need them; an operation for which XLA made such a copy
+    is yielded as one that does not work in place.
     """
     served = _list_served(uses, paid)
     for computation in uses.computations:
@@ -41,7 +42,7 @@ def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequ
 
 
 def _list_served(uses: ValueUses, paid: Sequence[Move]) -> frozenset[int]:
-    """Returns the ids of the operations in place for which the copies in `paid` were made."""
+    """Returns the ids of the operations that ask to work in place and for which XLA made a copy in `paid` instead."""
     found: set[int] = set()
     for move in paid:
         caller = uses.find_caller(move.computation)

@@ -509,14 +509,14 @@ class DeviceOutput:
     """The numbers of one output computed on a device, compared with the intended and the stale ones."""
 
     errors: tuple[float, ...]
-    """||device - intended|| / ||intended|| for each draw of inputs; NaN if either is not finite."""
+    """||device - intended|| / ||intended|| for each set of random inputs; NaN if either is not finite."""
     attribution: Attribution
-    """The worst attribution of the output over the draws of inputs."""
+    """The worst attribution of the output over all sets of random inputs."""
     tolerance: float
     """Relative error up to which two results of the output count as equal on this device."""
     distance: float = 0.0
-    """Smallest ||stale - intended|| / ||intended|| over the draws of inputs, which says how clearly the numbers
-    distinguish stale from intended.
+    """Smallest ||stale - intended|| / ||intended|| over all sets of random inputs, which says how clearly the
+    numbers distinguish stale from intended.
     """
     replay_error: float | None = None
     """||replay - device|| / ||device||, where `replay` is the replay of the device's artifact on the same inputs; None
@@ -539,7 +539,7 @@ class DeviceRun:
     count: int
     """Number of devices that the case ran on."""
     runs: int
-    """Number of executions per draw of inputs."""
+    """Number of executions per set of random inputs."""
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
     """From output name to the static analysis's verdict on the artifact that was compiled on the device."""

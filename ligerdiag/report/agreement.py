@@ -31,7 +31,7 @@ The numbers of a device are compared with the verdict on the artifact that the d
 artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict
 at all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was
 replayed, the numbers of the device are compared with the reference alone. Wrong numbers then do not contradict "fresh",
-because program order may already differ from the reference, or the second draw of inputs may, after the program has
+because program order may already differ from the reference, or the second set of random inputs may, after the program has
 overwritten a constant; the line that `explain_unknown_order` returns says so.
 
 A fresh output has the same numbers in each legal order of its schedule.
@@ -369,7 +369,7 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             output=name,
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
-            message=f"`{name}` is fresh by its schedule, but has another value in another legal order of the schedule",
+            message=f"`{name}` is fresh according to its schedule, but has another value in another legal order of it",
             evidence=(
                 ("static", "fresh"),
                 ("orders", f"relative difference {render_figure(one.error)} with the order {one.order}"),
@@ -400,19 +400,21 @@ def _between_verdict_and_replay(
         output=name,
         static=verdict,
         numbers=numbers.attribution,
-        message=f"`{name}` is {verdict.value} by its schedule and {numbers.attribution.value} when it is replayed",
+        message=(
+            f"`{name}` is {verdict.value} according to its schedule, but {numbers.attribution.value} when it is replayed"
+        ),
         evidence=(("static", verdict.value), *evidence, ("replay", render_numbers(numbers))),
     )
 
 
 def _between_verdict_and_device(name: str, device: DeviceRun) -> Disagreement:
     output, verdict = device.outputs[name], Verdict(device.verdicts[name])
-    found = f"{output.attribution.value} when it runs there"
+    found = f"{output.attribution.value} in the run on that device"
     return Disagreement(
         output=name,
         static=verdict,
         numbers=output.attribution,
-        message=f"`{name}` is {verdict.value} by the schedule for {device.device} and {found}",
+        message=f"`{name}` is {verdict.value} according to the schedule for {device.device}, but {found}",
         evidence=(("static", f"{verdict.value}, {device.artifact}"), ("device", render_device_numbers(output))),
     )
 

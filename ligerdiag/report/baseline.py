@@ -82,7 +82,7 @@ def load_baseline(path: Path) -> Baseline:
     except FileNotFoundError:
         raise InputError(f"no baseline `{path}`: record one with `ligerdiag check --record {path}`") from None
     except OSError as error:
-        raise InputError(f"expected to read the baseline `{path}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot read the baseline `{path}`: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"`{path}` is too large for a baseline (more than {MAX_BYTES >> 20} MiB)")
     try:

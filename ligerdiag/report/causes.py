@@ -216,8 +216,10 @@ def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
 
 
 def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns a ("note", text) pair for each further rule of the cause: the message that its findings share, or else
-    their number.
+    """Returns a ("note", text) pair for each rule with findings in the cause, except the first rule.
+
+    If all findings of a rule have one message, which names few outputs, the text is that message. Otherwise the text
+    says how many findings there are, and which outputs they reach. outputs: names of all outputs of the case, in order.
     """
     notes: list[tuple[str, str]] = []
     for rule in list_rules(cause)[1:]:

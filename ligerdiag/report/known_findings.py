@@ -105,7 +105,7 @@ def load_known(path: Path) -> KnownFindings:
     except FileNotFoundError:
         raise InputError(f"no file `{path}`: write one with `ligerdiag check --record-known {path}`") from None
     except OSError as error:
-        raise InputError(f"expected to read the known findings `{path}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot read the known findings `{path}`: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"`{path}` is too large for known findings (more than {MAX_BYTES >> 20} MiB)")
     try:

@@ -64,7 +64,7 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
 
 
 def render_device_numbers(output: DeviceOutput) -> str:
-    """Returns the attribution of an output on the device, with the worst error over all draws of arguments, such as
+    """Returns the attribution of an output on the device, with the worst error over all sets of random arguments, such as
     `stale: relative error 1.2e+04`.
     """
     text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"

@@ -151,7 +151,7 @@ def make_filter(machine: str) -> bytes:
     """Returns the filter as the kernel reads it. Raises OSError for an architecture that is not supported."""
     known = _MACHINES.get(machine)
     if known is None:
-        raise OSError(f"no filter of system calls is known for {machine}")
+        raise OSError(f"ligerdiag has no filter for system calls (seccomp) for the architecture {machine}")
     program = _Program()
     program.load(_ARCHITECTURE)
     program.add(_EQUAL, known.audit, 1, 0)

@@ -164,11 +164,12 @@ def is_per_worker(name: str) -> bool:
 
 
 def render_settings(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
-    """Returns the line of JSON with a new worker's own settings, which the parent writes to the worker's socket before
-    the worker is forked.
+    """Returns a line of JSON with the settings in which a new worker differs from its template, the preloaded process
+    from which it is forked. The parent writes the line to the worker's socket before it asks the template to fork.
 
     environment: the worker's environment variables; only those that may differ between workers are sent. folder: the
-    worker's current folder. module: the module that the worker runs; empty for the template's module.
+    worker's current folder. module: the module that the worker runs; empty if it is the module whose imports the
+    template has done.
     """
     own = {name: value for name, value in environment.items() if is_per_worker(name)}
     return (json.dumps({"own": own, "folder": str(folder), "module": module}) + "\n").encode()
@@ -176,7 +177,7 @@ def render_settings(environment: Mapping[str, str], folder: Path, module: str = 
 
 def _apply_settings(channel: socket.socket) -> str:
     """Reads this worker's own settings from the socket and applies them to the process. Returns the module that the
-    worker runs; empty for the template's module.
+    worker runs; empty if it is the module whose imports the template has done.
     """
     line = b""
     while not line.endswith(b"\n"):

@@ -67,7 +67,7 @@ class Pool:
         module: the module that a worker runs. environment: environment variables that override those of a compile
         worker. forks: whether a worker may be forked from a template, a process that has already done the imports.
         templates: templates that the caller keeps for several pools; by default the pool has its own. template: the
-        module that the template runs; by default `module`.
+        module whose imports the template has done before it forks a worker; by default `module`.
         """
         self._cache = cache
         self.toolchain = toolchain or current_toolchain()

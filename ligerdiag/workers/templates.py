@@ -57,8 +57,8 @@ class TemplateKind:
 
 
 def connect(kind: TemplateKind) -> socket.socket | None:
-    """Returns a connection to the template server; None if there is no server, or if a worker of this kind must not be
-    forked.
+    """Returns a connection to the template server; None if there is no server, or if workers of the given kind must not
+    be forked.
     """
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
@@ -76,8 +76,9 @@ def connect(kind: TemplateKind) -> socket.socket | None:
 
 
 def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
-    """Asks the process at the other end of `control` to fork a worker. The process is a template or, if `kind` is
-    given, a template server, which chooses a template of that kind.
+    """Asks the process at the other end of `control` to fork a worker. The process is a template, which forks itself,
+    or, if `kind` is given, a template server, which passes the request to its template with this kind's interpreter,
+    module and environment.
 
     descriptors: the new worker's socket, the pipe for its exit code, and its first log.
     """
@@ -88,8 +89,10 @@ def send_request(control: socket.socket, descriptors: list[int], kind: TemplateK
 
 
 def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts a process of that kind; returns the process and the parent's end of its socket. log: file that receives
-    the output of the imports.
+    """Starts a process that does the imports of `kind.module`, and then is a template, from which workers are forked, or
+    a worker. Returns the process and the parent's end of its socket.
+
+    log: the file that receives what the process prints during its imports.
     """
     ours, theirs = socket.socketpair()
     with theirs, log.open("ab") as output:
@@ -124,12 +127,12 @@ class Templates:
     def start_worker(
         self, kind: TemplateKind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool] = lambda: True
     ) -> WorkerProcess:
-        """Returns a new worker that is ready: forked from a template of that kind, which is started if necessary.
+        """Returns a new worker that is ready: forked from the template for `kind`, which is started if necessary.
 
-        module: the module that the worker runs; it need not be the template's module. log: receives the worker's output
-        before its first job. start_log: receives the output of a template's imports. is_wanted: asked before slow
-        imports begin, because the pool may have closed while this thread waited. Raises OSError if no process can be
-        started, and the exceptions of `WorkerProcess.wait_until_ready`.
+        module: the module that the worker runs; it need not be `kind.module`, whose imports the template has done. log:
+        receives what the worker prints before its first job. start_log: receives what a template prints during its
+        imports. is_wanted: asked before slow imports begin, because the pool may have closed while this thread waited.
+        Raises OSError if no process can be started, and the exceptions of `WorkerProcess.wait_until_ready`.
         """
         shared = connect(kind)
         if shared is not None:
@@ -138,7 +141,7 @@ class Templates:
         return self._find(kind).start_worker(kind, module, log, start_log, is_wanted)
 
     def kill_importing(self, kind: TemplateKind) -> None:
-        """Kills the template of that kind if it has not finished its imports."""
+        """Kills the template for `kind` if it has not finished its imports."""
         self._find(kind).kill_importing()
 
     def close(self) -> None:

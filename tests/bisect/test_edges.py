@@ -79,7 +79,7 @@ def test_a_kernel_without_a_floating_output_cannot_be_tied_to(runner: TrialRunne
     assert bisection.answers[0].startswith(
         "no set of ties: no reader of what `running_maximum` overwrites can be tied to the kernel, and `sum` is"
     )
-    assert "is not tied: the kernel returns no floating-point array to tie with" in bisection.notes[0]
+    assert "is not tied to the kernel: the kernel returns no floating-point array to tie with" in bisection.notes[0]
     assert bisection.trials == 1
 
 

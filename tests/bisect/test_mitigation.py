@@ -100,7 +100,7 @@ def test_times_on_a_device_choose_the_cheapest_exact_mitigation(
     assert [row.cells["ms"] for row in found.rows] == ["0.5", "0.4", "0.7", "0.8", "0.6"]
     assert [row.label for row in found.rows if row.is_answer] == ["out_of_place"]
     assert "`trivial` is right and loses precision (0.01 w)" in found.answers[2]
-    assert "`barrier` is right by its schedule and wrong on the GPU" in found.answers[3]
+    assert "`barrier` is right according to its schedule, but wrong on the GPU" in found.answers[3]
     assert any("median of 7 executions on GPU" in note for note in found.notes)
 
 
@@ -133,7 +133,7 @@ def test_a_missing_device_is_an_input_error_before_anything_is_compiled(runner: 
     trials = runner.trials
     with pytest.raises(InputError, match="needs an NVIDIA GPU"):
         climb(runner, h100, device=True)
-    with pytest.raises(InputError, match="not `seed`"):
+    with pytest.raises(InputError, match="not those of `seed`"):
         climb(runner, h100, device=True, toolchain="seed")
     assert runner.trials == trials
 

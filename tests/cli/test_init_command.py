@@ -120,4 +120,4 @@ def test_a_missing_folder_and_a_file_that_is_not_toml_are_input_errors(run: Run,
     (tmp_path / "pyproject.toml").write_text("[tool")
     outcome = run("ligerdiag", "init")
     assert (outcome.code, list_files(tmp_path)) == (2, ["pyproject.toml"])
-    assert outcome.err.startswith("error: expected to read `")
+    assert outcome.err.startswith("error: cannot read `")

@@ -110,7 +110,7 @@ def test_two_reports_cannot_share_a_file(
     Path("link").symlink_to("a")
     outcome = run_command("check", "--output", "json=a", "--output", other)
     assert outcome.code == 2
-    assert "expected a file of its own for each --output" in outcome.err
+    assert "each --output needs its own file" in outcome.err
     assert api.asked == []
 
 
@@ -151,12 +151,12 @@ def test_an_unwritable_file_does_not_stop_the_others(
 
     def refuse(path: Path, text: str) -> None:
         if path.name == "json":
-            raise InputError("expected to write `json` but: no space left")
+            raise InputError("cannot write `json`: no space left")
         path.write_text(text)
 
     monkeypatch.setattr(output, "write_atomically", refuse)
     outcome = run_command("check", "--output", f"json={tmp_path / 'json'}", "--output", f"sarif={tmp_path / 'sarif'}")
-    assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "error: expected to write `json` but: no space left")
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "error: cannot write `json`: no space left")
     assert (tmp_path / "sarif").exists()
     assert "flce[hidden]" in outcome.out
 

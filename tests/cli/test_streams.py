@@ -20,7 +20,7 @@ def run(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", ["targets", "explain LD001", "toolchains"])
 def test_a_full_device_is_a_one_line_error(words: str, tmp_path: Path) -> None:
     done = run(f"{RUN} {words} > /dev/full", tmp_path)
-    assert done.stderr == "error: expected to write to standard output but: No space left on device\n"
+    assert done.stderr == "error: cannot write to standard output: No space left on device\n"
     assert done.returncode == 2
 
 

@@ -127,7 +127,7 @@ def test_a_drawing_function_gets_another_key_for_each_draw() -> None:
 
 
 def test_a_drawing_function_with_a_wrong_result_is_an_error_with_its_reason() -> None:
-    with pytest.raises(InputError, match=r"expected a draw of shape \[4\] but got one of shape \[\]"):
+    with pytest.raises(InputError, match=r"to return the Arg's shape \[4\] but got \[\]"):
         draw(Arg(shape=(4,), draw=by_none))
     with pytest.raises(CaseError, match=r"test_normalized_case.py:\d+: ZeroDivisionError"):
         draw(Arg(shape=(4,), draw=lambda key, shape, dtype: 1 // 0))

@@ -62,7 +62,7 @@ def test_an_unknown_reader_is_an_error_that_lists_the_readers(case: CaseSpec, po
     error = compile_it(case, Variation(ties=("5.0:99.0",)), pool, h100).error
     assert isinstance(error, InputError)
     assert str(error) == (
-        "no reader `5.0:99.0` in the program of case `read_beside`; the readers that can be tied: "
+        "no reader `5.0:99.0` in the program of case `read_beside`; the readers that can be tied to a kernel: "
         "`5.0:6.0`, `5.0:6.1`, `5.0:7.3`"
     )
 
@@ -78,4 +78,5 @@ def test_a_reader_that_cannot_be_tied_is_refused(name: str, tie: str, reason: st
     (case,) = discover_cases([f"readers.py::{name}"], pool=pool, directory=PROGRAMS)
     error = compile_it(case, Variation(ties=(tie,)), pool, h100).error
     assert isinstance(error, InputError)
-    assert f"reader `{tie}` of case `{name}` cannot be tied: {reason}" in str(error)
+    assert str(error).startswith(f"reader `{tie}` of case `{name}` cannot be made to run after the kernel `")
+    assert f"`: {reason}" in str(error)

@@ -99,7 +99,7 @@ def test_a_disagreement_has_the_evidence_of_both() -> None:
         outputs, (make_finding(outputs=("other",), rule="LD001"), make_finding()), replay, None
     )
     assert (one.output, one.static, one.numbers) == ("bias", Verdict.STALE, Attribution.FRESH)
-    assert one.message == "`bias` is stale by its schedule and fresh when it is replayed"
+    assert one.message == "`bias` is stale according to its schedule, but fresh when it is replayed"
     evidence = dict(one.evidence)
     assert evidence["static"] == "stale"
     assert evidence["finding"].startswith("LD002: gradient of `bias` reads a copy")
@@ -140,7 +140,10 @@ def test_a_device_is_compared_with_the_verdict_on_its_own_artifact() -> None:
     device = make_device(verdicts={"loss": "fresh", "input": "latent"})
     assert compute_device_agreements(device) == {"loss": A, "input": D}
     (one,) = compute_disagreements({"input": Verdict.STALE}, (), None, device)
-    assert one.message == "`input` is latent by the schedule for NVIDIA H200 and stale when it runs there"
+    assert (
+        one.message
+        == "`input` is latent according to the schedule for NVIDIA H200, but stale in the run on that device"
+    )
     assert dict(one.evidence)["device"] == "stale: relative error 1.3e+04"
 
 

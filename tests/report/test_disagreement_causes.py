@@ -59,7 +59,7 @@ def test_an_error_about_the_output_is_the_explanation(party: Party) -> None:
     (noted,) = note_differences((finding,), explained)
     assert noted.evidence[-1] == (
         "note",
-        "this is why `w` is fresh by its schedule and neither when it is replayed",
+        "this is why `w` is fresh according to its schedule, but neither when it is replayed",
     )
 
 

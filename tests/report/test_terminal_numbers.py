@@ -87,8 +87,8 @@ error[LD002]: gradient of `bias` reads a copy of the logits that `ce_kernel`
 
 the other cases
 
-disagreement: `bad` on h100: `input` is stale by its schedule and fresh when it
-    is replayed
+disagreement: `bad` on h100: `input` is stale according to its schedule, but
+    fresh when it is replayed
    static:    stale
    finding:   LD002: gradient of `bias` reads a copy of the logits that
               `ce_kernel` overwrote elsewhere

@@ -197,8 +197,8 @@ def carry_displaced(
     rewritten, for operands with several definitions.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
-    carriers, of which those replaced in this way no longer count as origins, and `carried` with the ORIG labels that
-    start at the instructions found.
+    carriers, of which those replaced in this way no longer count as origins, and `carried` with the ORIG labels
+    (dependences on contents from before a write) that start at the instructions found.
     """
     lost = frozenset(find_lost_carriers(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
@@ -236,7 +236,8 @@ def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
     """Yields each instruction that may compute one of several operations (its candidates) of which at least one is a
-    carrier: (instruction, ORIG labels that any candidate carries, ORIG labels that all candidates carry).
+    carrier: (instruction, ORIG labels that any candidate carries, ORIG labels that all candidates carry). An ORIG label
+    says that a value depends on the contents from before a write.
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}

@@ -165,7 +165,7 @@ class FusionEnvironment(Protocol):
 
 
 type FusedValue = int | Pieces | tuple["FusedValue", ...]
-"""The dependence set of an array in a fusion, or the separate sets of its pieces, or a tuple of such values."""
+"""The dependence set of an array in a fusion, or one set for each piece of the array, or a tuple of such values."""
 
 
 @dataclass(slots=True, eq=False)

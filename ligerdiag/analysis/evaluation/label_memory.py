@@ -196,8 +196,8 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the arrays in these places with the dependence sets that `reader` sees there, including the marks of
-        lucky reads.
+        """Returns the arrays in these places with the dependence sets that `reader` sees there. These include the marks
+        of lucky reads, those that see a hidden write, or miss it, only because of the order of this schedule.
         """
         sets = self.sets
         if reader.id not in self.unordered:
@@ -207,14 +207,18 @@ class LabelMemory:
         )
 
     def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
-        """Returns the marks (extra bits in dependence sets) of the lucky reads that `reader` makes of this operand."""
+        """Returns the marks (extra bits in dependence sets) of the lucky reads that `reader` makes of this operand: only
+        the order of the schedule decides whether these see a hidden write.
+        """
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
-        """Returns the separate dependence sets of the pieces of a slice's value, as `reader` sees the value through
-        this operand; None if the pieces are unknown. A piece that a hidden write overwrites has the marks of lucky
-        reads. number: the slice number.
+        """Returns the value in memory slice `number`, as `reader` reads it through its operand number `operand`, in
+        pieces: parts of an array, each with its own dependence set. Returns None if the pieces are unknown.
+
+        If only the order of this schedule decides whether `reader` sees a hidden write (a lucky read), the sets of the
+        pieces that this write overwrites also contain the mark of the lucky read.
         """
         pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):

@@ -178,11 +178,14 @@ class LabelSpace:
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
         """Returns the dependence set of a value where alternative paths through the program join, as after a
-        conditional. ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on these
-        paths.
+        conditional: the union of the paths' sets, without some labels of the hidden writes on these paths.
 
-        On a path that does not lead through the kernel of a write W, the contents from before W are right. So ORIG(W,
-        0) of a path without FRESH(W, c) ends here if another path has FRESH(W, c).
+        FRESH(W, c) in a set says that the value depends on what the write W wrote (c is an iteration class), ORIG(W, 0)
+        that it depends on the contents from before W. On a path that does not lead through W's kernel, the program means
+        these contents. So if one path has FRESH(W, c) and another has not, ORIG(W, 0) of the other path is left out.
+
+        ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on these paths; the
+        labels of all other writes are kept.
         """
         union = unite(ends)
         if not union or not writes_inside:

@@ -376,8 +376,8 @@ class _Evaluation:
         return 0
 
     def _follow_pieces(self, instruction: HloInstruction, operands: list[StoredValue]) -> PiecewiseLabels:
-        """Returns the dependence set of a concatenation, or of a value made from one; the separate sets of its pieces
-        if they are known.
+        """Returns the dependence set of a concatenation, or of a value made from one; if the pieces that come from the
+        single operands of the concatenation are known, returns a set for each piece instead.
         """
         known = [self._pieces.get(value, self._storage[value]) for value in operands if isinstance(value, int)]
         found = follow_pieces(instruction, known)

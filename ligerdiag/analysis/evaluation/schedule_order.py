@@ -78,7 +78,7 @@ class ScheduleEvaluation:
     """
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Maps the id of a carrier, an instruction that holds the old value of a kernel's operand, to the ORIG labels that
-    start there (see `carriers`).
+    start there: they say that a value depends on these old contents (see `carriers`).
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
     """Maps the id of a call to the ORIG labels (dependences on contents from before a write) that each of its operands
@@ -249,7 +249,7 @@ class ScheduleEvaluation:
         self.record(instruction, instruction, labels, reads)
 
     def _list_piecewise(self, instruction: HloInstruction, reads: tuple[Read, ...]) -> list[PiecewiseLabels]:
-        """Returns the dependence set of each operand, or the separate sets of the operand's pieces if they are known."""
+        """Returns the dependence set of each operand; for an operand whose pieces are known, one set for each piece."""
         values: list[PiecewiseLabels] = [0] * len(instruction.operands)
         for number, place, labels in reads:
             pieces = self.memory.find_pieces(place, instruction, number)
@@ -304,7 +304,9 @@ class ScheduleEvaluation:
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
     def find_started(self, instruction: HloInstruction) -> Labels:
-        """Returns the ORIG labels and marks that start at this instruction."""
+        """Returns the ORIG labels (dependences on contents from before a write) and the marks (extra bits) that start
+        at this instruction.
+        """
         return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
 
     def record(
@@ -438,7 +440,7 @@ class ScheduleEvaluation:
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
         """Maps the index of each output whose declared alias is broken to the ORIG label of the write that the output
-        misses: the output keeps the contents from before this write.
+        misses. The label says that the output depends on the contents from before this write.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}

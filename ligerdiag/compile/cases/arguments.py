@@ -179,23 +179,23 @@ def _build_topology(name: str, description: str) -> Any:
 
 
 NEXT_DRAW = 1_000_003
-"""Number that is added to every seed for each further draw, a set of random arguments."""
+"""Number that is added to every seed for each further set of random arguments."""
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
     """Returns the case's arguments with random arrays, or with the values that an Arg contains.
 
     A random array is drawn in f32 by NumPy's `PCG64(draw.seed)` and cast to its dtype; JAX would compile a program for
-    each shape, which takes 0.3 s each. draw: 0 for the case's own seeds, n for the n-th further draw; the values that
-    an Arg contains are the same in each draw. Raises InputError if a draw function of the case returns another shape
-    than the Arg has, CaseError if it raises.
+    each shape, which takes 0.3 s each. draw: 0 for the set of arguments from the case's own seeds, n for the n-th
+    further set; the values that an Arg contains are the same in each set. Raises InputError if a draw function of the
+    case returns another shape than the Arg has, CaseError if it raises.
     """
     return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
     """Returns one array with the shape and dtype of the Arg. number: 0 for the case's own seed, n for the n-th further
-    draw.
+    set of random arguments.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):
@@ -278,7 +278,9 @@ def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Ar
         values = values if is_key(str(getattr(values, "dtype", ""))) else _as_array(values)
     except Exception as fault:
         traceback.print_exception(fault)
-        raise CaseError(f"the function that draws an argument raises: {describe_fault(fault)}") from fault
+        raise CaseError(f"the `draw` function of an Arg raises: {describe_fault(fault)}") from fault
     if values.shape != shape:
-        raise InputError(f"expected a draw of shape {list(shape)} but got one of shape {list(values.shape)}")
+        raise InputError(
+            f"expected the `draw` function of an Arg to return the Arg's shape {list(shape)} but got {list(values.shape)}"
+        )
     return values if values.dtype == dtype else values.astype(dtype)

@@ -68,7 +68,7 @@ def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path
             os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise InputError(f"expected to write `{path}` but: {error.strerror or error}") from error
+        raise InputError(f"cannot write `{path}`: {error.strerror or error}") from error
     return path
 
 
@@ -79,7 +79,7 @@ def read_function_file(path: Path) -> tuple[ProcessState, bytes]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"expected to read `{path}` but: {error.strerror or error}") from error
+        raise InputError(f"cannot read `{path}`: {error.strerror or error}") from error
     if sha256(content).hexdigest() != path.stem:
         raise InputError(f"`{path}` has changed since it was written: its content does not have the sha256 in its name")
     line, _, pickled = content.partition(b"\n")

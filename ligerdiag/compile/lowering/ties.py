@@ -84,7 +84,8 @@ class Use:
     function.
     """
     untieable: str
-    """The reason why the reader cannot be tied: the kernel's result is not available there; empty if it is available.
+    """The reason why the reader cannot be tied to the kernel, to run after it: the kernel's result is not available
+    there; empty if it is available.
     """
 
 
@@ -167,7 +168,7 @@ class AliasedStorage:
 
     def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
         """Returns None if the operation `tag` does not read what the kernel call `at` writes. If it does, returns the
-        reason why this operation cannot be tied; empty if it can.
+        reason why this operation cannot be tied to the kernel call; empty if it can.
 
         loops: tags of the loops around the call whose iterations share the storage.
         """
@@ -395,10 +396,11 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) -> None:
-    """Ties the readers with these ids to their kernels, in the module in which the readers were found.
+    """Makes the readers with these ids run after their kernels, in the module in which the readers were found: inserts
+    a trivial operation (a tie) before each reader.
 
-    Raises InputError for an id that is unknown or cannot be tied, CompileError if the readers could not be found or
-    this jaxlib cannot insert the operations.
+    Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
+    found or this jaxlib cannot insert the operations.
     """
     wanted = _choose(readers, ids, case_id)
     try:
@@ -426,10 +428,13 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
             rest = [f"{len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
             there = ", ".join((*listed[:_LISTED], *rest)) or "none"
             raise InputError(
-                f"no reader `{one}` in the program of case `{case_id}`; the readers that can be tied: {there}"
+                f"no reader `{one}` in the program of case `{case_id}`; the readers that can be tied to a kernel: {there}"
             )
         if known[one].untieable:
-            raise InputError(f"reader `{one}` of case `{case_id}` cannot be tied: {known[one].untieable}")
+            raise InputError(
+                f"reader `{one}` of case `{case_id}` cannot be made to run after the kernel `{known[one].kernel}`:"
+                f" {known[one].untieable}"
+            )
     return [reader for reader in readers.found if reader.id in set(ids)]
 
 

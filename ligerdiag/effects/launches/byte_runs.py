@@ -146,7 +146,7 @@ def _make_dense_runs(
 
 
 def _join_consecutive(runs: ByteRuns) -> ByteRuns:
-    """Returns the same bytes in fewer runs: a run that begins where the previous one ends is joined to it."""
+    """Returns the same bytes in fewer runs: merges a run that begins where the previous one ends with that one."""
     if len(runs) < 2:
         return runs
     first = np.ones(len(runs), bool)

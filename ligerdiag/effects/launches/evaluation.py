@@ -78,10 +78,11 @@ class Evaluation:
         budget: Budget,
         reaches: Callable[[Function, Operation], bool] | None,
     ) -> None:
-        """Prepares to follow a launch of a kernel in `module`; `place` has its programs, and `trace` records its
-        accesses.
+        """Prepares to follow a launch of a kernel in `module`.
 
-        reaches: whether a memory operation of a function matters; if None, all of them do, and all values are followed.
+        place: the grid of the launch, and those programs of the grid that are followed. trace: records their accesses to
+        memory. reaches: returns whether the caller needs the addresses of a memory operation in a function. Values are
+        followed only if such an address or the control flow depends on them; if `reaches` is None, all are.
         """
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)

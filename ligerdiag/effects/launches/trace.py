@@ -34,7 +34,8 @@ class Demand:
     def __init__(self, module: TtirModule, reaches: Callable[[Function, Operation], bool] | None) -> None:
         """Prepares to list the values of the functions of `module` that must be followed.
 
-        reaches: whether a memory operation of a function matters; if None, all of them do, and all values are wanted.
+        reaches: returns whether the caller needs the addresses of a memory operation in a function; if None, all values
+        are wanted.
         """
         self._module, self._reaches = module, reaches
         self._silent: dict[str, bool] = {}
@@ -89,8 +90,8 @@ def compute_demand(
 ) -> frozenset[int]:
     """Returns the values of a function that must be followed.
 
-    reaches: whether a memory operation matters. is_silent: whether the function with this name accesses no memory.
-    is_entry: whether the function is the one that is launched, whose results do not matter.
+    reaches: whether the addresses of a memory operation are needed. is_silent: whether the function with this name
+    accesses no memory. is_entry: whether the function is the one that is launched, whose results nobody uses.
     """
     sources = _collect_sources(function)
     wanted: set[int] = set()

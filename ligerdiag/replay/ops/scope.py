@@ -1,8 +1,8 @@
 """The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
 Each array of a value is in one cell; inside of a shard_map it may be in one cell per device (`Spread`), and each of
-these may hold a piece of an array from outside of the shard_map (`Shard`). An array is never overwritten in place: a
-write gives its cell another array, so arrays can be shared.
+these may hold one device's part of an array from outside of the shard_map (`Shard`). An array is never overwritten
+in place: a write gives its cell another array, so arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,18 +78,20 @@ class Cell:
 
 @dataclass(slots=True, eq=False)
 class Shard(Cell):
-    """One device's piece of an array that enters a shard_map."""
+    """One device's part of an array that enters a shard_map."""
 
     whole: Cell
+    """The cell of the array outside of the shard_map."""
     where: tuple[slice, ...]
+    """The place of the part in that array."""
     is_first: bool
-    """Whether this device is the first that has the piece; if several devices have it, the first device's contents
-    count.
+    """Whether no device with a smaller partition id holds the same part. If several devices hold it, the contents of
+    the first of them count.
     """
 
     def overwrite(self, array: Array) -> None:
-        """Gives the piece another content; if this device is the first that has the piece, also changes the whole
-        array.
+        """Gives this device's part another content. If several devices hold the same part, only the first of them also
+        writes the content into the array outside of the shard_map.
         """
         self.array = array
         if self.is_first:

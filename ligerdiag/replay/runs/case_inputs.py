@@ -33,13 +33,13 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 
 
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
-    """Draws the case's arguments and returns their leaves. draw: number of the draw; 0 is the draw that a replay uses."""
+    """Draws the case's arguments and returns their leaves. draw: number of the set of random arguments; a replay uses 0."""
     return _flatten(draw_arguments(case, draw))
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Runs the case's reference function on one draw of the arguments, with matrix products in full precision, and
-    returns its outputs by name. draw: number of the draw.
+    """Runs the case's reference function on one set of random arguments, with matrix products in full precision, and
+    returns its outputs by name. draw: number of this set.
     """
     return _run_reference(case, draw_arguments(case, draw))
 

@@ -212,11 +212,15 @@ def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> 
 
 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
-    """Returns ||one - other|| over the larger norm, in f64; 1 if a difference is not finite, 0 if all bits agree.
+    """Returns ||one - other|| divided by the larger of the norms of `one` and `other`, in f64; 1 if a difference is not
+    finite, 0 if all bits agree.
 
-    For integers the norm covers only the elements that differ, because unwritten elements are large numbers that would
-    hide a difference, and integers are not rounded. atomics: whether the launch used atomic operations; the result is
-    then 0 if another order of atomic additions explains the difference.
+    The norms of integers cover only the elements that differ. Before a launch its outputs are filled with a bit pattern that
+    is a large integer (see `Watch.prepare`): the elements that stay unwritten would make the norms so large that a real
+    difference seems small. And each difference of integers counts in full, because no rounding explains it.
+
+    atomics: whether the launch used atomic operations; the result is then 0 if another order of atomic additions
+    explains the difference.
     """
     differs = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if not differs.any():

@@ -206,7 +206,7 @@ def take_shard(array: Array, placement: Placement, device: int) -> Array:
 
 
 def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
-    """Returns the whole array that consists of these shards. If several devices have a copy of a part, the first
+    """Returns the array that these shards make up together. If several devices have a copy of a part, the first
     device's copy counts, as in a `jax.Array`.
 
     shards: one for each device. Raises ArtifactError if a part is missing.
@@ -299,8 +299,8 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns the operands of the end of a shard_map, each joined to one array. If several devices have a copy of a
-    part, the first device's copy counts.
+    """Returns, for each operand of the end of a shard_map, one array put together from the devices' parts. If several
+    devices have a copy of a part, the first device's copy counts.
     """
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]
     joined: list[Cells] = []

@@ -38,7 +38,7 @@ def load_side(path: Path, label: str) -> ReportedSide:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise InputError(f"expected to read the report `{path}` but: {error.strerror or error}") from None
+        raise InputError(f"cannot read the report `{path}`: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"`{path}` is too large for a report (more than {MAX_BYTES >> 20} MiB)")
     try:

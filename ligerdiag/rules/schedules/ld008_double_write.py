@@ -74,8 +74,8 @@ def _find_merged(context: Context) -> Iterator[Finding]:
 
 
 def _find_duplicated(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each call of the program that the schedule has twice, outside of loops: an unrolled loop
-    rightly repeats its calls.
+    """Yields a finding for each of the program's kernel calls that occurs twice in the schedule. Leaves out calls in
+    loops: an unrolled loop rightly repeats its calls.
     """
     candidates = [
         one

@@ -35,7 +35,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the static findings with the numbers of a replay, and findings for further arguments that the replay sees
-    overwritten and for outputs that change in a second execution.
+    overwritten and for outputs that differ in a second execution.
     """
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}
@@ -60,7 +60,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
-            message=f"{begin_sentence(tuple(later), 'changes', 'change')} in a second execution",
+            message=f"{begin_sentence(tuple(later), 'differs', 'differ')} in a second execution on the same constants",
             outputs=tuple(later),
             evidence=(("replay", _describe_second_run(later)),),
             help=_CONSTANT_HELP,
