@@ -55,6 +55,7 @@ _PARTS = (
     "model/findings.py",
     "compile/cases/arguments.py",
     "compile/cases/array_records.py",
+    "compile/cases/live_functions.py",
     "artifacts/call_records.py",
 )
 """Files and folders of ligerdiag whose code can change a number of a replay. Code that makes the artifact is not

@@ -120,10 +120,10 @@ def test_aliases_of_a_library_call_are_known_and_other_writes_only_if_declared(
     file.write_text(LIBRARY)
     report = check(file, cache, {"lib_*": {"writes": "aliased"}} if is_trusted else {})
     whole, partly, effects = report.cases
-    assert (whole.status, set(whole.outputs.values()), whole.findings) == (Status.NOTHING, {Verdict.FRESH}, ())
+    assert (whole.status, set(whole.outputs.values()), whole.findings) == (Status.CLEAN, {Verdict.FRESH}, ())
     unknown = {name for name, verdict in partly.outputs.items() if verdict is Verdict.UNKNOWN}
     assert unknown == (set() if is_trusted else {"y", "k"})  # `h` and `x` depend on nothing that may be overwritten
-    assert partly.status is (Status.NOTHING if is_trusted else Status.INCONCLUSIVE)
+    assert partly.status is (Status.CLEAN if is_trusted else Status.INCONCLUSIVE)
     assert Verdict.UNKNOWN in effects.outputs.values()
     assert all(finding.rule == "LD014" for case in report.cases for finding in case.findings)
     if not is_trusted:

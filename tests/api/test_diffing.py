@@ -86,7 +86,7 @@ def test_a_dump_without_tags_shows_the_same_readers(gpus: DifferenceReport, cach
         ({"subjects": ("a", "b")}, "there is no `a`"),
         ({"subjects": ("a",), "targets": ("a100",)}, "expected two different targets or toolchains"),
         ({"subjects": ("a",), "toolchains": ("a", "b", "c")}, "expected two toolchains to compare but got 3"),
-        ({"subjects": (), "targets": ("a100", "h100")}, "expected a case to compare"),
+        ({"subjects": (), "targets": ("a100", "h100")}, "expected a case to compile twice but got none"),
         ({"subjects": ("a",), "targets": ("h100", "mine/h100.pbtxt")}, "expected targets with different names"),
         ({"subjects": ("a",), "targets": ("a100", "h100"), "module": "*"}, "`--module` chooses among the modules"),
     ],

@@ -162,7 +162,7 @@ def test_the_second_answer_comes_from_the_cache_until_a_file_changes(
     (tmp_path / "users_modes.py").write_text(MODES.replace("hidden", "aliased"))
     changed = check_function(users.step, *ARGS)
     assert not changed.cached
-    assert (changed.status, changed.outputs["x"]) == (Status.NOTHING, Verdict.FRESH)
+    assert (changed.status, changed.outputs["x"]) == (Status.CLEAN, Verdict.FRESH)
 
 
 def test_a_function_is_compared_with_its_expectation(users: Any, check_function: CheckFunction) -> None:

@@ -1,4 +1,7 @@
-"""Prints the peak of memory in use of each case, as XLA says and as ligerdiag adds it up."""
+"""Prints the peak of memory in use of each case, as XLA says and as ligerdiag adds it up.
+
+Arguments: names of modules with CASES, each with `:CASE` if only that case counts.
+"""
 
 import importlib
 import os
@@ -31,8 +34,10 @@ def measure(case: Any, description: str) -> tuple[int, int]:
 def main(names: list[str]) -> None:
     description = (ROOT / "ligerdiag/toolchains/targets/h100.pbtxt").read_text()
     for name in names:
-        for case in importlib.import_module(name).CASES:
-            print(case.name, *measure(case, description), flush=True)
+        module, _, wanted = name.partition(":")
+        for case in importlib.import_module(module).CASES:
+            if wanted in ("", case.name):
+                print(case.name, *measure(case, description), flush=True)
 
 
 if __name__ == "__main__":

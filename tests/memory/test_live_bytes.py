@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 SCRIPT = Path(__file__).parent / "compare_peaks.py"
-FILES = ("branches", "copied_carries", "in_place_work", "more_loops", "training")
+FILES = ("branches", "copied_carries", "in_place_work:layers_with_remat", "more_loops:sharded_step", "training")
 
 
 def test_the_peak_of_each_program_is_that_of_xlas_memory_analysis() -> None:
@@ -17,6 +17,6 @@ def test_the_peak_of_each_program_is_that_of_xlas_memory_analysis() -> None:
     for line in done.stdout.splitlines():
         name, expected, actual = line.split()
         ratios[name] = int(actual) / int(expected)
-    assert len(ratios) == 113
+    assert len(ratios) == 50
     # XLA also counts tables of pointers, of a few bytes each
     assert {name: ratio for name, ratio in ratios.items() if not 0.9999 <= ratio <= 1} == {}

@@ -70,6 +70,7 @@ def test_a_mapping_with_an_unknown_output_lists_the_outputs() -> None:
 
 def test_no_hidden_write_and_nothing_unknown_is_nothing_to_check() -> None:
     assert compute_status({"a": FRESH}, (), None, Coverage(kernels=1))[0] is Status.NOTHING
+    assert compute_status({"a": FRESH}, (), None, Coverage(kernels=1, declared_writes=1))[0] is Status.CLEAN
 
 
 def test_an_expectation_is_compared_even_without_a_hidden_write() -> None:
