@@ -55,6 +55,7 @@ def test_the_list_has_requirements_of_the_package_and_none_that_is_large() -> No
     assert {re.split(r"[<>=]", line)[0].replace("-", "_") for line in list_requirements()}.isdisjoint(HEAVY)
 
 
+@pytest.mark.nightly
 def test_the_environment_is_small_and_has_neither_jax_nor_triton(light_python: Path, tmp_path: Path) -> None:
     assert measure_megabytes(light_python) < 200
     tries = f"import importlib.util as u; print([name for name in {HEAVY} if u.find_spec(name)])"
@@ -62,6 +63,7 @@ def test_the_environment_is_small_and_has_neither_jax_nor_triton(light_python: P
     assert done.out == "[]\n", done
 
 
+@pytest.mark.nightly
 def test_a_dump_without_kernels_gets_the_same_report(light_python: Path, updates: Path, tmp_path: Path) -> None:
     light, full = (
         inspect_as_json(Path(python), tmp_path, updates, code=0) for python in (light_python, sys.executable)
@@ -73,6 +75,7 @@ def test_a_dump_without_kernels_gets_the_same_report(light_python: Path, updates
     assert light == full
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_cannot_be_read_makes_outputs_unknown_and_names_the_command(
     light_python: Path, dumps: Path, tmp_path: Path
 ) -> None:
@@ -87,6 +90,7 @@ def test_a_kernel_that_cannot_be_read_makes_outputs_unknown_and_names_the_comman
     assert "install the package that the reason names" in finding["help"]
 
 
+@pytest.mark.nightly
 def test_what_could_not_be_read_is_read_after_the_installation(light_python: Path, dumps: Path, tmp_path: Path) -> None:
     """The answer of the small environment is not kept in the cache."""
     inspect_as_json(light_python, tmp_path, dumps / "fresh", code=1)
@@ -94,6 +98,7 @@ def test_what_could_not_be_read_is_read_after_the_installation(light_python: Pat
     assert set(case["outputs"].values()) == {"fresh"}
 
 
+@pytest.mark.nightly
 def test_text_needs_jaxlib_and_the_message_says_so(light_python: Path, dumps: Path, tmp_path: Path) -> None:
     (text,) = (dumps / "fresh").glob("*gpu_after_optimizations.txt")
     shutil.copy(text, tmp_path / "step.txt")
@@ -103,6 +108,7 @@ def test_text_needs_jaxlib_and_the_message_says_so(light_python: Path, dumps: Pa
     assert wanted in done.out
 
 
+@pytest.mark.nightly
 def test_check_says_which_packages_it_needs(light_python: Path, tmp_path: Path) -> None:
     done = run(light_python, tmp_path, "check", CONSTANT)
     assert done.code == 3, done
@@ -111,6 +117,7 @@ def test_check_says_which_packages_it_needs(light_python: Path, tmp_path: Path) 
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.nightly
 def test_every_format_and_the_pages_are_written(light_python: Path, updates: Path, tmp_path: Path) -> None:
     outputs = [f"--output={form}=report.{form}" for form in ("sarif", "junit", "markdown", "github", "json")]
     done = run(light_python, tmp_path, "inspect", updates, "--html", "pages", *outputs)

@@ -53,7 +53,8 @@ def test_a_ref_that_jax_did_not_move_is_not_blamed(seeds: Sequence[int], tmp_pat
 
 
 def test_the_newest_jax_triton_agrees(plain_python: Path, tmp_path: Path) -> None:
-    assert run_nestings(plain_python, tmp_path, DAILY.start, len(DAILY)).endswith(f"{len(DAILY)} right")
+    count = len(DAILY) // 2  # the nightly run has 500
+    assert run_nestings(plain_python, tmp_path, DAILY.start, count).endswith(f"{count} right")
 
 
 @pytest.mark.nightly

@@ -190,9 +190,19 @@ IN_PLACE = {
 """Cases without any copy of a whole array."""
 
 
+FILES = sorted(PROGRAMS.glob("[a-z]*.py"))
+
+
+@pytest.fixture(
+    scope="module", params=[FILES[::2], pytest.param(FILES, marks=pytest.mark.nightly)], ids=["half", "all"]
+)
+def files(request: pytest.FixtureRequest) -> list[Path]:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def cases(shared_cache: Path) -> dict[str, CaseReport]:
-    options = api.CheckOptions(selectors=(str(PROGRAMS),), cache_directory=shared_cache, replay=False)
+def cases(files: list[Path], shared_cache: Path) -> dict[str, CaseReport]:
+    options = api.CheckOptions(selectors=tuple(map(str, files)), cache_directory=shared_cache, replay=False)
     return {case.id: case for case in api.check(options).cases}
 
 
@@ -208,9 +218,11 @@ def describe(case: CaseReport) -> str:
     return f"{avoidable} (needed: {needed})".strip() if needed else avoidable
 
 
-def test_every_program_has_the_causes_that_its_schedule_shows(cases: dict[str, CaseReport]) -> None:
+def test_every_program_has_the_causes_that_its_schedule_shows(cases: dict[str, CaseReport], files: list[Path]) -> None:
     found = {name: describe(case) for name, case in cases.items()}
-    assert found == CAUSES | dict.fromkeys(IN_PLACE, "")
+    answers = CAUSES | dict.fromkeys(IN_PLACE, "")
+    assert found == {name: answer for name, answer in answers.items() if files == FILES or name in found}
+    assert len(found) > 100
 
 
 def test_no_large_copy_of_a_schedule_is_missing(cases: dict[str, CaseReport]) -> None:
@@ -228,6 +240,6 @@ def test_no_large_copy_of_a_schedule_is_missing(cases: dict[str, CaseReport]) ->
 
 def test_every_finding_about_a_copy_says_how_much_it_moves(cases: dict[str, CaseReport]) -> None:
     findings = [one for case in cases.values() for one in case.findings if one.rule in RULES - {"LD028"}]
-    assert len(findings) > 50
+    assert len(findings) > 25
     for finding in findings:
         assert re.search(r"move[s]? (at least )?[0-9.]+ [KM]iB", finding.message), finding.message

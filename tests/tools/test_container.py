@@ -73,6 +73,7 @@ def test_the_image_starts_from_a_python_that_the_package_allows() -> None:
     assert find_words("USER") == ["1000:1000"], "the image must not run as root"
 
 
+@pytest.mark.nightly
 def test_the_image_checks_the_folder_and_keeps_what_it_compiled_there(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "step.py").write_text(
