@@ -46,7 +46,7 @@ def join_each(instructions: list[HloInstructionProto]) -> Iterator[None]:
         one.metadata.op_name = name
 
 
-@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.nightly), 10])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.nightly), 20])
 @pytest.mark.parametrize("change", [lose_each, exchange_each, join_each], ids=lambda change: change.__name__)
 def test_no_lost_or_exchanged_name_makes_a_verdict_better(dumps: Path, cache: Path, change: Change, step: int) -> None:
     """step: every how many names one is changed."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -32,12 +33,13 @@ NOT_COVERED = {
 }
 """How the ids of cases begin that JAX on the CPU or Triton's interpreter does not cover, and a word of the reason."""
 
-MOST = "most"
+SOME = "some"
+"""Half of the cases that run every day, see tests/case_levels.py."""
 OTHERS = "others"
-"""The cases that run only by night, see tests/case_levels.py, except for LLAMA."""
+"""All other cases, except for LLAMA."""
 LLAMA = "llama"
 """Two cases, as slow as all others together: Python compiles their parts for four devices one by one."""
-AT_LEAST = {MOST: 60, OTHERS: 14, LLAMA: 2}
+AT_LEAST = {SOME: 30, OTHERS: 40, LLAMA: 2}
 """Numbers of cases that must be compared."""
 
 type Comparisons = Mapping[str, Comparison]
@@ -48,11 +50,12 @@ def choose(case_id: str, group: str) -> bool:
         return False
     if "flce" in case_id and SMALL not in case_id:
         return False
-    return group == LLAMA or runs_daily(case_id) == (group == MOST)
+    is_some = case_id.startswith("saved_residual[") or crc32(case_id.encode()) % 2 == 0
+    return group == LLAMA or (runs_daily(case_id) and is_some) == (group == SOME)
 
 
 @pytest.fixture(
-    scope="module", params=[MOST, *(pytest.param(one, marks=pytest.mark.nightly) for one in (OTHERS, LLAMA))]
+    scope="module", params=[SOME, *(pytest.param(one, marks=pytest.mark.nightly) for one in (OTHERS, LLAMA))]
 )
 def group(request: pytest.FixtureRequest) -> str:
     return request.param
@@ -86,8 +89,8 @@ def test_only_known_cases_cannot_be_compared(group: str, comparisons: Comparison
     assert len(comparisons) - len(reasons) >= AT_LEAST[group]
 
 
-@pytest.mark.parametrize("group", [MOST], indirect=True, scope="module")
+@pytest.mark.parametrize("group", [SOME], indirect=True, scope="module")
 def test_cases_whose_kernel_overwrites_a_saved_value_are_recognized(group: str, comparisons: Comparisons) -> None:
     saved = {name for name, one in comparisons.items() if one.overwritten_saves}
-    assert group != MOST or saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
+    assert group != SOME or saved >= {"saved_residual[exp-loss-hidden]", "saved_residual[exp-perplexity-hidden]"}
     assert all("aliased" not in name and "out_of_place" not in name for name in saved), saved
