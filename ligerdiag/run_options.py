@@ -57,6 +57,12 @@ BisectTargets = Annotated[
     ),
 ]
 Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay the schedules on the CPU, on concrete inputs.")]
+ComparedModules = Annotated[
+    str,
+    Option(
+        "--module", metavar="GLOB", help="With dumps: compare only modules whose name matches GLOB, such as '*step*'."
+    ),
+]
 ToolchainName = Annotated[
     str,
     Option(
@@ -276,14 +282,7 @@ class DiffOptions:
         Option("--toolchains", metavar="X,Y", help="The toolchain to compile with, or two toolchains to compare."),
     ] = ()
     """The toolchain of both sides, or one for each side."""
-    module: Annotated[
-        str,
-        Option(
-            "--module",
-            metavar="GLOB",
-            help="With dumps: compare only modules whose name matches GLOB, such as '*step*'.",
-        ),
-    ] = ""
+    module: ComparedModules = ""
     jobs: Jobs = None
     timeout: Annotated[
         float | None,
@@ -311,14 +310,7 @@ class CompareOptions:
         Path,
         Option(metavar="NEW", help="The newer JSON report, or a path that `inspect` accepts.", show_default=False),
     ]
-    module: Annotated[
-        str,
-        Option(
-            "--module",
-            metavar="GLOB",
-            help="With dumps: compare only modules whose name matches GLOB, such as '*step*'.",
-        ),
-    ] = ""
+    module: ComparedModules = ""
     timeout: Annotated[
         float | None,
         Option(

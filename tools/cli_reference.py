@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+
+from tools.generated_file import run_file_command
 
 COMMANDS = (
     "",
@@ -40,18 +41,7 @@ def render_reference() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the page; returns 0, 1 when it is stale, 2 for wrong usage."""
-    names = [argument for argument in arguments if argument != "--check"]
-    if len(names) != 1:
-        sys.stderr.write("usage: python -m tools.cli_reference FILE [--check]\n")
-        return 2
-    path, text = Path(names[0]), render_reference()
-    if "--check" not in arguments:
-        path.write_text(text, encoding="utf-8")
-        return 0
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{path} is stale: run `make docs`\n")
-        return 1
-    return 0
+    return run_file_command(arguments, "tools.cli_reference", render_reference)
 
 
 if __name__ == "__main__":

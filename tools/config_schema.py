@@ -7,12 +7,12 @@ takes for a tool's part of pyproject.toml: draft 7, one object that allows no ot
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from ligerdiag import config
 from ligerdiag.effects import declared
 from ligerdiag.model.memory_limits import SIZE
 from ligerdiag.rules.registry import RULES
+from tools.generated_file import run_file_command
 
 type Schema = dict[str, object]
 
@@ -144,18 +144,7 @@ def render_schema() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes or checks the file; returns 0, 1 when it is stale, 2 for wrong usage."""
-    names = [argument for argument in arguments if argument != "--check"]
-    if len(names) != 1:
-        sys.stderr.write("usage: python -m tools.config_schema FILE [--check]\n")
-        return 2
-    path, text = Path(names[0]), render_schema()
-    if "--check" not in arguments:
-        path.write_text(text, encoding="utf-8")
-        return 0
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{path} is stale: run `make docs`\n")
-        return 1
-    return 0
+    return run_file_command(arguments, "tools.config_schema", render_schema)
 
 
 if __name__ == "__main__":

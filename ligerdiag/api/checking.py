@@ -35,7 +35,13 @@ from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.known_findings import KnownFindings, identify_finding, load_known, render_known
-from ligerdiag.report.status import compute_excuse, conclude, parse_expectation, parse_expected_rules
+from ligerdiag.report.status import (
+    BEYOND_EXPECTATION,
+    compute_excuse,
+    conclude,
+    parse_expectation,
+    parse_expected_rules,
+)
 from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
@@ -128,12 +134,16 @@ def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
     """Returns the text of a file with the findings of this run, and those of the file at `path`, if that exists, for
     the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` has none.
     """
+    asked = list_ids(*BEYOND_EXPECTATION)
     found = [
         identify_finding(case.id, case.target, finding)
         for case in report.cases
         for finding in case.findings
-        if not compute_excuse(case, finding)
-        or (finding.suppressed is not None and finding.suppressed.kind is SuppressionKind.KNOWN)
+        if finding.rule not in asked
+        and (
+            not compute_excuse(case, finding)
+            or (finding.suppressed is not None and finding.suppressed.kind is SuppressionKind.KNOWN)
+        )
     ]
     return render_known(found, _list_analysed(report.cases), load_known(path) if path.exists() else None, date)
 

@@ -102,9 +102,6 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-_BY_SEVERITY = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
-
-
 def _is_undecided(case: CaseReport) -> bool:
     """Returns whether the case has an expectation and all of its outputs are unknown."""
     return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
@@ -192,9 +189,9 @@ def _fails(case: CaseReport, fail_on: FailOn) -> bool:
         list_counted,
     )
 
-    least = _BY_SEVERITY.index(Severity(fail_on.value))
+    least = Severity(fail_on.value).weight
     allowed = compute_allowed_outputs(case.outputs, case.findings)
-    weights = [_BY_SEVERITY.index(finding.severity) for finding in list_counted(case.findings)]
+    weights = [finding.severity.weight for finding in list_counted(case.findings)]
     weights += [_weight(verdict) for name, verdict in case.outputs.items() if name not in allowed]
     if case.device is not None:
         there = {name: Verdict(word) for name, word in case.device.verdicts.items()}
@@ -211,8 +208,8 @@ def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
     from ligerdiag.report.status import BEYOND_EXPECTATION, list_counted
     from ligerdiag.rules.registry import list_ids
 
-    least, rules = _BY_SEVERITY.index(Severity(fail_on.value)), list_ids(*BEYOND_EXPECTATION)
-    return any(f.rule in rules and _BY_SEVERITY.index(f.severity) >= least for f in list_counted(case.findings))
+    least, rules = Severity(fail_on.value).weight, list_ids(*BEYOND_EXPECTATION)
+    return any(f.rule in rules and f.severity.weight >= least for f in list_counted(case.findings))
 
 
 def _weight(verdict: Verdict) -> int:
@@ -221,9 +218,9 @@ def _weight(verdict: Verdict) -> int:
     """
     match verdict:
         case Verdict.STALE | Verdict.CLOBBERED:
-            return _BY_SEVERITY.index(Severity.ERROR)
+            return Severity.ERROR.weight
         case Verdict.LATENT:
-            return _BY_SEVERITY.index(Severity.WARNING)
+            return Severity.WARNING.weight
         case Verdict.FRESH | Verdict.UNKNOWN:
             return -1
         case _:

@@ -242,11 +242,12 @@ class RuleOptions:
         from ligerdiag.rules.registry import RULES
 
         ignored, selected = _parse_rules(self.ignore), _parse_rules(self.select)
+        left_out = dict.fromkeys(ignored, "--ignore")
+        if selected:
+            left_out |= {rule.id: "--select" for rule in RULES if rule.id not in selected | ignored}
         return tuple(
-            ConfigEntry(rule=rule.id, reason=f"{option} leaves it out", where=option, is_asked=True)
-            for rule in RULES
-            for option in ("--ignore" if rule.id in ignored else "--select",)
-            if rule.id in ignored or (selected and rule.id not in selected)
+            ConfigEntry(rule=rule, reason=f"{option} leaves it out", where=option, is_asked=True)
+            for rule, option in sorted(left_out.items())
         )
 
 

@@ -14,6 +14,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     NOTE = "note"
 
+    @property
+    def weight(self) -> int:
+        """Returns a number that grows with the severity: 0 for a note."""
+        return (Severity.NOTE, Severity.WARNING, Severity.ERROR).index(self)
+
 
 class Verdict(StrEnum):
     """The relation of an output in the schedule to its intended value; `analysis.verdict.comparison` is the definition.

@@ -37,7 +37,6 @@ _WAYS_OF_KINDS: Mapping[RuleKind, str] = {
 _WAYS: Mapping[str, str] = {rule.id: _WAYS_OF_KINDS[rule.kind] for rule in RULES if rule.kind in _WAYS_OF_KINDS}
 _ROOT = get_only_id(RuleKind.HIDDEN_WRITE)
 _LUCK = get_only_id(RuleKind.LUCKY_READ)
-_SEVERITIES = tuple(Severity)
 _NAMES = {rule.id: rule.name for rule in RULES}
 _VARYING = re.compile(r"%[\w.$-]+|\d+")
 
@@ -117,7 +116,7 @@ def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
 
 
 def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Sequence[str]) -> Finding:
-    head = min(parts, key=lambda part: (_SEVERITIES.index(part.severity), part.rule))
+    head = min(parts, key=lambda part: (-part.severity.weight, part.rule))
     alike = [part for part in parts if part.severity is head.severity and (part.rule == _LUCK) == (head.rule == _LUCK)]
     leading = tuple([part for part in alike if part.rule != _ROOT]) or parts
     names = order_names([name for part in leading for name in part.outputs], dict.fromkeys(outputs))
@@ -292,4 +291,4 @@ def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[
 
 
 def _weight(group: FindingGroup) -> tuple[int, str]:
-    return _SEVERITIES.index(group.finding.severity), group.finding.rule
+    return -group.finding.severity.weight, group.finding.rule

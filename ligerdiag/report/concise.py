@@ -1,4 +1,4 @@
-"""Renders a report as lines that editors and `grep` read: one for each finding that counts, then one for each rule.
+"""Renders a report as lines that editors and `grep` read, one for each finding that counts, and counts them by rule.
 
     train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
 
@@ -9,7 +9,6 @@ that no output means that nothing is wrong or unknown.
 from collections import Counter
 from collections.abc import Iterator
 
-from ligerdiag.model.findings import Severity
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.status import list_unexcused
@@ -17,8 +16,6 @@ from ligerdiag.report.terminal.diagnostics import list_troubles
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import compute_printable, compute_without_commands
-
-_ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
 
 def render_concise(report: CheckReport) -> str:
@@ -33,7 +30,7 @@ def render_statistics(report: CheckReport) -> str:
     most frequent first; with a final newline.
     """
     counts = Counter((one.rule, one.severity) for case in report.cases for one in list_unexcused(case))
-    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], _ORDER.index(item[0][1])))
+    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], -item[0][1].weight))
     width = max((len(str(number)) for _, number in rows), default=1)
     lines = [f"{number:>{width}}  {rule}  {get_rule(rule).name}  {severity.value}" for (rule, severity), number in rows]
     return "".join(f"{line}\n" for line in (*lines, *([] if lines else ["no finding"])))

@@ -1,6 +1,7 @@
 """A project with thirty findings records them, and from then on only new ones count."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +107,17 @@ def test_what_is_allowed_otherwise_or_expected_is_not_recorded(tmp_path: Path) -
     assert record(tmp_path, FOUND, status=Status.EXPECTED, expected="hazard").findings == ()
     (known,) = Suppressions(known=record(tmp_path, FOUND)).apply("step", "h100", (FOUND,))
     assert len(record(tmp_path, known).findings) == 1
+
+
+@pytest.mark.parametrize("rule", ["LD015", "LD033", "LD034"])
+def test_a_drift_or_an_exceeded_budget_is_never_known(tmp_path: Path, rule: str) -> None:
+    assert record(tmp_path, FOUND, replace(FOUND, rule=rule)).findings == record(tmp_path, FOUND).findings
+
+
+def test_a_pipe_is_refused_and_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "known.json")
+    with pytest.raises(InputError, match="is not a file"):
+        load_known(tmp_path / "known.json")
 
 
 @pytest.mark.parametrize(
