@@ -239,9 +239,9 @@ class ScheduleEvaluation:
             labels = union_of(value)
         labels |= self._find_starting(instruction, instruction, reads)
         if value is not None:
-            extra = (labels | self.marked.get(instruction.id, 0)) & ~union_of(value)
+            started = self.find_started(instruction, instruction, reads)  # in each piece, whatever one of them has
             for number in self.places.list_defined(instruction):
-                self.memory.put(number, value | extra if isinstance(value, int) else value.add(extra))
+                self.memory.put(number, value | started if isinstance(value, int) else value.add(started))
         elif is_operandwise(instruction):
             self._define_elements(instruction, reads)
         else:
