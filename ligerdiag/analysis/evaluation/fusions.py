@@ -147,8 +147,8 @@ class FusionEnvironment(Protocol):
         """
         ...
 
-    def find_started(self, instruction: HloInstruction) -> Labels:
-        """Returns the labels and marks that start at this instruction."""
+    def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+        """Returns the labels and marks that start at this instruction, as `finish_fused` adds them."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
@@ -235,7 +235,10 @@ class FusionEvaluator:
         elif value is None:
             value = unite(sets)
         concluded = self._surroundings.finish_fused(instruction, self._fusion, union_of(value), self._reads)
-        value = concluded if isinstance(value, int) else value.add(self._surroundings.find_started(instruction))
+        if isinstance(value, Pieces):
+            value = value.add(self._surroundings.find_started(instruction, self._fusion, self._reads))
+        else:
+            value = concluded
         if opcode == "custom-call" and (missed := self._surroundings.list_missed(instruction)):
             labels = union_of(value)
             found = [labels | missed.get(index, 0) for index in iterate_leaves(instruction.shape)]

@@ -263,7 +263,7 @@ class ScheduleEvaluation:
         """Defines the results of a collective with several operands: each result gets the dependence set of one
         operand, whose number is the last entry of the result's ShapeIndex.
         """
-        marks = self.find_started(collective)
+        marks = self.find_started(collective, collective, reads)
         sets = self._list_piecewise(collective, reads)
         if collective.opcode not in ALL_REDUCES:
             sets = [union_of(one) for one in sets]
@@ -303,11 +303,11 @@ class ScheduleEvaluation:
         place = find_read_place(self.module, instruction, scheduled, reads)
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
-    def find_started(self, instruction: HloInstruction) -> Labels:
+    def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
         """Returns the ORIG labels (dependences on contents from before a write) and the marks (extra bits) that start
         at this instruction.
         """
-        return self.carried.get(instruction.id, 0) | self.marked.get(instruction.id, 0)
+        return self._find_starting(instruction, scheduled, reads) | self.marked.get(instruction.id, 0)
 
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -401,12 +401,12 @@ class ScheduleEvaluation:
         labels = self.call_fused(instruction, operands) | self.carried.get(instruction.id, 0)
         self._define(instruction, labels)
         if isinstance(product, Pieces):
-            self._define_product(instruction, product)
+            self._define_product(instruction, product, reads)
         self.record(instruction, instruction, labels, reads)
 
-    def _define_product(self, call: HloInstruction, product: Pieces) -> None:
+    def _define_product(self, call: HloInstruction, product: Pieces, reads: tuple[Read, ...]) -> None:
         """Defines the first result of a library's matrix product, which is known in pieces."""
-        started = self.find_started(call)
+        started = self.find_started(call, call, reads)
         for index, number in self.places.buffers.definitions.get(call.id, ()):
             if not any(index):
                 self.memory.put(number, product.add(started))

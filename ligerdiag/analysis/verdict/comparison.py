@@ -45,11 +45,11 @@ An output may be worse than its own sets:
 - stale, clobbered or unknown, if JAX lost a write to a Ref before XLA got the program (`analysis.lost_refs`);
 - clobbered, if XLA keeps a value that it depends on in the same bytes as another live value; unknown, if there is no
   buffer assignment (`hlo.shared_bytes`);
-- unknown, if XLA mixes up donated arguments (`schedule_alone`), or if no schedule defines it: it depends on bytes that
-  nobody wrote, for example (`report.status.mark_undefined`).
+- unknown, if XLA mixes up donated arguments (`schedule_alone`), or nobody wrote bytes that it depends on
+  (`report.status`).
 
-An output that uses no row which the kernel writes is right whatever its sets say (`verdicts.drop_disjoint_rows`); nothing
-else makes an output right. The docstring of `verdicts` has all steps in their order.
+An output is right although its own sets are not only if it uses no row that the kernel writes
+(`verdicts.drop_disjoint_rows`). The docstring of `verdicts` has all steps in their order.
 
 A program with an unknown order of operations is judged as several programs with one schedule. An output in which they
 differ is unknown (`join_outputs`). So is a read in which they differ, and a read that reaches an unknown output.

@@ -13,7 +13,7 @@ and in others.
   something unknown; `propagate` makes such an output unknown for the write in question, and no longer blames the output
   on any read.
 - `drop_disjoint_rows` drops a write if the output uses only rows that the kernel does not write. No other step can make
-  an output right.
+  an output better.
 - `bystanders` drops the kernels that are not responsible (`DirectErrors.drop_bystanders`); a wrong output stays wrong.
 
 Without the program as written, `schedule_alone` replaces all of these steps. The following steps come later; none of
