@@ -152,8 +152,8 @@ class MinimalSetSearch:
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:
-        """Searches until nothing is left to try or the limit is reached. Lets through Ctrl-C and errors that the judge
-        raises.
+        """Searches until nothing is left to try or the limit is reached. KeyboardInterrupt and errors that
+        the judge raises propagate.
         """
         every = frozenset(range(self.count))
         completeness = Completeness.CERTAIN

@@ -51,7 +51,7 @@ class ModuleState:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Returns the lines of the module's structure, which have no names."""
+        """Returns the text of each line. Lines have no names: two lines are the same if their texts are equal."""
         return tuple(line.text for line in self.lines)
 
 

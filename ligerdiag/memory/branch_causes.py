@@ -27,7 +27,7 @@ class BranchCauses:
         self._names = names
 
     def explain_in_branch(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy in a branch that copies one of its operands to one of its results; None for any
+        """Returns the reason for a copy in a branch that copies one of its operands to one of its results; None for any
         other copy.
         """
         conditional = self._uses.find_caller(move.computation)
@@ -73,7 +73,7 @@ class BranchCauses:
         )
 
     def _explain_updated_in_branch(self, move: Move, conditional: HloInstruction) -> CopyReason | None:
-        """Returns the reason of a copy of an operand that the branch then updates, if another branch returns the
+        """Returns the reason for a copy of an operand that the branch then updates, if another branch returns the
         operand unchanged; else None.
         """
         mine = self._sources.find_outer_source(*move.source)
@@ -87,7 +87,7 @@ class BranchCauses:
     def _explain_crossed_in_branch(
         self, value: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
     ) -> CopyReason | None:
-        """Returns the reason of copying a donated argument to a result that lies in the bytes of another donated
+        """Returns the reason for copying a donated argument to a result that lies in the bytes of another donated
         argument; None for any other copy.
         """
         argument = self._sources.get_argument(value)
@@ -109,7 +109,7 @@ class BranchCauses:
     def _explain_computed(
         self, source: Position, conditional: HloInstruction, results: Sequence[ShapeIndex]
     ) -> CopyReason | None:
-        """Returns the reason of copying a value that a branch computes to the bytes of an operand that another branch
+        """Returns the reason for copying a value that a branch computes to the bytes of an operand that another branch
         returns; None for any other copy.
         """
         every = [one for index in results for one in self._list_returned(conditional, index)]

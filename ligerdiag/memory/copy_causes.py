@@ -92,7 +92,7 @@ class CopyCauses:
         return {(back.instruction.id, back.index): away for away, back in self._round_trips}
 
     def explain(self, move: Move) -> CopyReason:
-        """Returns the reason of a copy: its cause, whether the program needs it, and who is responsible."""
+        """Returns the reason for a copy: its cause, whether the program needs it, and who is responsible."""
         key = move.instruction.id, move.index
         known = self._known.get(key)
         if known is None:
@@ -158,7 +158,7 @@ class CopyCauses:
         ]
 
     def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> CopyReason | None:
-        """Returns the reason of a copy that saves a value whose own bytes are overwritten before its last reader runs;
+        """Returns the reason for a copy that saves a value whose own bytes are overwritten before its last reader runs;
         None for any other copy.
         """
         readers = [one for one in readers if not self.sources.is_copy(one)]
@@ -234,7 +234,7 @@ class CopyCauses:
         )
 
     def _explain_replaced(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy of a donated argument, or of a loop's state, before the next value is written
+        """Returns the reason for a copy of a donated argument, or of a loop's state, before the next value is written
         into its bytes; None for any other copy.
         """
         origin = self._uses.find_origin(*move.source)
@@ -284,7 +284,7 @@ class CopyCauses:
         return home.root, index
 
     def _explain_after_branch(self, move: Move) -> CopyReason | None:
-        """Returns the reason of a copy of a conditional's result, which is that of the copies in the branches; None for
+        """Returns the reason for a copy of a conditional's result, which is that of the copies in the branches; None for
         any other copy.
         """
         conditional = self.sources.find_source(*move.source)[0]
@@ -298,7 +298,7 @@ class CopyCauses:
         return None
 
     def _explain_carry(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy in a loop's body that becomes the next value of the loop's state; None for any
+        """Returns the reason for a copy in a loop's body that becomes the next value of the loop's state; None for any
         other copy.
         """
         loop = self._uses.find_caller(move.computation)
@@ -347,7 +347,7 @@ class CopyCauses:
         )
 
     def _explain_overwritten(self, move: Move, writers: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy that is made because one of `writers` would overwrite the value in place; None for
+        """Returns the reason for a copy that is made because one of `writers` would overwrite the value in place; None for
         any other copy, and without writers.
         """
         if not writers:
@@ -459,7 +459,7 @@ class CopyCauses:
         return None
 
     def _explain_brought_home(self, move: Move) -> CopyReason | None:
-        """Returns the reason of a copy that brings an updated value back to the bytes of the old one: that of the copy
+        """Returns the reason for a copy that brings an updated value back to the bytes of the old one: that of the copy
         which took the old value away; None for any other copy.
         """
         away = self._find_away(move)
@@ -496,7 +496,7 @@ class CopyCauses:
         return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
     def _explain_detour(self, move: Move) -> CopyReason | None:
-        """Returns the reason of a copy to bytes where the value is updated: that of the copy which moves the updated
+        """Returns the reason for a copy to bytes where the value is updated: that of the copy which moves the updated
         value away from these bytes; None for any other copy.
         """
         pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
@@ -520,7 +520,7 @@ class CopyCauses:
         return None
 
     def _explain_kept(self, move: Move) -> CopyReason | None:
-        """Returns the reason of a copy of an old value whose bytes receive the next value before the last reader of the
+        """Returns the reason for a copy of an old value whose bytes receive the next value before the last reader of the
         old one has run; None for any other copy.
         """
         copied = move.instruction, move.index
@@ -573,7 +573,7 @@ class CopyCauses:
         )
 
     def _explain_next(self, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of another copy that reads the result of this one; None if there is no such copy, or it
+        """Returns the reason for another copy that reads the result of this one; None if there is no such copy, or it
         has no known cause.
         """
         for use in uses:

@@ -1,4 +1,4 @@
-"""Defines the reason of a copy, as the modules that explain copies return it."""
+"""Defines the reason for a copy, as the modules that explain copies return it."""
 
 from dataclasses import dataclass
 from enum import Enum, auto

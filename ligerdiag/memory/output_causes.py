@@ -25,7 +25,7 @@ class OutputCauses:
         self._names = names
 
     def explain_output(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason of a copy that is an output of the program; None for any other copy."""
+        """Returns the reason for a copy that is an output of the program; None for any other copy."""
         if move.computation is not self._module.entry:
             return None
         leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
@@ -140,7 +140,7 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason of a copy that a crosswise donation causes: `writer` computes an output that lies in the
+        """Returns the reason for a copy that a crosswise donation causes: `writer` computes an output that lies in the
         bytes of one donated argument and is computed from another. None if there is no such output.
         """
         for allocation, number in self._sources.donated.by_allocation.items():

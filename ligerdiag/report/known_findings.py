@@ -98,7 +98,7 @@ class KnownFindings:
 
 
 def load_known(path: Path) -> KnownFindings:
-    """Returns the known findings of a file. Raises InputError if the file is missing, too large or of another kind."""
+    """Returns the known findings of a file. Raises InputError if it is missing, too large, or something else."""
     if not path.exists():
         raise InputError(f"no file `{path}`: write one with `ligerdiag check --record-known {path}`")
     try:
@@ -116,7 +116,9 @@ def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
     """Returns the date and the findings that a JSON text holds. Raises FieldError for another text."""
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
-        raise FieldError(f"expected format {FORMAT} but got {read_int(top, 'format')}, of another ligerdiag")
+        raise FieldError(
+            f"expected format {FORMAT} but got {read_int(top, 'format')}: the file is from another version of ligerdiag"
+        )
     found: list[KnownFinding] = []
     for item in read_list(top, "findings"):
         fields = as_object(item, "findings")

@@ -36,7 +36,7 @@ class ChangeKind(StrEnum):
     SHARED = "shared"
     """The kinds of other values in the overwritten bytes have changed."""
     SIZE = "size"
-    """The kernel now overwrites another number of bytes, or an array of another shape."""
+    """The kernel now overwrites a different number of bytes, or an array with a different shape."""
     FUSION = "fusion"
     """A reader is now in another fusion, or in none."""
 

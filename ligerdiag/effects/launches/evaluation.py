@@ -118,7 +118,9 @@ class Evaluation:
     def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
         """Follows the blocks of a function as a tree, from the given block to each return."""
         if length > DEPTH:
-            raise NotFollowedError(f"the branches of `{frame.function.name}` form too long a chain")
+            raise NotFollowedError(
+                f"`{frame.function.name}` was not followed: a path through it has more than {DEPTH} basic blocks"
+            )
         for op in frame.function.get_operations(-1, 0, block):
             match op.name:
                 case "tt.return":

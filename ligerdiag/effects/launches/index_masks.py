@@ -244,7 +244,7 @@ def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
 
 
 def reshape(value: IndexValue, shape: Shape, budget: Budget) -> IndexValue:
-    """Returns a tensor of another shape with the same elements in the same order."""
+    """Returns the tensor in another shape, with the same elements in the same order."""
     if not isinstance(value, Linear | MaskBox | Dense) or prod(value.shape) != prod(shape):
         return UNKNOWN
     if value.shape == shape:

@@ -186,7 +186,7 @@ def _transpose(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 def _slice(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
     ranges = instruction.proto.slice_dimensions
     if len(ranges) != operands[0].ndim:
-        raise ArtifactError(f"`{instruction.name}` has {len(ranges)} ranges to slice {operands[0].ndim} dimensions by")
+        raise ArtifactError(f"`{instruction.name}` has {len(ranges)} slice ranges for {operands[0].ndim} dimensions")
     return operands[0][tuple([slice(r.start, r.limit, r.stride) for r in ranges])]
 
 

@@ -136,7 +136,7 @@ def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, of
     strides, size = [0] * len(dimensions), dtype.itemsize
     order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
     if len(order) != len(dimensions):
-        raise ArtifactError(f"`{instruction.name}` has a layout of another rank than its shape")
+        raise ArtifactError(f"`{instruction.name}` has a layout whose rank differs from that of its shape")
     for dimension in order:
         strides[dimension] = size
         size *= dimensions[dimension]

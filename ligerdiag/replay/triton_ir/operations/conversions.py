@@ -132,7 +132,7 @@ def _extend_float(op: Operation, function: Function) -> Compute:
 
 
 def convert_float(array: Array, dtype: DType) -> Array:
-    """Returns floats as floats of another dtype, rounded to nearest even, without saturation."""
+    """Returns floats converted to another floating-point dtype, rounded to nearest even, without saturation."""
     if array.dtype == dtype:
         return array
     wide = widen(array)
