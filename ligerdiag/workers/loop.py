@@ -1,18 +1,19 @@
-"""The main loop of a worker, which answers each job, a line of JSON, with one line, and of a template, which forks
-workers.
+"""The main loops of the two kinds of child process: a worker, which answers each job (a line of JSON) with one line of
+JSON, and a template, which has done the slow imports and forks workers.
 
-Jobs and answers go over the socket that was standard input at the start. Everything that the program, JAX or XLA print
-during a job, including the message of an abort, goes to the job's log. A worker takes the cases of one source only (a
-file, a module, or a live function) and refuses those of any other; the parent then asks another worker. A worker that
-dies leaves no core file. A worker asks the operating system to kill it, and not its parent, if memory runs out. A
+Jobs and answers travel over the socket that was standard input at the start. Everything that the program, JAX or XLA
+print during a job, including the message of an abort, goes to the job's log. A worker takes only the cases (functions
+to check, with their arguments) of one source, that is, one file, module or live function (a function object of the
+running program). It refuses the cases of any other source; the parent then asks another worker. A worker that dies
+leaves no core file. A worker asks the operating system to kill the worker and not its parent if memory runs out. A
 worker ends together with its parent (see `ending`), and the processes that it started, which share its process group,
 end with it.
 
-A template is a process that has done only its imports: it forks a worker whenever the parent asks for one, so no worker
-inherits side effects of another worker's cases. A fork copies only the thread that forks, and a lock that another
-thread holds would stay locked for ever. So a process forks only while it has one thread and JAX has no backend, whose
-threads and devices a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent
-starts another process for the next worker.
+A template has done only its imports. It forks a worker whenever the parent asks for one, so no worker inherits side
+effects of another worker's cases. A fork copies only the thread that forks, and a lock that another thread holds would
+stay locked for ever. So a process forks only while it has one thread and JAX has no backend, whose threads and devices
+a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent starts another process
+for the next worker.
 
 To ask for a fork, the parent sends one byte with three descriptors: the worker's socket, a pipe for the exit code, and
 the worker's first log. The parent has already written a line with the worker's own settings to the worker's socket: its
@@ -63,7 +64,7 @@ template's.
 
 
 def can_fork() -> bool:
-    """Whether this process may be forked: it has one thread, and JAX has no backend."""
+    """Whether this process can be forked safely: it has one thread, and JAX has no backend."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):

@@ -111,8 +111,8 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """Returns a future of the worker's answer, or of the LigerdiagError that the job raises. When the job begins, a
-        thread of the pool calls `on_start`.
+        """Submits a job and returns a future, which gets the worker's answer or the LigerdiagError with which the job
+        failed. When the job begins, a thread of the pool calls `on_start`.
         """
         return self._executor.submit(self._run, job, on_start)
 
@@ -206,8 +206,8 @@ class Pool:
             self._drop(worker)
 
     def _take(self, source: Source) -> WorkerProcess | None:
-        """Returns an idle worker that has the source loaded; None if there is none, and then ends an idle worker if the
-        pool is full.
+        """Returns an idle worker that has loaded the source. If there is none, returns None and, if the pool is full,
+        ends an idle worker of another source so that a new one can start.
         """
         found: WorkerProcess | None = None
         ended: list[WorkerProcess] = []

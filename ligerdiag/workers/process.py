@@ -68,11 +68,13 @@ class Process(Protocol):
         ...
 
     def poll(self) -> int | None:
-        """Returns how the process ended, as `Popen.returncode`; None while it runs."""
+        """Returns the exit status of the process, as `Popen.returncode`; None while it runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits until the process ends and returns how, as `Popen.returncode`. Raises `subprocess.TimeoutExpired`."""
+        """Waits until the process ends and returns its exit status, as `Popen.returncode`. Raises
+        `subprocess.TimeoutExpired`.
+        """
         ...
 
 
@@ -88,7 +90,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs and has sent only answers to requests."""
+        """Whether the worker can take a request: its process runs, and it has sent nothing since its last answer."""
         silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 
@@ -159,10 +161,10 @@ class WorkerProcess:
 
 
 def _describe_signal(code: int) -> str:
-    """Returns how a signal ended the process: `was killed` by SIGKILL, `was aborted` by any other signal, also by a
+    """Returns how a signal ended the process: `was killed` by SIGKILL, `was aborted` by any other signal, including
     SIGSEGV.
 
-    code: as `Popen.returncode`, so the negative number of the signal.
+    code: the negative number of the signal, as in `Popen.returncode`.
     """
     try:
         name = signal.Signals(-code).name

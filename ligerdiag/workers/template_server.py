@@ -52,7 +52,7 @@ class _Slot:
     control: socket.socket | None = None
 
     def has_workers(self) -> bool:
-        """Whether the template has workers or is being started."""
+        """Whether the template must be kept because it has workers or is being started."""
         if self.lock.locked():
             return True
         try:
@@ -70,8 +70,8 @@ class _TemplateServer:
         """The templates by the name of their kind, least recently used first."""
 
     def answer(self, connection: socket.socket) -> None:
-        """Passes the descriptors of one request on to a template of the requested kind, and closes the server's own
-        copies in any case.
+        """Passes the descriptors of one request to a template of the requested kind, and closes the server's own copies
+        whether or not this succeeds.
         """
         descriptors: list[int] = []
         with connection:
@@ -120,7 +120,7 @@ class _TemplateServer:
             worker.close()
 
     def close(self) -> None:
-        """Ends the templates and waits for them, so that the operating system adds the resources that they used to the
+        """Ends the templates and waits for them, so that the operating system counts their CPU time and memory as the
         server's.
         """
         with self._lock:
@@ -167,8 +167,8 @@ def _accept(listener: socket.socket, keeper: _TemplateServer) -> None:
 
 @contextmanager
 def keep_templates() -> Generator[None]:
-    """Runs a template server inside the context, whose templates fork all workers that start meanwhile; does nothing if
-    a template server runs already.
+    """Runs a template server inside the context; its templates fork all workers that start meanwhile. Does nothing if a
+    template server runs already.
     """
     if os.environ.get(VARIABLE):
         yield

@@ -36,8 +36,8 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment of a template, a preloaded process from which workers of this kind are
-    forked.
+    """The interpreter, module and environment with which a template is started (a process that has done the slow
+    imports and forks workers).
     """
 
     python: str
