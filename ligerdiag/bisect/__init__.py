@@ -1,1 +1,3 @@
-"""Finds what makes a case right or wrong: each axis varies one thing of a compile and compares the verdicts."""
+"""Finds out what makes a case (a function and its arguments) right or wrong: each axis varies one input of the compile,
+such as the flags or the target, and compares the verdicts.
+"""

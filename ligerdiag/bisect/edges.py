@@ -1,12 +1,14 @@
-"""Finds the readers that a trivial operation must tie to the kernel so that every output is right: all minimal sets of
-ties.
+"""Finds the readers that must be tied to a kernel so that every output is right: all minimal sets of ties.
 
-A tie is `value + s - s`, with `s` the sum of the kernel's result: it makes the reader of the value run after the kernel.
-The knobs of the search are the readers, in the program without ties, of the values that a kernel overwrites without
-XLA's knowledge. A set of ties is right if every output is fresh; latent is not enough, and numbers only confirm. A tie
-must not change the meaning: an output that should no longer depend on a write that it depends on without ties is not
-right, though the sum of a tie may make it depend on more. For each set, and for each tie in it, the answer shows that
-the set without this tie is not right.
+A kernel overwrites a value without XLA's knowledge (a hidden write), so XLA may schedule a reader of the value before
+the kernel. A tie replaces the value that one reader gets by `value + s - s`, with `s` the sum of the kernel's result:
+the reader then depends on the kernel and runs after it. The knobs of the search (the changes that a trial can make) are
+the readers, in the program without ties, of the overwritten values.
+
+A set of ties is right if every output is fresh; latent (right by luck) is not enough, and replayed numbers only
+confirm. A tie must not change what the program means: an output that should see a hidden write in the program without
+ties must still see it with them. It may see additional writes, because the sum in a tie depends on the kernel. For each
+set, and for each tie in it, the answer shows that the set without this tie is not right.
 """
 
 from collections.abc import Mapping, Sequence
@@ -110,8 +112,8 @@ def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Experiment:
-    """Makes the trials for sets of ties. A tie forces a reader to run after the kernel; its number is that of the reader
-    in `knobs`.
+    """Compiles and judges the program with sets of ties. A tie forces a reader to run after the kernel; its number is
+    the index of the reader in `knobs`.
     """
 
     runner: TrialRunner
@@ -119,15 +121,15 @@ class _Experiment:
     base: Trial
     knobs: tuple[TieSite, ...]
     meant: Mapping[str, int]
-    """From output name to the hidden writes on which the output should depend without ties, as a bit set."""
+    """From output name to the hidden writes that the output should see in the program without ties, as a bit set."""
 
     def try_all(self, sets: Sequence[Knobs]) -> tuple[Outcome, ...]:
         """Returns, for each set of ties, the outcome of compiling with them."""
         return self.runner.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Returns, for each set of ties, whether every output is fresh and the program's meaning is unchanged; None if
-        that is unknown.
+        """Returns, for each set of ties, whether every output is fresh and still should see the hidden writes that it
+        should see without ties; None if that is unknown.
         """
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)
@@ -135,8 +137,8 @@ class _Experiment:
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """Notes for the progress line that every output is right if the readers in `knobs` are tied to the kernel (made
-        to run after it): the smallest such set so far.
+        """Shows in the progress line the size of the smallest right set so far. knobs: that set of ties, with which
+        every output is right.
         """
         self.runner.best = f"right with {count_of(len(knobs), 'tie')}"
 
@@ -151,7 +153,8 @@ class _Experiment:
 
 
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
-    """Returns the readers that a tie can force to run after the kernel, and notes in the draft those that it cannot.
+    """Returns the readers that a tie can force to run after the kernel, and notes in the draft (the bisection in
+    progress) those that it cannot.
 
     A tie gives the reader a copy of the value. So a reader that is itself a kernel that overwrites the value cannot be
     tied: it would overwrite the copy.
@@ -193,7 +196,9 @@ def _settle_without_search(draft: Draft, base: Outcome, knobs: Sequence[TieSite]
 def _write_answers(
     draft: Draft, experiment: _Experiment, search: MinimalSetSearch, found: MinimalSets, options: BisectOptions
 ) -> None:
-    """Writes into the draft a sentence for each set of ties, or why there is none, and how certain the answer is."""
+    """Writes into the draft (the bisection in progress) a sentence for each set of ties, or why there is none, and how
+    certain the answer is.
+    """
     knobs = experiment.knobs
     if found.sets:
         sure = "exactly " if found.completeness is Completeness.CERTAIN else ""
@@ -241,7 +246,9 @@ def _write_answers(
 
 
 def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
-    """Returns, as texts, the smallest sets of ties with which no output is wrong but some are latent."""
+    """Returns texts for the smallest sets of ties with which no output is wrong but some are latent, that is, right by
+    luck.
+    """
     words = {ties: outcome.word for ties, outcome in zip(tried, experiment.try_all(tried), strict=True)}
     good = [ties for ties, word in words.items() if word in ("right", "latent")]
     smallest = [ties for ties in good if not any(other < ties for other in good)]
@@ -249,8 +256,8 @@ def _list_lucky(experiment: _Experiment, tried: Sequence[Knobs]) -> list[str]:
 
 
 def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], options: BisectOptions) -> None:
-    """Writes into the draft rows for no tie, for all ties, and for each set with the trials that confirm that it is
-    minimal.
+    """Writes into the draft (the bisection in progress) rows for no tie, for all ties, and for each set with the trials
+    that confirm that it is minimal.
     """
     every = frozenset(range(len(experiment.knobs)))
     shown: list[tuple[str, Knobs, Knobs]] = [("no tie", frozenset(), frozenset())]
@@ -289,8 +296,8 @@ def describe_numbers(ties: Knobs) -> str:
 
 
 def _write_interrupted(draft: Draft, experiment: _Experiment, search: MinimalSetSearch) -> None:
-    """Writes into the draft the result so far after Ctrl-C: the confirmed sets, else the smallest right set so far.
-    Compiles nothing.
+    """Writes the result so far into the draft (the bisection in progress) after Ctrl-C: the sets confirmed as minimal
+    or, if there are none, the smallest right set. Compiles nothing.
     """
     sets = search.list_confirmed() or ((search.best,) if search.best else ())
     for ties in sets:

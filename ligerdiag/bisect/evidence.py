@@ -21,7 +21,7 @@ from ligerdiag.hlo.shape import ShapeIndex, render_shape
 type ValuePath = tuple[HloInstruction, ...]
 
 _SILENT = having(Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE) | {"parameter", "fusion"}
-"""Opcodes that are shown only at the ends of a path: they compute nothing themselves."""
+"""Opcodes that compute nothing themselves; an instruction with one of them is shown only at the ends of a path."""
 _PASSED_ON = having(Trait.TAKES_ELEMENT) | {"parameter", "fusion"}
 _COMMON = having(Trait.NO_OPERATION, Trait.FROM_NOTHING)
 """Opcodes that `find_common` skips: two values that are both computed from one such instruction, for instance a
@@ -64,8 +64,8 @@ class ValuePaths:
         """Returns a path from `start` to a value from which both `start` and `other` are computed, the nearest such
         value to `other`; () if there is none.
 
-        around: an instruction that the path avoids. The value is no parameter, no constant, and not the result of an
-        instruction that only moves bytes.
+        around: an instruction that the path avoids. The value is not a parameter, not a constant, and not the result
+        of an instruction that only moves bytes.
         """
         reached = search([start], self._step_around(around)).keys() - {start}
         shared = (one for one in search([other], self.list_sources) if one in reached and one.opcode not in _COMMON)
@@ -125,8 +125,8 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that no order can make the output right any more: how the operation that gets the wrong version
-    read the overwritten value before the step, and what it reads after the step.
+    """Returns evidence that since this step no order of the instructions can make the output right: how the operation
+    that gets the wrong version read the overwritten value before the step, and what it reads after the step.
     """
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)
@@ -220,8 +220,9 @@ def _find_reader(context: Context, output: str) -> _Reader | None:
 
 
 def _find_again(context: Context, reader: _Reader, *, scheduled: bool = False) -> list[HloInstruction]:
-    """Returns a list with the reader's instruction in the module of another context, or an empty list. scheduled: return
-    the instruction of the schedule that runs it, which is a fusion if the reader was fused.
+    """Looks for the reader in another snapshot of the module, given by its context (the analysis of that module).
+    Returns a list with its instruction, or an empty list. scheduled: whether to return the scheduled instruction that
+    runs the reader, which is a fusion if the reader was fused.
     """
     known = reader.instruction
     found = [

@@ -2,9 +2,9 @@
 
 The flags and values are those of `flags.toml`; each is added to the toolchain's own options. A row of the answer says
 how much its flag changed. *Same program* has the same instructions, schedule, launches and buffers; *other launches*
-has another thunk sequence for the same instructions, as command buffers give; *other buffers* has another layout of
-memory. A flag that this XLA does not know or refuses is a row with its reason, and leaves the other rows valid. Only
-the default and the rows that change a verdict are replayed.
+runs the same instructions with another sequence of thunks, for instance grouped into other command buffers; *other
+buffers* differs only in the buffer assignment. A flag that this XLA does not know or refuses is a row with its reason,
+and leaves the other rows valid. Only the default and the rows that change a verdict are replayed.
 """
 
 import tomllib
@@ -200,7 +200,7 @@ def _answer(base: Outcome, tries: Sequence[_Try]) -> list[str]:
 
 
 def _note(tries: Sequence[_Try]) -> list[str]:
-    """Returns notes on how many settings had which effect, and on the settings that could not be tried."""
+    """Returns notes: the number of settings with each effect, and the settings that could not be tried."""
     counts = {word: sum(one.program == word for one in tries) for word in (SAME, BUFFERS, LAUNCHES, CHANGED)}
     notes = [", ".join(f"{word}: {number}" for word, number in counts.items() if number)]
     for word in (UNKNOWN_FLAG, REFUSED):

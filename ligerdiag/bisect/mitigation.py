@@ -1,4 +1,6 @@
-"""Measures the cost of each mitigation of a hidden write, by compiling the program once with each of them.
+"""Measures the cost of each mitigation of a hidden write (a kernel's write to an operand that XLA does not know of), by
+compiling the program once with each of them. A mitigation is a change to the program that makes XLA order the readers
+correctly.
 
 The mitigations come from the case file: the siblings of a case have its name, and params that differ in one place. A
 case without siblings has two mitigations: as written, and `trivial`, in which `value + s - s` replaces each value that
@@ -49,10 +51,10 @@ _ROUNDING = list_ids(RuleKind.ROUNDING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mitigation:
-    """One measure against a hidden write, tried on the program, and what it costs."""
+    """One way to protect the program from a hidden write, such as an optimization barrier: its verdicts and its costs."""
 
     name: str
-    """The measure, such as `barrier`."""
+    """The word for the mitigation, such as `barrier`."""
     outcome: Outcome
     replay: Replay | None = None
     device: DeviceRun | None = None
@@ -68,8 +70,9 @@ class Mitigation:
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Returns the relative error of each output in the replay, by name: that of the schedule against program order,
-        or that of program order against the case's own reference, whichever is larger. Empty without numbers.
+        """Returns the relative error of each output in the replay, by name: the error of the schedule compared with
+        program order, or that of program order compared with the case's own reference, whichever is larger. Empty
+        without numbers.
         """
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
@@ -87,7 +90,7 @@ class Mitigation:
 
     @property
     def lossy(self) -> Mapping[str, float]:
-        """Returns the relative error, by name, of each output that has lost precision as the numbers show."""
+        """Returns the relative error, by name, of each output for which the numbers show a loss of precision."""
         found: dict[str, float] = {}
         if self.replay is not None:
             found |= {
@@ -105,8 +108,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether a value is read through an addition and a subtraction, which may cost precision, and no
-        numbers say how much.
+        """Returns whether precision may be lost without anyone having measured how much: a finding says that a value is
+        read through an addition and a subtraction, and there are neither device numbers nor those of a complete replay.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
@@ -114,8 +117,8 @@ class Mitigation:
 
     @property
     def is_wrong_on_device(self) -> bool:
-        """Returns whether the device computed wrong values, whatever the verdicts on the described target's schedule
-        are.
+        """Returns whether the device computed wrong values. The verdicts on the schedule for the described target may
+        still be right.
         """
         return self.device is not None and any(one.attribution.is_wrong for one in self.device.outputs.values())
 
@@ -128,7 +131,7 @@ class Mitigation:
 
     @property
     def is_exact(self) -> bool:
-        """Returns whether the mitigation is right and nothing says that precision is lost."""
+        """Returns whether the mitigation is right and nothing indicates a loss of precision."""
         return self.is_right and not self.lossy and not self.may_be_lossy
 
 
@@ -162,8 +165,8 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the mitigation that the case names; if it names none, its param that is one of USUAL_WORDS; "" if no
-    param or more than one is.
+    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the
+    case's only parameter that is one of USUAL_WORDS. Returns "" if no parameter or more than one is.
     """
     if case.mitigation:
         return case.mitigation

@@ -1,13 +1,15 @@
 """Finds the pass of XLA that makes an output wrong.
 
-The snapshots of one compile are judged, and the case is compiled again without each pass to blame. The blame for an
-output that is not fresh in the end depends on its order sensitivity (forced, open or lost) in the last snapshots:
+The modules that XLA wrote between passes (snapshots) are judged, and the case is compiled again without each pass to
+blame. Which step is to blame for an output that is not fresh in the end depends on the output's order sensitivity in
+the last snapshots: *forced* if the output is right under every schedule, *open* if some schedules make it right, *lost*
+if none does.
 
     lost     no schedule can make it right any more: the step after which it stayed lost is to blame
     ordered  it is not lost: the step that chose the wrong order is to blame
     latent   it is not lost, and right by luck: no step is to blame for the order
 
-If the order of an output that is not lost was forced at first, the step that loosened it is named, too.
+If the order was forced at first and the output is not lost, the answer also names the step that loosened the order.
 """
 
 from collections import defaultdict
@@ -57,7 +59,7 @@ _NO_COMPILE = " does not compile: "
 
 class PassBlame(StrEnum):
     """The reason why an output is not fresh: a step loses the value, a step chooses the wrong order, or nothing forces
-    the order.
+    the order; or the reason is unknown.
     """
 
     LOST = "lost"
@@ -68,7 +70,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """The steps of XLA that make one output other than fresh."""
+    """The steps of XLA because of which one output is not fresh."""
 
     output: str
     verdict: Verdict
@@ -78,11 +80,11 @@ class PassAnswer:
     loosened: SensitivityChange | None = None
     """The change after which nothing forces the order any more; None if nothing ever did."""
     was: OrderSensitivity | None = None
-    """The output's order sensitivity before the step to blame."""
+    """The output's order sensitivity (forced, open or lost) before the step to blame."""
     evidence: Evidence = ()
 
     since: SensitivityChange | None = None
-    """The change that the evidence describes: since then, the output has kept its order sensitivity."""
+    """The change that the evidence describes; after it, the output's order sensitivity stays the same."""
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Pairs of a step that lost the output for a while (None: the translation to HLO) and the step that restored it."""
 

@@ -1,15 +1,16 @@
-"""Two searches that know nothing of programs: `find_changes` finds where an answer changes along a list, and
+"""Two generic searches, which know nothing of programs: `find_changes` finds where an answer changes along a list, and
 `MinimalSetSearch` finds the minimal sets for which a predicate holds.
 
 `find_changes` asks for the answer of every member if the first and the last answer agree or `verify` is set. Otherwise
 a binary search finds one change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
 
-`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. It tries
-every set if there are few knobs. For many it assumes that the predicate is monotone, that is, that one more knob does
-no harm: delta debugging shrinks a set that holds until no knob can be left out, and the complements of the minimal
-hitting sets of the sets found so far show whether there are others. `Completeness` says that the answer rests on this
-assumption, `is_monotone` whether a trial refuted it. A set for which the predicate has no answer counts as one for
-which it does not hold, and `MinimalSets.undecided` lists it. The search is deterministic.
+`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. A knob is
+one change that a trial can make, named by a number. The search tries every set if there are few knobs. If there are
+many, it assumes that the predicate is monotone, that is, that one more knob does no harm: delta debugging shrinks a set
+that holds until no knob can be left out, and the complements of the minimal hitting sets of the sets found so far show
+whether there are others. `Completeness` says whether the answer relies on this assumption, and `is_monotone` whether no
+trial refuted it. A set for which the predicate has no answer counts as one for which it does not hold, and
+`MinimalSets.undecided` lists it. The search is deterministic.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,7 +139,9 @@ class MinimalSetSearch:
     limit: int
     """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Number of sets that are judged at a time by a step of the search that needs only one set that holds."""
+    """Number of sets that are judged together, in parallel, by a step of the search that needs only one set for which
+    the predicate holds.
+    """
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search
     over the same knobs.

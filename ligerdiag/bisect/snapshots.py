@@ -180,8 +180,8 @@ class Judgement:
     order_sensitivities: Mapping[str, OrderSensitivity]
     """From output name to order sensitivity."""
     synthetic: Mapping[SchedulePolicy, Context]
-    """The analysis under each schedule that the module could have; the schedule WRITTEN only occurs if an output is
-    lost.
+    """The analysis under each schedule that the module could have; WRITTEN is made only if some output is wrong under
+    both LATE and EARLY.
     """
     scheduled: Context | None
     """The analysis under the module's own schedule; None if it has none."""
@@ -275,7 +275,7 @@ _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SensitivityChange:
-    """A snapshot at which the order sensitivity or the verdict of some output differs from the snapshot before."""
+    """A snapshot at which some output has another order sensitivity or verdict than in the previous snapshot."""
 
     step: CompilerStep | None
     """The step of XLA that ends with this snapshot; None for the program as XLA got it."""

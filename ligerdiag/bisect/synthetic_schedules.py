@@ -19,17 +19,19 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagP
 from ligerdiag.hlo.opcodes import Trait, having
 
 _RUNS = having(Trait.RUNS_SCHEDULED)
-"""Opcodes of instructions whose called computations run where the caller stands."""
+"""Opcodes of instructions whose called computations run at the caller's place in the schedule."""
 _MOST = 1_000_000
 """Largest number of instructions of an inlined module: calls within calls can multiply the instructions."""
 
 
 def inline_calls(module: HloModule) -> HloModule:
-    """Returns the module with every `call` inlined and no schedule, or the module itself if it has none.
+    """Returns a copy of the module in which every `call` is inlined and nothing is scheduled; the module itself if it
+    contains no `call`.
 
-    Each call gets its own instructions, including loops and branches inside it, and the tag paths of these begin with
-    those of the calls that lead there. Computations that are only applied (a `to_apply`, a fusion's) stay shared.
-    Raises ArtifactError if calls of calls give more than a million instructions.
+    Each call gets its own copies of the callee's instructions, including loops and branches inside it. The tag path of
+    a copy (the tags of the calls and loops around it, then its own) begins with the tags of the calls that lead there.
+    Computations that are only applied (a `to_apply`, that of a fusion) stay shared. Raises ArtifactError if calls of
+    calls give more than a million instructions.
     """
     reached = list(_iterate_reached(module))
     if not any(instruction.opcode == "call" for computation in reached for instruction in computation.instructions):
@@ -76,10 +78,10 @@ class _Inliner:
     def copy(
         self, computation: HloComputation, path: TagPath, given: dict[int, HloInstruction]
     ) -> tuple[HloComputation, tuple[HloInstruction, ...]]:
-        """Returns a copy of the computation, and its instructions.
+        """Returns a copy of the computation, and the instructions of the copy.
 
-        path: tag path of the calls that lead to it. given: parameter number to the operand that replaces it, if the
-        computation is inlined into another one.
+        path: the tags of the calls that lead to the computation. given: from parameter number to the operand that
+        replaces the parameter, if the computation is inlined into another one.
         """
         copies: dict[int, HloInstruction] = {}
         listed: list[HloInstruction] = []
@@ -190,7 +192,7 @@ def _runs(instruction: HloInstruction, holders: frozenset[int] | set[int]) -> bo
 
 
 def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
-    """Returns a map from instruction id to the ids of the instructions that must come before, each once."""
+    """Maps the id of each instruction to the ids of the instructions that must run before it, without duplicates."""
     known = {instruction.id for instruction in computation.instructions}
     return {
         i.id: tuple(dict.fromkeys((*[o.id for o in i.operands], *[p for p in i.control_predecessors if p in known])))
@@ -223,8 +225,8 @@ def _order_by(computation: HloComputation, keys: Mapping[int, _Key]) -> tuple[Hl
 
 
 def _compute_program_keys(module: HloModule, computation: HloComputation) -> Mapping[int, _Key]:
-    """Returns each instruction's place in program order: that of its last tagged operation; without a tag, that of its
-    operands.
+    """Returns each instruction's place in program order: the place of the last operation whose tag (the number that it
+    got before the compile) the instruction carries; without a tag, the place of its operands.
     """
     keys: dict[int, _Key] = {}
     for number, instruction in enumerate(computation.instructions):

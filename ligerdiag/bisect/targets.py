@@ -1,11 +1,11 @@
 """Finds the GPUs on which the verdict differs, and the pass of XLA after which the compiles for two of them diverge.
 
 The case is compiled and judged for every target. Targets with equal verdicts form a group, and the first target of each
-further group is compared with the first target. The *states* of a compile are the modules of its snapshots, in order,
-where a module differs from the one before. Modules are equal if their structure is (`hlo.module_text`); the contents of
-kernels' payloads do not count, for they hold code for one GPU. The compiles diverge at the first state that differs.
-The pass that made it is that of the state's first snapshot; at the start of a pipeline it is a step without snapshots,
-such as scheduling.
+additional group is compared with the first target of all. The *states* of a compile are the modules of its snapshots,
+in order, without those equal to the one before. Modules are equal if their structure is (`hlo.module_text`); the
+contents of kernels' payloads do not count, because they hold code for one GPU. The compiles diverge at the first state
+that differs. The pass that made it is that of the state's first snapshot; at the start of a pipeline it is a step
+without snapshots, such as scheduling.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,9 @@ class ModuleState:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Returns the text of each line. Lines have no names: two lines are the same if their texts are equal."""
+        """Returns the text of each line of the module's structure. The lines contain numbers instead of instruction
+        names, so two compiles that only name an instruction differently have equal texts.
+        """
         return tuple(line.text for line in self.lines)
 
 
@@ -62,16 +64,16 @@ class Divergence:
     before: Snapshot | None
     """The last snapshot that both compiles have; None if the first ones differ."""
     one: ModuleState | None
-    """The first state of the first target's compile that the second target's lacks; None if it has no further state."""
+    """The first state of the first target's compile that the second target's lacks; None if it has no more states."""
     other: ModuleState | None
-    """The first state of the second target's compile that the first target's lacks; None if it has no further state."""
+    """The first state of the second target's compile that the first target's lacks; None if it has no more states."""
     old: ModuleState | None
     """The last state that both compiles have."""
 
     @property
     def is_same_pass(self) -> bool:
-        """Returns whether the pass that made `one` is the pass that made `other`: it got one module in both compiles, and
-        made two different ones of it.
+        """Returns whether the pass that made `one` is the pass that made `other`: it got equal modules in both compiles
+        and returned different ones.
         """
         if self.one is None or self.other is None:
             return False
@@ -213,8 +215,8 @@ def _write_rows(draft: Draft, runner: TrialRunner, outcomes: Sequence[Outcome], 
 
 
 def _name_programs(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns a word for each outcome's compiled program: `its own` if it differs from those of all earlier targets in its
-    instructions or their order, otherwise a text such as `as a100`; empty without a program.
+    """Returns a word for each outcome's compiled program: `its own` if it differs from those of all earlier targets in
+    its instructions or their order, otherwise a text such as `as a100`; an empty word for a trial without a program.
     """
     first: dict[str, str] = {}
     words: list[str] = []

@@ -145,8 +145,8 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether in this trial every output should depend on all hidden writes that `meant` lists for it; it may
-        depend on more.
+        """Returns whether the program of this trial keeps the meaning of another one: every output should see all
+        hidden writes that `meant` lists for it. It may see additional ones.
         """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
@@ -159,9 +159,9 @@ class Outcome:
 
 
 class Lanes:
-    """Pools of one worker each, of which each thread uses one at a time.
+    """Worker pools that threads borrow: each pool has one worker, and one thread at a time uses it.
 
-    A pool keeps one toolchain and remembers the hashes of files, so threads cannot share it.
+    A pool belongs to one toolchain and remembers the hashes of files, so threads cannot share it.
     """
 
     def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
@@ -460,8 +460,8 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns a text on how the replayed numbers compare with the verdicts: `agrees`, `lossy 0.25`, `too large`; empty
-    without a replay.
+    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `lossy 0.25`, `too
+    large`; empty without a replay.
     """
     if replay is None or outcome.error:
         return ""
