@@ -1,5 +1,5 @@
-"""Explains the copies that branches of conditionals make, of an operand or of a value that they compute, to the bytes of
-a result.
+"""Explains the copies that branches of a conditional make to the bytes of the conditional's result: copies of an
+operand, or of a value that the branch computes.
 
 All branches put a result into the same bytes. A branch that returns its operand copies it there if another branch
 computes the result elsewhere, or returns another operand.
@@ -27,8 +27,8 @@ class BranchCauses:
         self._names = names
 
     def explain_in_branch(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy in a branch that copies one of its operands to one of its results; None for any
-        other copy.
+        """Returns the reason for a copy that a branch makes from one of its operands to one of its results; None for
+        any other copy.
         """
         conditional = self._uses.find_caller(move.computation)
         if conditional is None or conditional.opcode != "conditional":
@@ -126,7 +126,9 @@ class BranchCauses:
         )
 
     def _is_kept(self, value: Position, writer: HloInstruction) -> bool:
-        """Returns whether `writer` must not overwrite a value: its bytes are the caller's, or it is needed later."""
+        """Returns whether `writer` must not overwrite a value because the value's bytes belong to the program's caller
+        or the value is read later.
+        """
         if self._sources.get_argument(value) is not None and not self._sources.is_donated(*value):
             return True
         times = self._uses.times
@@ -138,8 +140,9 @@ class BranchCauses:
         )
 
     def _list_returned(self, conditional: HloInstruction, index: ShapeIndex) -> list[tuple[int, ShapeIndex] | None]:
-        """Returns, for each branch, the value (instruction id, leaf) from outside of the conditional that the branch
-        returns as this result; None for a branch that computes the result.
+        """Returns, for each branch, the value from outside of the conditional that the branch returns as this result,
+        as (instruction id, leaf: the index of an array in the instruction's tuple); None for a branch that computes the
+        result.
         """
         found: list[tuple[int, ShapeIndex] | None] = []
         for number in conditional.called_computations:

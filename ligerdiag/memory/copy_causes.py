@@ -1,20 +1,22 @@
 """Explains each copy of a schedule: what forces it, who is responsible, and whether the program needs it.
 
-XLA's copies have no source line and no reason. Both follow from where the value comes from, where the copy goes, and who
-else uses the value (`value_uses`):
+XLA's copies have no source line and no reason. Both follow from where the value comes from, where the copy goes, and
+who else uses the value (`value_uses`). XLA makes a copy:
 
-- a copy that brings a value back to the bytes that it came from, and the copy that took it there, keep the old value for a
-  reader after the write;
-- in a branch, an operand that is also the result: the other branches put the result into other bytes, or return another
-  operand there; or a result that the branch computes elsewhere, while another branch returns its operand;
-- at the end of a loop's body: the next value of the state was computed elsewhere, or is another element of the state;
-- before a write in place: the value is the caller's, a constant, the start of another write in place, or read later;
-- at the end of the program: the bytes of a donated argument get a value that was computed elsewhere;
-- the next value is computed in the bytes of a donated argument or of a loop's state, while the old one is still read.
+- to keep the old value for a reader after a write: one copy takes the value away from its bytes, and another one may
+  bring it back;
+- in a branch, of an operand that the branch returns, if the other branches put the result into other bytes or return
+  another operand there; or of a result that the branch computes elsewhere while another branch returns its operand;
+- at the end of a loop's body, if the next value of the state was computed elsewhere or is another element of the state;
+- before a write in place, if the value belongs to the caller, is a constant, is also the operand of another write in
+  place, or is read later;
+- at the end of the program, if the bytes of a donated argument get a value that was computed elsewhere;
+- if the next value is computed in the bytes of a donated argument or of a loop's state while the old one is still read.
 
-A copy that leads to another one, also after updates in place, has the cause of that one. A copy is *needed* if the program
-reads all of the old value after the write and depends on the new one, if the caller keeps an argument that is returned, if
-the program starts two writes in place from one computed value, or if a branch selects an array that stays in use.
+A copy whose result is copied again, directly or after updates in place, has the cause of that next copy. A copy is
+*needed* if the program reads all of the old value after the write and depends on the new one, if the caller keeps an
+argument that is returned, if the program starts two writes in place from one computed value, or if a branch selects an
+array that stays in use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,8 +83,8 @@ class CopyCauses:
 
     @cached_property
     def _returns(self) -> Mapping[tuple[int, ShapeIndex], Move]:
-        """Maps each copy (by instruction id and leaf) to the last copy that brings its value back to the bytes where it
-        came from.
+        """Maps each copy (by instruction id and leaf, the index of an array in a tuple) to the last copy that brings
+        its value back to the bytes from which it was copied.
         """
         return {(away.instruction.id, away.index): back for away, back in self._round_trips}
 
@@ -226,7 +228,9 @@ class CopyCauses:
         return any(one.opcode in _ELSEWHERE for one in needed.keys() & reached.keys())
 
     def _repeats_update(self, reader: HloInstruction) -> bool:
-        """Returns whether a reader is a fusion that itself updates an operand on the way to its result."""
+        """Returns whether a reader is a fusion that contains an update in place: XLA computes the update again where
+        its result is read.
+        """
         if reader.opcode != "fusion":
             return False
         return any(

@@ -8,7 +8,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """The kind of code that leads to a cause, where the remedy depends on it."""
+    """A kind of code for which a copy with the same cause needs a remedy of its own."""
 
     PLAIN = auto()
     COLLECTED = auto()
@@ -18,19 +18,19 @@ class CopyForm(Enum):
     REPEATED_UPDATE = auto()
     """XLA computes an update again where its result is read."""
     ALIASED_ELSEWHERE = auto()
-    """A call writes in place, to the bytes of another operand than the loop's state."""
+    """A call writes in place, but to the bytes of an operand that is not the loop's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReason:
-    """The reason of a copy: its cause, one clause about it, and the instructions that are responsible."""
+    """The reason for a copy: its cause, one clause about it, and the instructions that are responsible."""
 
     cause: CopyCause
     why: str
     """One clause that states the cause, with names."""
     subject: object
-    """The loop, conditional, argument or value that causes the copy; two copies with equal subjects have one cause in
-    common.
+    """The loop, conditional, argument or value that causes the copy; two copies with equal subjects have a common
+    cause.
     """
     blamed: tuple[HloInstruction, ...] = ()
     """The instructions that may be responsible; the source line shown is that of the first one that has a line."""

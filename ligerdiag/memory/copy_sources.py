@@ -1,5 +1,6 @@
-"""Finds where the copied values of one module come from, looking through other copies and operands of branches, and
-names values for reports.
+"""Finds the instructions that computed the copied values of one module, looking through other copies and into
+conditionals, and names values for reports. A value is an instruction and a leaf (a ShapeIndex: the index of an array in
+a tuple).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,8 +127,8 @@ class CopySources:
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
 
     def describe_source(self, move: Move) -> str:
-        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`; if they are an argument's and hold
-        another value by then, `the bytes of argument x`.
+        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`; `the bytes of argument x` if
+        they belong to an argument but hold another value by then.
         """
         text = self.describe_bytes(move.source_place)
         is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
@@ -153,7 +154,7 @@ class CopySources:
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
     def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
-        """Yields the uses; a use by a copy is replaced by the uses of the copy."""
+        """Yields the uses; instead of a use by a copy that is not an update, yields the uses of the copy's result."""
         pending, seen = list(uses), set[int]()
         while pending:
             use = pending.pop(0)
@@ -201,8 +202,8 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether an instruction is a fusion with one operand that does nothing with this operand before it has
-    transposed it.
+    """Returns whether an instruction is a fusion with one operand, which it only transposes, bitcasts aside, before it
+    computes anything.
     """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False

@@ -14,7 +14,7 @@ from ligerdiag.memory.value_uses import ValueUses
 
 
 class DonatedOutputs:
-    """The donated arguments of one module whose bytes outputs take."""
+    """The donated arguments of one module whose bytes outputs take, and the outputs computed from another one of them."""
 
     def __init__(self, uses: ValueUses) -> None:
         self._uses = uses
@@ -57,8 +57,8 @@ class DonatedOutputs:
         return tuple(sorted({self._uses.buffers.parameters[one][0] for one in self.by_allocation}))
 
     def _find_reached(self, value: HloInstruction, index: ShapeIndex) -> tuple[int, int]:
-        """Returns the arguments that the last operation of a value reads, and all arguments that the value depends on,
-        one bit each.
+        """Returns two bit sets, in which bit n is parameter n: the arguments that the last operation of a value reads,
+        and all arguments that the value depends on.
 
         For a fusion with several results, only those operands count that the result at `index` needs.
         """

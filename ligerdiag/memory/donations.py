@@ -102,7 +102,7 @@ class _Shapes:
     rank: int
     """Number of the argument among the donated arguments of its shape and dtype."""
     given: ShapeProto
-    """Shape of the whole argument."""
+    """Shape of the whole argument, before it is split over devices."""
     local: ShapeProto
     """Shape of the part of the argument on one device."""
 

@@ -31,7 +31,7 @@ class LiveBytes:
     sizes: tuple[int, ...]
     """For each step, the bytes in use while it runs."""
     values: Mapping[int, tuple[HloInstruction, ShapeIndex]]
-    """From slice number to the first value that the slice holds."""
+    """From slice number to the first value (instruction and leaf) that the slice holds."""
     spans: Mapping[int, tuple[tuple[int, int], ...]]
     """From slice number to the spans (first step, last step), in order, in which the slice holds a value."""
 
@@ -157,8 +157,8 @@ class _Range:
 
 
 class _UsedBytes:
-    """The ranges of one allocation that are in use. Ranges that no other one covers are kept in order, and do not
-    overlap.
+    """The ranges of one allocation that are in use. The ranges that no other range covers are kept sorted by offset,
+    and do not overlap.
     """
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class _UsedBytes:
         return new.end - new.offset - sum(one.end - one.offset for one in covered)
 
     def remove(self, old: _Range) -> int:
-        """Removes a range, and returns the change of the memory in use in bytes: negative or 0."""
+        """Removes a range, and returns the change of the memory in use, in bytes: never positive."""
         inner, outer = list(old.inner), old.outer
         old.inner.clear()
         old.outer = None

@@ -281,7 +281,7 @@ def _describe_requests(
 
 
 def _get_argument(uses: ValueUses, move: Move) -> int | None:
-    """Returns the number of the argument whose bytes a copy writes; None if it writes to other bytes."""
+    """Returns the number of the argument to whose bytes a copy writes; None if the bytes belong to no argument."""
     return uses.buffers.parameters.get(move.target_place.allocation, (None, ()))[0]
 
 

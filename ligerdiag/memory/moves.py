@@ -1,9 +1,9 @@
 """Lists the copies of a schedule: the results that hold a whole value in other bytes and change nothing in it.
 
-A copy is a `copy`, its asynchronous form, a result of a fusion that a parameter reaches through copies, bitcasts and
-transpositions alone, or an update whose result is not in the bytes of the array that it updates, so that it copies the
-array, too. A result in the same bytes as its operand is no copy. A transposition that the author wrote is none either,
-unless its result must lie in the bytes of the array that it transposes.
+A copy is one of these: a `copy`; its asynchronous form; a result of a fusion that is made from a parameter by copies,
+bitcasts and transpositions alone; or an update whose result is not in the bytes of the array that it updates, because
+XLA then copies the array, too. A result in the same bytes as its operand is no copy. Nor is a transposition that the
+author wrote, unless its result must lie in the bytes of the array that it transposes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """How often a computation runs in one call of the program."""
+    """How often a computation runs in one call of the program, and whether it is in a branch."""
 
     trips: int | None
     in_branch: bool

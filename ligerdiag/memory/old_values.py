@@ -1,7 +1,7 @@
 """Finds the instructions that write to the bytes of a value while a copy keeps the value for its readers.
 
-The buffer assignment decides: a write is a definition of a value in overlapping bytes, by any operation, including
-those inside of loops, branches and asynchronous operations.
+The buffer assignment decides which bytes a value has: a write is a definition of a value in overlapping bytes, by any
+operation, including those inside of loops, branches and asynchronous operations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ class OldValues:
 
     @cached_property
     def _ends(self) -> Mapping[int, int]:
-        """Maps the id of an asynchronous operation's start to the time of its end."""
+        """Maps the id of the start of an asynchronous operation to the time of its done."""
         times, found = self._uses.times, dict[int, int]()
         for computation in self._uses.computations:
             for one in computation.instructions:
@@ -32,7 +32,9 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time in the computation's schedule at which an instruction has read its operands."""
+        """Returns the time in the computation's schedule at which an instruction has read its operands: its own place,
+        or for an asynchronous start the place of the matching done.
+        """
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
     def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:

@@ -1,5 +1,5 @@
-"""Explains copies that are outputs of the program, and copies due to donations that JAX paired crosswise: an output is in
-the bytes of one donated argument, and is computed from another one.
+"""Explains copies that are outputs of the program, and copies due to crosswise donation: JAX gave the bytes of one
+donated argument to an output that is computed from another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -161,7 +161,9 @@ class OutputCauses:
         return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(value,))
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
-        """Returns whether a loop reads an array as a part of its state that stays unchanged, as a scan reads its `xs`."""
+        """Returns whether the array is an element of a loop's state that no iteration changes, as the `xs` that a scan
+        reads.
+        """
         if loop.opcode != "while":
             return False
         kept = self._module.computations[loop.called_computations[0]].kept_elements
@@ -174,7 +176,7 @@ class OutputCauses:
         return values[-1][0] is parameter and bool(self._list_transposed(source, parameter))
 
     def _list_transposed(self, source: Position, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the values between an argument and an output that have the elements in another order."""
+        """Returns the values between an argument and an output whose elements have another order in memory."""
         return tuple([
             one
             for one, index in self._sources.iterate_updated(source)

@@ -1,7 +1,7 @@
 """Lists the operations of a schedule that ask to work in place: their result has to lie in the bytes of an operand.
 
 These are updates (dynamic-update-slice, scatter, alone or at the end of a fusion), custom calls that declare an alias,
-loops with the elements of their state that change, and conditionals that return their operands.
+loops (for the elements of their state that change), and conditionals that return an operand.
 """
 
 from collections.abc import Iterator, Sequence

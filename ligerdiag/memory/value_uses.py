@@ -1,8 +1,8 @@
 """Follows values within the schedule: where a copied value comes from, and who uses the copy.
 
 A walk stays within one computation and looks through everything that passes a value on without moving it: bitcasts,
-barriers, tuples and their elements, and the done of an asynchronous operation. A place is an instruction and a
-ShapeIndex (see `hlo.dataflow`).
+barriers, tuples and their elements, and the `-done` of an asynchronous operation. A place, or Position, is an
+instruction and a ShapeIndex, the index of an array (a leaf) in the instruction's tuple (see `hlo.dataflow`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -149,7 +149,9 @@ class ValueUses:
             yield ValueUse(role=UseRole.READ, user=user, index=())
 
     def _describe_started(self, start: HloInstruction, value: HloInstruction, leaf: ShapeIndex) -> Iterator[ValueUse]:
-        """Yields the uses of an operand in the computation that an asynchronous start runs; their `user` is the start."""
+        """Yields the uses that the operation run by an asynchronous start makes of an operand; the `user` of these uses
+        is the start.
+        """
         called = self.module.computations[start.called_computations[0]]
         for number, operand in enumerate(start.operands):
             if operand is value and number < len(called.parameters):
@@ -184,7 +186,7 @@ class ValueUses:
         return origin == position
 
     def find_started(self, one: HloInstruction) -> HloInstruction:
-        """Returns the operation that an asynchronous start runs; any other instruction itself."""
+        """Returns the operation that an asynchronous start runs; for any other instruction, the instruction itself."""
         return self.module.computations[one.called_computations[0]].root if one.opcode in ASYNC_STARTS else one
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
