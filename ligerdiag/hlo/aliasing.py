@@ -3,8 +3,9 @@
 `build_must_alias_buffers` gives every value storage of its own, except values that XLA's buffer assignment always puts
 together:
 
-- a value and every position that passes it on: tuples, bitcasts and calls (see `dataflow`); the operand, the
-  parameters, the body's result and the result of a loop; the results of a conditional's branches and its own;
+- a value and every position (an instruction and an index into its shape) that passes it on: tuples, bitcasts and calls
+  (see `dataflow`); the operand, the parameters, the body's result and the result of a loop; the results of a
+  conditional's branches and its own;
 - in-place operations: dynamic-update-slice and scatter with the operand that they update, a fusion that returns one of
   these with the parameter that it updates, all-reduce-start with its operands
   (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
@@ -22,8 +23,8 @@ one that a kernel overwrites. It requires that
   table of a tuple;
 - positions that must share storage have one slice, including listed positions that only pass a value on.
 
-Two live values may share bytes by XLA's own decision: `shared_bytes` looks for that. A kernel's hidden write is no
-fault of the buffer assignment.
+Two live values may share bytes by XLA's own decision: `shared_bytes` looks for that. A kernel's hidden write (a write
+to an operand without XLA's knowledge) is not a fault of the buffer assignment.
 """
 
 from collections import defaultdict
@@ -43,7 +44,8 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 
 
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
-    """Returns a buffer assignment with one allocation of 1 byte for each set of values that must share storage.
+    """Returns a buffer assignment that says only which values must share storage: each set of such values is one
+    allocation of 1 byte.
 
     ambiguous: whether entries of `output_to_operand_aliasing` that name the same output or operand count as aliases, as
     they do in XLA.
@@ -116,8 +118,8 @@ class _Sharing:
             self._join((instruction, index), position)
 
     def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
-        """Returns the positions whose value this one passes on; for a parameter, those in the first caller and in every
-        loop that calls its computation.
+        """Returns the positions whose value this one passes on; for a parameter, the positions in the first caller, and
+        in every loop that calls the parameter's computation.
         """
         callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
         asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]

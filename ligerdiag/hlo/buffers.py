@@ -77,8 +77,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferAssignment:
-    """The slice of bytes that holds each value, for the instruction that defines the value; `dataflow.Positions` finds
-    the slice for an instruction that only passes a value on.
+    """Maps each value to the slice of an allocation whose bytes hold it. Only the instruction that defines a value has
+    an entry; `dataflow.Positions` finds the slice for an instruction that only passes a value on.
     """
 
     slices: tuple[Slice, ...]
@@ -187,8 +187,8 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; empty where
-    nothing lies there, None where the place is unknown.
+    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; an empty text
+    if the bytes hold no value, None if it is unknown which bytes are hit.
     """
     place = _find_place(access, call, buffers, positions)
     if place is None:

@@ -68,10 +68,11 @@ def find_linear(
     path: tuple[int, ...] = (),
     sums: int = _MOST_SUMS,
 ) -> CounterOffset | None:
-    """Returns a value of a loop's body as an element of the loop's state plus a constant; None if it has another form.
+    """Returns a value of a loop's body as an element of the loop's state plus a constant (see `CounterOffset`); None if
+    it cannot be written so.
 
-    fusions: the fusions that the value is inside of. path: the element, if the value is a tuple. sums: the largest
-    number of sums in a row.
+    fusions: the fusions around the value, outermost first. path: the element to follow, if the value is a tuple. sums:
+    the largest number of sums in a row.
     """
     while True:
         match value.opcode:
@@ -102,8 +103,8 @@ def find_linear(
 
 
 def _find_bound(module: HloModule, predicate: HloInstruction, element: int) -> int | None:
-    """Returns the largest value of the element for which the loop's predicate lets it continue; None if that is not
-    known.
+    """Returns the largest value of the element for which the loop's condition lets the loop continue; None if that is
+    not known.
     """
     fusions: tuple[HloInstruction, ...] = ()
     while predicate.opcode == "fusion" or predicate.opcode in _SAME | _BARRIERS:

@@ -18,7 +18,9 @@ TABLE = Path(__file__).with_suffix(".toml")
 ALLOCATES = "AllocateBuffer"
 """Target of the custom call whose result is a buffer that nobody has written (`jax.lax.empty`)."""
 PARTITIONED = "CustomSPMDPartitioning"
-"""Target that JAX gives the call of a function with `custom_partitioning`; ligerdiag's lowering writes it."""
+"""Target of the custom call by which JAX lowers a function with `custom_partitioning`. ligerdiag uses it for the calls
+that it lowers itself, too.
+"""
 
 
 class CallTrait(Flag):

@@ -71,9 +71,10 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """Yields the positions whose value this one passes on; none where it defines the value.
+        """Yields the positions whose value this one passes on; nothing if this position defines its value.
 
-        callers: the callers of the instruction's computation to ask for a parameter's value; None asks all callers.
+        callers: if the instruction is a parameter, the callers of its computation whose operands to yield; None for all
+        callers.
         """
         through, operands = self.through, instruction.operands
         match instruction.opcode:
@@ -348,7 +349,8 @@ class Positions:
 
 
 def is_operandwise(instruction: HloInstruction) -> bool:
-    """Returns whether the last number of a leaf's ShapeIndex is the number of the one operand that the leaf comes from.
+    """Returns whether each leaf of the instruction's result comes from one operand, whose number is the last number of
+    the leaf's ShapeIndex.
 
     This holds for a collective of several operands, as XLA's combiners make them. A collective-permute may have
     operands of another kind: the array to write into, and the place in it.
@@ -362,8 +364,8 @@ def is_operandwise(instruction: HloInstruction) -> bool:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Moves the aliases that custom calls declare between buffers in different bytes from the calls to
-    `module.invalid_aliases`.
+    """Invalidates the aliases that custom calls declare but the buffer assignment does not honour: removes each alias
+    between buffers in different bytes from its call and adds it to `module.invalid_aliases`.
     """
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():

@@ -134,8 +134,8 @@ class _Search:
         return self.module.computations[caller.called_computations[number]]
 
     def _leave(self, parameter: HloInstruction, path: ShapeIndex, steps: int) -> Number | None:
-        """Returns the fixed value of a parameter of a computation that one instruction calls in one place; None if it
-        is not fixed.
+        """Returns the fixed value of a computation's parameter: that of the caller's operand, if the computation has a
+        single caller. None if it is not fixed.
         """
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         callers = self.module.callers.get(home, ())

@@ -4,8 +4,7 @@ A dynamic-slice fusion copies nothing. It gives the call addresses: of the slice
 operands, and of its results, in the fusion's results or in the operand of a dynamic-update-slice. XLA does not pass the
 call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc), so
 the buffer assignment may put an operand and the result that aliases it into different bytes. A kernel that has one
-pointer for operand and result then overwrites the fusion's operand, and the result holds whatever its bytes held
-before.
+pointer for operand and result then overwrites the fusion's operand, and the result's bytes keep their old contents.
 
 The operand's address is that of a parameter of the fusion or of one slice of a parameter; the result's address is that
 of a result of the fusion, or of the part of it that a dynamic-update-slice fills. Operand and result are the same bytes

@@ -9,9 +9,10 @@ respects
 - the order among instructions that have effects beside their results: random state, infeed and outfeed, sends and
   receives.
 
-Nothing else is fixed. `kernels first` and `kernels last` run each kernel as early, or as late, as possible. `one kernel
-first` and `one kernel last` do so for one kernel and order the rest at random: if nothing orders a read with a kernel,
-the read comes before the kernel in one order and after it in another. `random` orders everything at random.
+Nothing else is fixed. The orders have names: `kernels first` and `kernels last` run each kernel as early, or as late,
+as possible. `one kernel first` and `one kernel last` do so for one kernel and order the rest at random: if nothing
+orders a read with a kernel, the read comes before the kernel in one order and after it in another. `random` orders
+everything at random.
 """
 
 from collections import defaultdict
@@ -38,7 +39,7 @@ class LegalOrder:
     sequences: Mapping[int, tuple[HloInstruction, ...]]
     """From the id of each computation with a sequence in the schedule to its instructions in this order."""
     late: frozenset[int] = frozenset()
-    """Ids of the asynchronous starts that do their work only at their done."""
+    """Ids of the asynchronous starts whose operation runs only when the matching done is reached."""
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:

@@ -152,8 +152,8 @@ class HloComputation:
 
     @cached_property
     def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
-        """Returns, for each element of a loop's state, the elements that take its position in turn when this
-        computation, the loop's body, runs again and again: itself first, then those that the body puts into that
+        """Returns, for each element of a loop's state, the elements whose initial values pass through its position as
+        this computation, the loop's body, is repeated: first the element itself, then those that the body moves to that
         position.
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
@@ -190,7 +190,7 @@ class HloModule:
     XLA pairs donated parameters with outputs itself.
     """
     replica_count: int = 1
-    """Number of replicas that run the program, besides its partitions; 1 where the module does not say."""
+    """Number of replicas that run the program, besides its partitions; 1 if the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Attributes that the framework (JAX) passes to XLA with the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
@@ -340,14 +340,16 @@ _MAX_FRAMES = 1024
 
 @dataclass(slots=True, eq=False)
 class FrameNumbers:
-    """Gives each chain of stack frames a number; one object serves all modules that are compared."""
+    """Numbers chains of stack frames, so that source locations of different modules can be compared: equal chains have
+    the same number in all modules that use this object.
+    """
 
     _links: dict[tuple[object, Chain], Chain] = field(default_factory=dict[tuple[object, Chain], Chain])
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the number of the instruction's chain of stack frames, with the chain `behind` appended at its outer
-        end.
+        """Returns the number of the instruction's chain of stack frames, with the chain `behind` (such as that of a
+        call into which the instruction was inlined) appended at its outer end.
         """
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:

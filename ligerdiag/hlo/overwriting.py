@@ -11,8 +11,8 @@ xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
 - a library call that adds to an operand: cuBLAS to its third, and the call that cuSOLVER decomposes to its first. No
   other custom call may;
 - a fusion, if elements keep their place on every path from the parameter to a result. A kInput fusion computes its
-  reductions first, so a parameter may reach another result through a reduction; a kernel that XLA generates in Triton
-  (kCustom) holds whole rows.
+  reductions first, so one result may overwrite a parameter from which a reduction computes another result; a kernel
+  that XLA generates in Triton (kCustom) loads a whole row before it stores any of it.
 
 An operation that is not listed is assumed to be allowed to write over any operand, and every operation over an operand
 of a single element: an operation that this module does not know must not cause a finding.

@@ -48,7 +48,9 @@ class Reach:
 def find_reach(
     module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
 ) -> Reach:
-    """Returns the outputs and effects that depend on any of the leaves `starts`."""
+    """Returns the outputs and effects that depend on any of the leaves in `starts`. list_dependents: how a value passes
+    through custom calls; None if the whole result depends on every operand.
+    """
     found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
     root = module.entry.root
     outputs = frozenset(n for n, leaf in enumerate(iterate_leaves(root.shape)) if (root.id, leaf) in found)

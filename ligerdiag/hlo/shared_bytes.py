@@ -4,9 +4,9 @@ One walk over the schedule executes every computation on the bytes of the assign
 that was written there last. A name is the position that defines the value, as XLA's buffer assignment lists it
 (`dataflow`).
 
-- An instruction reads its operands and then writes its results. A read must find the value that the operand means. If
-  it finds another one, both were alive: the *lost* value, which is still read, and the *other* one. So a consumer may
-  write over an operand that nobody reads later, and over no other live value.
+- An instruction reads its operands and then writes its results. A read must find the value of its operand. If it finds
+  another one, both were alive: the *lost* value, which is still read, and the *other* one. So a consumer may write over
+  an operand that nobody reads later, and over no other live value.
 - Two results of one instruction in the same bytes are written at once, so neither can be read, unless they are one
   value inside a fusion.
 - A result in a part of an operand's bytes, or with another offset, is written while the operand is still read. So is a
@@ -53,13 +53,15 @@ _LAUNCHES_NOTHING = having(Trait.LAUNCHES_NOTHING)
 _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _WAITS = having(Trait.DONE, Trait.UPDATE)
 _MOST_STEPS = 20
-"""Most visits of the walk for each instruction of the module, on average; XLA gives each computation one caller."""
+"""Most visits of the walk for each instruction of the module, on average. A module from XLA needs few, because XLA
+gives each computation one caller.
+"""
 _MOST_ROUNDS = 8
 """Most walks over a loop's body to find which elements of its state depend on a wrong read; after that, all elements
 count as dependent.
 """
 _MOST_PAIRS = 64
-"""Number of pairs of values that are told apart; the last one represents all further pairs."""
+"""Most pairs of conflicting values that are distinguished; the last one represents all additional pairs."""
 
 type _Leaf = tuple[Definition, int] | None
 """The name of the value of a leaf, and the number of the slice of bytes that holds it; None if the leaf has no bytes.
@@ -113,7 +115,7 @@ class _Held:
     wrong: int
     """The pairs of conflicting values that the contents depend on, one bit each."""
     turn: int
-    """Number of the instruction that wrote the contents, in the order of the walk."""
+    """Number of the step of the walk that wrote the contents; later steps have higher numbers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -313,7 +315,9 @@ class _Walk:
         return tuple(self._describe(outputs))
 
     def _give_names(self, instruction: HloInstruction) -> None:
-        """Gives one name to all leaves that hold the same value because of this instruction."""
+        """Gives one name to leaves that are the same value: an element of a loop's state inside and after the loop, or
+        equal results of a fusion.
+        """
         if instruction.opcode == "while":
             callees = [self._module.computations[number] for number in instruction.called_computations]
             same = (instruction, *(callee.parameters[0] for callee in callees))

@@ -1,4 +1,5 @@
-"""Finds the values of a module that share bytes in whatever order XLA runs it, because they are names of one value.
+"""Finds the values of a module that share bytes in whatever order XLA runs it, because they are different names of one
+value.
 
 XLA chooses an order along operands and control edges and assigns storage for it. It knows every value that an
 instruction defines and keeps it as long as somebody reads it, in its own storage or in a copy. It does not know what a
@@ -51,7 +52,9 @@ class SharedStorage:
         return found
 
     def list_named(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields the positions whose value this one is another name of; none where it defines a value of its own."""
+        """Yields the positions of which this one is only another name, with the same value in the same storage; nothing
+        if this position defines a value of its own.
+        """
         opcode = instruction.opcode
         if opcode == "while":
             if self.is_loop_invariant(instruction, index):

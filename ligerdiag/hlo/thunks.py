@@ -56,8 +56,8 @@ class Thunk:
     text: str
     """The rest of the line, such as a kernel's name and launch, or a stream."""
     nested: tuple[tuple[str, "ThunkSequence"], ...] = ()
-    """(label, sequence) of each sequence inside of the thunk: the label is `condition`, `body` or that of a branch, and
-    empty elsewhere.
+    """(label, sequence) of each sequence inside of the thunk: the label is `condition`, `body` or that of a branch;
+    empty for the sequence in a thunk of any other kind.
     """
 
     @property
