@@ -99,7 +99,8 @@ UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCovera
 
 
 def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
-    """Returns the use of one buffer that is true of whichever configuration the launcher runs.
+    """Returns a use of one buffer that is true of every configuration (tuned choice of block sizes, warps and so on)
+    that the launcher may run.
 
     If the kernel reads old contents, or its programs share bytes, in one configuration, it does so in the result. The
     coverage is UNKNOWN unless it is the same in all configurations. uses: the use of the buffer in each configuration,
@@ -134,8 +135,8 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Whether programs of a kernel write bytes that other programs read, if two of its buffers are exactly the same
-    bytes.
+    """For two buffers of a kernel, or one: whether the kernel's programs would write bytes that other programs read if
+    both buffers were exactly the same bytes.
     """
 
     reader: int
@@ -158,7 +159,7 @@ class InPlace:
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """Returns, for each pair of buffers, the `InPlace` that is true of whichever configuration the launcher runs.
+    """Returns, for each pair of buffers, an `InPlace` that is true of every configuration that the launcher may run.
 
     A pair is SHARED if it is SHARED in at least one configuration, DISJOINT if it is DISJOINT in all; any other pair is
     omitted. found: for each configuration, its known pairs.
@@ -286,8 +287,8 @@ class CallEffects:
     def is_put_back(self, operand: int, output: int) -> bool:
         """Returns whether an autotuning launcher restores the given operand after its trial runs.
 
-        operand, output: numbers among the operands and among the outputs; no output but this one shares the operand's
-        bytes.
+        operand, output: numbers among the operands and among the outputs. The caller knows that this output is the only
+        one that shares the operand's bytes.
         """
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)

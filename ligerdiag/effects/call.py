@@ -74,7 +74,7 @@ class CustomCall:
 
 
 def carries_kernel(target: str) -> bool:
-    """Returns whether calls to `target` carry a kernel in Triton IR."""
+    """Returns whether calls to `target` carry a kernel in Triton IR in their backend config."""
     return has_trait(target, CallTrait.CARRIES_TRITON)
 
 

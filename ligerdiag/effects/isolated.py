@@ -49,7 +49,9 @@ ANALYSIS_VERSION = 16
 """Part of every key of the cache; increase it with every change that can change a result."""
 
 LENT = "lent"
-"""Name of a link in a cache directory to another cache directory, whose entries are read; nothing is written there."""
+"""Name of a symbolic link in a cache directory. It points to another cache directory, whose entries are read but never
+written.
+"""
 
 WORKER_MEMORY = 16 * 2**30
 """The most bytes of data that a worker may use."""
@@ -161,7 +163,8 @@ def _name_missing_parser(target: str) -> str:
 @cache
 def _get_triton_version() -> str:
     """Returns the version of Triton, for keys of the cache. Without jaxlib, which converts the bytecode that Triton
-    refuses, some effects are unknown and must not be found again after an installation of jaxlib.
+    refuses, some effects are unknown; the version then says so, lest a later run with jaxlib finds these effects in the
+    cache.
     """
     try:
         return version("triton") + (" without jaxlib" if is_missing("jaxlib") else "")

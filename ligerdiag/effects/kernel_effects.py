@@ -1,8 +1,8 @@
 """Maps the effects of a kernel on its arguments to the effects of its custom call on the call's buffers.
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
-descriptor the next buffer of the call, operands before outputs, whatever the names of the parameters. Buffers that are
-left over have no pointer in the kernel:
+descriptor the next buffer of the call, operands before outputs, whatever the names of the parameters. If there are more
+buffers than such parameters, the last ones have no pointer in the kernel:
 
 - With jax-triton since 0.4, the outputs of Refs, which come last, have none. (Its deprecated `input_output_aliases` can
   alias an output that is not last: the kernel's pointers are then shifted by one.)
@@ -165,7 +165,8 @@ def _get_parameters(call: LaunchConfiguration, effects: ArgumentEffects) -> Sequ
 
 
 def _assign_buffers(call: LaunchConfiguration, effects: ArgumentEffects, total: int) -> list[int | None] | str:
-    """Returns, for each argument of the kernel, the number of its buffer, or None for a scalar.
+    """Returns, for each argument of the kernel, the number of the call's buffer (operands before outputs) to which it
+    points, or None for a scalar.
 
     Returns a message instead if the arguments do not fit the call, which has `total` buffers.
     """

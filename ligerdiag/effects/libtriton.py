@@ -1,4 +1,5 @@
-"""Gives typed access to Triton's MLIR bindings, and parses facts that only the printed form of Triton IR has.
+"""Gives typed access to Triton's MLIR bindings, and parses from printed Triton IR the facts that the bindings do not
+expose.
 
 Importing this module imports Triton. Operations and values are handles into an MLIR module, which must be kept alive
 while they are used.

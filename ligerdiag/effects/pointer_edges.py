@@ -1,8 +1,7 @@
-"""Finds, for each pointer of a function, the values that it may become: the edges along which `pointer_flow` carries
-roots.
+"""Finds the pairs of values of a function of which the second may hold the pointer that the first one holds: the edges
+along which `pointer_flow` carries roots.
 
-The *roots* of a pointer are the arguments from which it may come. An edge leads from one value of the function to
-another that may hold the same pointer:
+The *roots* of a pointer are the arguments from which it may come. Edges lead:
 
 - Pure operations: from every pointer operand to every pointer result.
 - `scf.for`, `scf.while`, `scf.if`: from initial values, yields and conditions to block arguments and results, by

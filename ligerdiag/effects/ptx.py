@@ -45,7 +45,7 @@ class PtxWrites:
 def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrites:
     """Returns the parameters of the PTX function `entry` through which the function may write.
 
-    parameters: for each parameter in the payload, whether it is a pointer. The compiler may append further parameters;
+    parameters: for each parameter in the payload, whether it is a pointer. The compiler may append more parameters;
     they count as pointers.
     """
     text = _COMMENT.sub(" ", ptx)

@@ -225,7 +225,8 @@ def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
 
 
 def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> ByteRuns:
-    """Returns, for each program, the bytes in `one` only (wanted 1), in `other` only (2), or in both (3).
+    """Returns, for each program, the bytes that `wanted` selects: 1 those in `one` only, 2 those in `other` only, 3
+    those in both.
 
     Both sets must be merged, each program separately.
     """

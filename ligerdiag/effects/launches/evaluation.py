@@ -116,7 +116,9 @@ class Evaluation:
         return choose(taken, new, old, self._budget)
 
     def _run_from(self, frame: _Frame, block: int, active: Mask, length: int) -> None:
-        """Follows the blocks of a function as a tree, from the given block to each return."""
+        """Follows a function from the given block to each return. A block that several paths reach is followed once for
+        each path. length: number of blocks on the path so far.
+        """
         if length > DEPTH:
             raise NotFollowedError(
                 f"`{frame.function.name}` was not followed: a path through it has more than {DEPTH} basic blocks"

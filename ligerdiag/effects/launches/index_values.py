@@ -305,7 +305,7 @@ def get_roots(value: IndexValue) -> frozenset[int]:
 
 
 def forget(*values: IndexValue) -> Unknown:
-    """Returns an Unknown for a value that may be any of the given ones, or computed from them; it may point into any
-    buffer into which one of these may point.
+    """Returns an Unknown that replaces the given values, or a value computed from them: it may point into any buffer
+    into which one of them may point.
     """
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

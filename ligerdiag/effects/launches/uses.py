@@ -1,9 +1,10 @@
-"""Determines how one launch uses the buffers of a kernel's arguments, also if two of them have the same bytes.
+"""Determines how one launch uses the buffers of a kernel's arguments, including whether its programs would conflict if
+two of the buffers were the same bytes.
 
 For a pair of buffers with the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
 operation, and if the program itself has not written the bytes before, as it would otherwise read its own write. A
 kernel in which one program may wait for another (an atomic operation with a used result, a loop around loads whose end
-depends on memory) may order its accesses to shared bytes: for such a kernel nothing is surely shared. Buffers of
+depends on memory) may order its accesses to shared bytes, so no pair of its buffers counts as SHARED. Buffers of
 different or unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
 """
 
@@ -137,7 +138,7 @@ def compute_launch_uses(
 
 
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Returns a function that tells whether a memory operation may reach one of the buffers.
+    """Returns a function that returns whether a memory operation may access one of the buffers.
 
     The function returns True for every operation of a function that the kernel calls. buffers: numbers of the kernel's
     arguments.

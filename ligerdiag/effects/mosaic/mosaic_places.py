@@ -133,7 +133,7 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether no place is known for the value, although its type allows that it points into a buffer."""
+        """Returns whether the value may point into a buffer by its type, but no place to which it points is known."""
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
