@@ -55,7 +55,9 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
-    """The result of compiling one case for one target: an artifact, or the error because of which there is none."""
+    """The result of compiling one case for one target: an artifact (the directory with everything that XLA wrote), or
+    the error because of which there is none.
+    """
 
     case: CaseSpec
     target: str

@@ -77,8 +77,8 @@ MAXIMUM_PER_HOST = 8
 def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
     """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
 
-    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text. explicit: the axes that have JAX's
-    type Explicit. Raises InputError if an axis has no device, or the mesh too many.
+    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text. explicit: the axes that have
+    JAX's type Explicit. Raises InputError if the size of an axis is not positive, or the mesh has too many devices.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -179,7 +179,7 @@ def _build_topology(name: str, description: str) -> Any:
 
 
 NEXT_DRAW = 1_000_003
-"""Number that is added to every seed for each further set of random arguments."""
+"""Number that is added to every seed for each additional set of random arguments."""
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
@@ -187,15 +187,15 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
 
     A random array is drawn in f32 by NumPy's `PCG64(draw.seed)` and cast to its dtype; JAX would compile a program for
     each shape, which takes 0.3 s each. draw: 0 for the set of arguments from the case's own seeds, n for the n-th
-    further set; the values that an Arg contains are the same in each set. Raises InputError if a draw function of the
-    case returns another shape than the Arg has, CaseError if it raises.
+    additional set; the values that an Arg contains are the same in each set. Raises InputError if a draw function of
+    the case returns another shape than the Arg has, CaseError if it raises.
     """
     return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg. number: 0 for the case's own seed, n for the n-th further
-    set of random arguments.
+    """Returns one array with the shape and dtype of the Arg. number: 0 for the case's own seed, n for the n-th
+    additional set of random arguments.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):

@@ -110,7 +110,7 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
 
 
 def note_question() -> None:
-    """Notes that what is imported now depends on the devices of the target."""
+    """Records that a module that is being imported depends on the target's devices, because it asked for them."""
     _TARGET.was_asked = True
 
 

@@ -93,8 +93,8 @@ class FunctionPickler(_Pickler):
         return NotImplemented if reference is None else (find_object, reference)
 
     def _refer(self, obj: Any) -> Any:
-        """Returns how to pickle the object by reference: by its own name, or by the name of the function inside it,
-        because an autotuner has no name. None if neither name leads to the object.
+        """Returns how to pickle the object by reference: by its own name or, for an object without a name such as an
+        autotuner, by the name of the function inside it. None if neither name leads to the object.
         """
         reference = find_reference(obj, self._by_value)
         if reference is None:
@@ -121,7 +121,9 @@ class FunctionPickler(_Pickler):
 
 
 class _FieldRecord:
-    """A field of a dataclass that is unpickled as a new `dataclasses.field`, for the body of a class."""
+    """A field of a dataclass, pickled as a call of `dataclasses.field` with the field's options, so that the class can
+    be made again in another process.
+    """
 
     def __init__(self, field: Field[Any]) -> None:
         self._field = field
@@ -136,7 +138,7 @@ _FIELD_OPTIONS = ("default", "default_factory", "init", "repr", "hash", "compare
 
 
 def _add_fields(kind: type[Any], reduced: Any) -> Any:
-    """Returns how to pickle a class, where its metaclass makes a dataclass and a pytree of it, as that of Equinox does.
+    """Returns how to pickle a class, whose metaclass turns it into a dataclass and a pytree, as that of Equinox does.
 
     cloudpickle makes an empty class first and adds its contents later. Such a metaclass reads the fields when the class
     is made, so they are given then.

@@ -1,9 +1,9 @@
-"""Makes functions of arrays of those that work on the modules of Flax NNX and Equinox.
+"""Turns functions of Flax NNX and Equinox modules into functions of arrays, which JAX can compile.
 
-A module of NNX is an object whose variables change. `nnx.jit` returns the changed ones beside the function's result,
-and so does the function that is compiled here; without that, JAX would drop the operations that compute them, a kernel
-of an optimizer among them. `equinox.filter_jit` traces the arrays of its arguments and takes every other leaf, such as
-an activation function, as static.
+A module of NNX is an object whose variables the function changes. `nnx.jit` returns the changed variables together with
+the function's result, and so does the function that is compiled here. Otherwise JAX would drop the operations that
+compute the variables, for example an optimizer's kernel. `equinox.filter_jit` traces the arrays in its arguments; every
+other leaf, such as an activation function, is static.
 """
 
 import importlib
@@ -17,8 +17,9 @@ from ligerdiag.model.case import Arg
 
 
 class WithVariables:
-    """A function that also returns the variables of NNX that it changed in its arguments: a mapping from `output`, if
-    the function returns anything, and from the names of arguments to the changed variables.
+    """A function that also returns the NNX variables that it changed in its arguments. Its result maps the name of each
+    changed argument to the argument's changed variables, and `output` to the original result, if the function returns
+    any.
     """
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
@@ -27,7 +28,9 @@ class WithVariables:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the result, alone if no variable changed."""
+        """Returns the function's result together with the changed variables, or the result alone if no variable
+        changed.
+        """
         before = [_list_changeable(argument) for argument in arguments]
         result = self.function(*arguments)
         changed: dict[str, Any] = {}
@@ -46,7 +49,8 @@ class WithVariables:
 
 
 class WithLeaves:
-    """A function that gets the static leaves of its arguments, besides the arrays that a call gives.
+    """A function whose static leaves (the leaves of its arguments that are not arrays) are fixed, so that a call gives
+    only the arrays.
 
     static: the arguments, with None for each array.
     """
@@ -66,7 +70,9 @@ class WithLeaves:
 
 
 def keep_variables(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """Returns the function, made to return the variables that it changes if an argument is a module of NNX."""
+    """Returns a function that also returns the variables that it changes, if an argument is a module of NNX; otherwise
+    the function itself.
+    """
     if isinstance(function, WithVariables):
         return function
     if any(_list_changeable(argument) for argument in arguments):
@@ -77,8 +83,9 @@ def keep_variables(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
 def bind_static_leaves(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], frozenset[int]]:
-    """Returns the function, its arguments and the positions of those that it donates. A function of
-    `equinox.filter_jit` is returned with the leaves bound that are no arrays, and the arguments have None there.
+    """Returns the function, its arguments, and the positions of the arguments that it donates. In a function of
+    `equinox.filter_jit`, the leaves that are not arrays are bound to the function, and the returned arguments have None
+    instead of them; any other function is returned unchanged.
     """
     if not _is_filtered(function):
         return function, arguments, frozenset()
@@ -91,7 +98,9 @@ def bind_static_leaves(
 
 
 def _is_object(argument: Any) -> bool:
-    """Whether this is a module, an optimizer or a variable of NNX; its state alone, as of `nnx.split`, is a value."""
+    """Whether this is a module, an optimizer or a variable of NNX; the state that `nnx.split` takes out of a module is
+    not an object but an ordinary pytree.
+    """
     nnx: Any = sys.modules.get("flax.nnx")
     kinds = [getattr(nnx, name, None) for name in ("Object", "Pytree", "Module", "Variable")]
     return isinstance(argument, tuple(kind for kind in kinds if isinstance(kind, type)))

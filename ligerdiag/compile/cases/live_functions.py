@@ -121,8 +121,8 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
 
 
 def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
-    """Returns how to find `value` in another process: module, qualified name, and the attributes that lead from the
-    object of that name to `value`. None if these do not lead to `value` in a worker.
+    """Returns a reference by which another process finds `value`: (module, qualified name, the attributes to follow
+    from the object of that name to `value`). None if a worker would not find `value` in this way.
 
     by_value: names of modules that a worker cannot import.
     """
@@ -172,8 +172,8 @@ def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> i
 
 
 class Bound:
-    """A function with fixed values for some of its arguments; a call gives the other ones in order, first those by
-    position and then those with these names.
+    """A function with fixed values for some of its arguments; a call gives the other arguments in order, first those
+    that the function gets by position, then those that it gets by keyword.
 
     values: position to fixed value. keywords: name to fixed value. names: the arguments that the function gets by
     keyword.
@@ -304,8 +304,8 @@ _replaced: set[str] = set()
 
 
 def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """Returns the object with this module and qualified name. `wrappers` are names of attributes that lead on from
-    there, one after the other: the object at their end is returned.
+    """Returns the object with this module and qualified name. wrappers: names of attributes to follow from there, one
+    after the other; the last attribute's value is returned.
     """
     found: Any = importlib.import_module(module)
     for name in (*qualname.split("."), *wrappers):
@@ -347,7 +347,7 @@ def build_field(options: Mapping[str, Any]) -> Any:
 
 
 def initialize_nothing(instance: Any) -> None:
-    """Is the `__init__` of an unpickled class until the class has its own."""
+    """Serves as the `__init__` of an unpickled class until the class has its own; does nothing."""
 
 
 type MeshBuilder = Callable[[Mapping[str, int], Sequence[str]], Any]

@@ -36,7 +36,7 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
     """Returns the case in the form that is compiled. Raises InputError for an argument that is neither array nor
     number.
 
-    donated: positions of further arguments that are donated, besides those that the function's own `jax.jit` donates.
+    donated: positions of donated arguments, in addition to those that the function's own `jax.jit` donates.
     """
     unwrapped = unwrap_jitted(case.function, case.args, case.kwargs)
     function, values, given = bind_static_leaves(unwrapped.function, unwrapped.arguments)
@@ -63,7 +63,9 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
 
 
 def _make_hashable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function in a form that `jax.jit` takes: an object of arrays that can be called has no hash."""
+    """Returns the function in a form that `jax.jit` accepts: a callable object that contains arrays has no hash, so it
+    is wrapped.
+    """
     try:
         hash(function)
     except TypeError:

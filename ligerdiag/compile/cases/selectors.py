@@ -71,7 +71,7 @@ def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ..
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Returns a regular expression that matches like a glob in which only `*` and `?` are special."""
+    """Returns the regular expression for a glob in which only `*` and `?` are special."""
     special = {"*": ".*", "?": "."}
     return re.compile("".join(special.get(character, re.escape(character)) for character in pattern), re.DOTALL)
 

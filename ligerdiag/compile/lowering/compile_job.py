@@ -255,8 +255,8 @@ def _measure_log(log: Path) -> int:
 def _compile(
     program: LoweredCase, request: CompileRequest, dump: Path, runs: bool
 ) -> tuple[Any, float, Collection[int]]:
-    """Returns the compiled program, the seconds that compiling took, and the tags of the `custom_partitioning` calls
-    whose operations on shards could not be tagged.
+    """Returns the compiled program, the seconds that compiling took, and the tags (numbers of operations) of the
+    `custom_partitioning` calls whose operations on shards could not be tagged.
 
     runs: whether the program will run on the GPUs of this machine.
     """

@@ -1,5 +1,5 @@
-"""Records, while a function is traced, which version of a value its author means (the contents before or after a kernel
-overwrites them), and translates the program to HLO exactly as traced.
+"""Records, while a function is traced, which version of a value the author of the function means (the contents before
+or after a kernel overwrites them), and translates the program to HLO exactly as traced.
 
 XLA's dump "before optimizations" is not the program as traced. On the way from StableHLO, MLIR's canonicalization folds
 a reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share
@@ -142,8 +142,9 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The snapshots (copies that keep the version that the author means) of one trace inside `mark_intent`, and the
-    notes that decide whether a trace needs snapshots; filled while JAX traces.
+    """The snapshots (copies that keep the version that the author means) of one trace inside `mark_intent`, and notes
+    on kernels and saved values, from which follows whether the program needs a trace with snapshots; filled while JAX
+    traces.
     """
 
     forms: frozenset[Form] | None
@@ -193,13 +194,15 @@ class IntentTrace:
         self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
 
     def copies(self, form: Form) -> bool:
-        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot."""
+        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot, a copy
+        that keeps its present version.
+        """
         self.saved_forms.add(form)
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """Returns a snapshot of the value's present version, made in `trace` (by default the current one); the value
-        itself if no kernel can overwrite it.
+        """Returns a snapshot (a copy at this point of the program) of the value's present version, made in `trace` (by
+        default the current one); the value itself if no kernel can overwrite it.
         """
         form = read_form(value)
         if form is None or not self.copies(form):
@@ -233,8 +236,8 @@ class IntentTrace:
             self._pinned = before
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
-        that the body leaves is used.
+        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the saved
+        version is the one that exists when the body ends.
 
         Returns whether the input was pinned; False also if `body` is not the innermost body that is being split.
         position: position of the input.
@@ -256,7 +259,8 @@ class IntentTrace:
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Inserts snapshots into everything that JAX traces inside the context; yields the trace's snapshots and notes.
+    """Inserts snapshots (copies that keep the version of a value that the author means) into everything that JAX traces
+    inside the context; yields the trace's snapshots and notes.
 
     forms: shapes and dtypes of the values that get a snapshot; None to insert none and only take notes. JAX does not
     trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if snapshots were
@@ -283,7 +287,7 @@ def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None)
 
 def _mark_backward(call: Callable[..., Any], marks: IntentTrace) -> Callable[..., Any]:
     """Wraps `custom_vjp.__call__`, so that the cotangents that `bwd` gets and the values that it returns become
-    snapshots.
+    snapshots (copies that keep their present version).
     """
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -408,7 +412,7 @@ def _core() -> Any:
 
 
 def _has_named_axes() -> bool:
-    """Whether JAX is tracing a `shard_map`; always False for JAX before 0.5, which keeps the axes elsewhere."""
+    """Whether JAX is tracing inside a `shard_map`; always False for JAX before 0.5, in which this is not detected."""
     find = getattr(_core(), "get_axis_env", None)
     return find is not None and bool(find().axis_sizes)
 

@@ -102,7 +102,9 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """The notes on the current trace, as this module needs them; `intent.IntentTrace` implements the protocol."""
+    """The snapshots (copies that keep the version of a value that the author means) of the current trace, as far as
+    this module uses them; `intent.IntentTrace` implements the protocol.
+    """
 
     is_whole: bool
     """Whether JAX is processing the body of a loop that must not be split, see `keep_in_loops`."""
@@ -113,7 +115,9 @@ class Saver(Protocol):
         ...
 
     def copies(self, form: Form) -> bool:
-        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot."""
+        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot, a copy
+        that keeps its present version.
+        """
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
@@ -125,8 +129,8 @@ class Saver(Protocol):
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the version
-        that the body leaves is used.
+        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the saved
+        version is the one that exists when the body ends.
 
         Returns whether the input was pinned; False also if `body` is not the innermost body that is being split.
         position: position of the input.
@@ -148,8 +152,9 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's function that splits a jaxpr into a known and a staged part: inserts a copy of each value that a
-    checkpoint's policy saves, and makes the staged part, which runs later, repeat the kernel calls.
+    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs
+    later in the backward pass: inserts a copy of each value that a checkpoint's policy saves, and makes the staged part
+    repeat the kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -185,7 +190,9 @@ def _drop_tangent_ties(jaxpr: Any) -> Any:
 
 
 def _list_dropped(staged: Any, wanted: Sequence[bool]) -> list[Any]:
-    """Returns the kernel calls that JAX drops from the staged jaxpr if it computes only the wanted results."""
+    """Returns the kernel calls that JAX's dead-code elimination drops from the staged jaxpr (the part that runs in the
+    backward pass) if only the results marked in `wanted` are computed.
+    """
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     kept = {id(one) for equation in evaluation.dce_jaxpr(staged, wanted)[0].eqns for one in equation.outvars}
     calls = [one for one in staged.eqns if one.primitive.name in PRIMITIVES]
@@ -259,8 +266,9 @@ def _calls_kernel(equation: Any) -> bool:
 
 
 def _save_results(known: Any, staged: Any, count: int, marks: Saver) -> tuple[Any, Any, int]:
-    """Returns both jaxprs and the number of values that `known` saves for `staged`, with a copy of each saved value
-    that a kernel could overwrite; the copy is made right after the value.
+    """Returns both jaxprs and the number of values that `known` (the part that runs at once) saves for `staged` (the
+    part that runs later). In the returned jaxprs, a saved value that a kernel could overwrite is replaced by a copy,
+    made right after the value is computed.
 
     A value that only a custom_vjp keeps is passed on without a copy. If JAX's rules save the value too, both the value
     and its copy are results of `known`.

@@ -3,9 +3,9 @@
 A kernel that is called only for its effect has no used output. JAX drops such a call while it traces or lowers, or MLIR
 drops it on the way from StableHLO to HLO. To detect this, four lists are compared:
 
-- the binds of kernel primitives during tracing (see `traced_calls`): the calls that the program makes;
+- the binds of kernel primitives during tracing, that is, the calls that the program makes (see `traced_calls`);
 - the equations of kernel primitives in the traced program, each sub-program once;
-- the custom calls of the StableHLO module, with their tags;
+- the custom calls of the StableHLO module, with their tags (the numbers that ligerdiag gives to operations);
 - the tags in the unoptimized HLO.
 
 A custom call belongs to the traced call with the same name (`call_names`) or, if one of the two has no name, with the
@@ -79,13 +79,15 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Whether the custom call may contain the kernel of `call`; true if its config has no kernel as text."""
+        """Whether the custom call may launch the kernel of `call`: its backend config defines a kernel of that name, or
+        has no kernel as text.
+        """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
     """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: those that the
-    program made and that left no equation.
+    program made but for which the jaxpr has no equation.
 
     binds: all kernel calls that were recorded while the program was traced.
     """
@@ -132,7 +134,9 @@ def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCal
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags that occur in the serialized unoptimized module: those that reached XLA."""
+    """Returns the tags (numbers of the program's operations) that occur in the serialized unoptimized module: those of
+    the operations that reached XLA.
+    """
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
 

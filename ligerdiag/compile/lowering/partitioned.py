@@ -1,10 +1,10 @@
-"""Finds the operations that a `custom_partitioning` means in the program as intended, and gives their tags to the
-operations that XLA runs for it.
+"""Finds the operations that the author of a `custom_partitioning` intends, and gives their tags (numbers that identify
+operations) to the operations that XLA runs instead of them.
 
-A `custom_partitioning` holds two functions. Its own function, on whole arrays, is what its author says that it
-computes: JAX runs it if nothing is partitioned, and differentiates and traces only this one. The function that
-`partition` returns, here called the shards' function, is what each device runs on its shards; XLA asks for it during
-compilation. Until then the program has a custom call without a body.
+A `custom_partitioning` holds two functions. Its own function, on whole arrays, defines the intended result: JAX runs it
+if nothing is partitioned, and differentiates and traces only this one. The function that `partition` returns, here
+called the shards' function, runs on each device on the device's shards; XLA asks for it during compilation. Until then
+the program has a custom call without a body.
 
 In the trace from which the program as intended comes (see `intent`), the custom call becomes a call of the function on
 whole arrays. A kernel inside overwrites the operand that it gets there, which is an operand of the

@@ -100,8 +100,8 @@ class RefNotes:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Adds a record of unknown kind, because ligerdiag failed with this exception while it observed JAX, and may
-        have missed that JAX moved a Ref.
+        """Records that JAX may have moved a Ref without ligerdiag noticing, because ligerdiag failed with this
+        exception while it observed JAX.
         """
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
@@ -234,7 +234,7 @@ class _Access:
 
 def _following(process: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
     """Wraps `JaxprTrace.process_primitive`, in which JAX runs a primitive at once if it knows all operands, and
-    otherwise stages it for later; the wrapper follows the accesses of each Ref.
+    otherwise stages it for later; the wrapper records the accesses of each Ref and notes those whose order changes.
     """
 
     accesses: dict[tuple[int, int], _Accesses] = {}
@@ -377,13 +377,17 @@ def _has_fixed_place(use: Any) -> bool:
 
 
 def _overwrites_all(use: Any) -> bool:
-    """Whether this access stores into the whole Ref and its old value is unused."""
+    """Whether this access replaces all elements of a Ref without reading them: it is a store into the whole Ref, and
+    the old contents that a store returns are unused.
+    """
     is_whole = use.primitive.name == "swap" and use.invars[0].aval.shape == use.invars[1].aval.shape
     return is_whole and _is_dropped(use)
 
 
 def _is_dropped(store: Any) -> bool:
-    """Whether the old value, which a store into a Ref returns, is unused."""
+    """Whether the old contents of the Ref, which JAX's store operation returns, are unused, so that the store reads
+    nothing.
+    """
     return all(type(result).__name__ == "DropVar" for result in store.outvars)
 
 
@@ -449,7 +453,7 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Whether the program makes a Ref in any of its functions, not counting the insides of kernels."""
+    """Whether the program creates a Ref in any of its functions; kernels, which have Refs of their own, do not count."""
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))

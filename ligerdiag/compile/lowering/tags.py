@@ -43,7 +43,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """Returns the location with this name; the new name replaces the location's own, if it has one."""
+    """Returns a copy of the location with this name, which replaces the location's own name if it has one."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)
@@ -84,8 +84,8 @@ def set_location(operation: Any, location: Any) -> None:
 def replace_operation(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
-    """Replaces the operation by an equal one at this location, with further operands and result types after the
-    operation's own; returns the new operation.
+    """Replaces the operation by an equal one at this location, with `more_operands` and `more_results` (types) after
+    the operation's own; returns the new operation.
     """
     operations: Any = ir.Operation
     attributes = operation.attributes  # iteration yields names or named attributes, depending on the version

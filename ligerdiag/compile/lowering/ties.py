@@ -1,4 +1,5 @@
-"""Ties kernel calls to single readers: a trivial operation makes a reader depend on the kernel's result.
+"""Ties single readers to kernel calls: a trivial operation makes a reader of a kernel's operand depend on the kernel's
+result, so that XLA must run the reader after the kernel.
 
 A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's
 operands. Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If
@@ -84,13 +85,15 @@ class Use:
     function.
     """
     untieable: str
-    """The reason why the reader cannot be tied to the kernel, to run after it: the kernel's result is not available
-    there; empty if it is available.
+    """The reason why the reader cannot be made to run after the kernel by a tie, such as that the kernel's result is
+    not available there; empty if it can.
     """
 
 
 class AliasedStorage:
-    """The operations of a module by tag, the place of each operation, and the values that share storage."""
+    """The operations of a module by tag (the number that each operation has), the place of each operation, and the sets
+    of values that share storage.
+    """
 
     def __init__(self, module: Any) -> None:
         """Reads the module, which must not change as long as this object is used."""
@@ -113,20 +116,25 @@ class AliasedStorage:
             self._join_names(function)
 
     def kernels(self) -> Iterator[int]:
-        """Yields the tags of the custom calls that may call kernels."""
+        """Yields the tag (the operation's number) of each custom call except those that only instruct XLA's
+        partitioner: any other custom call may launch a kernel.
+        """
         for tag, operation in self.operations.items():
             if is_kernel(operation):
                 yield tag
 
     def find_uses(self, call: int, operand: int) -> Iterator[Use]:
-        """Yields the reads, after the call with this tag, of the storage of one of its operands."""
+        """Yields the reads of the storage of operand number `operand` that come after the kernel call in program order.
+        call: the call's tag (the number of the operation).
+        """
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns the reason why a tie of this operand of a function call would change more than a read: the function
-        passes the operand to a kernel, or returns it. Returns an empty text if the function does neither.
+        """Returns the reason why a tie (a trivial operation that replaces one use of a value) of this operand of a
+        function call would change more than a read: the function passes the operand to a kernel, or returns it. Returns
+        an empty text if the function does neither.
 
-        tag: tag of the function call; for any other operation the text is empty.
+        tag: the number of the function call; for any other operation the text is empty.
         """
         if self.operations[tag].name != CALL:
             return ""
@@ -167,8 +175,9 @@ class AliasedStorage:
             yield from self._find_uses(call, outer, (call, *through), trouble)
 
     def _relate(self, tag: int, at: int, loops: list[int]) -> str | None:
-        """Returns None if the operation `tag` does not read what the kernel call `at` writes. If it does, returns the
-        reason why this operation cannot be tied to the kernel call; empty if it can.
+        """Returns how the operation `tag` relates to the kernel call `at` (both are tags, the numbers of operations):
+        None if the operation does not run after the call, and so cannot read what the kernel wrote. If it does, returns
+        the reason why this operation cannot be tied to the kernel call; empty if it can.
 
         loops: tags of the loops around the call whose iterations share the storage.
         """
@@ -203,7 +212,7 @@ class AliasedStorage:
 
     @cached_property
     def _calls_in(self) -> dict[int, list[int]]:
-        """Tag of each function to the tags of the function calls inside it."""
+        """From the tag (operation number) of each function to the tags of the function calls inside it."""
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
             if operation.name == CALL:
@@ -212,7 +221,7 @@ class AliasedStorage:
 
     @cached_property
     def _loops_in(self) -> dict[int, list[int]]:
-        """Tag of each function to the tags of the loops inside it."""
+        """From the tag (operation number) of each function to the tags of the loops inside it."""
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
             if operation.name == LOOP:
@@ -282,7 +291,9 @@ class AliasedStorage:
 
 
 def is_kernel(operation: Any) -> bool:
-    """Whether the operation is a custom call that may call a kernel."""
+    """Whether the operation is a custom call that may launch a kernel: any custom call except those that only instruct
+    XLA's partitioner.
+    """
     return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 
 
@@ -325,8 +336,8 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """Returns the readers of kernels' operands in the tagged module. Never raises: if the readers cannot be found,
-    `Readers.trouble` has the reason.
+    """Returns the readers in the tagged module: the operations that read the storage of a kernel's operand after the
+    kernel's call. Never raises: if the readers cannot be found, `Readers.trouble` has the reason.
     """
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
@@ -483,7 +494,7 @@ class _TieWriter:
         return self._operations[tag].results[self._results[inner]]
 
     def _return(self, function: Any, value: Any) -> int:
-        """Makes the function return the value as a further result; returns the number of that result."""
+        """Makes the function return the value as an additional result; returns the number of that result."""
         kind: Any = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         results = [*kind.results, value.type]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(list(kind.inputs), results))
@@ -529,7 +540,7 @@ def _put_sum(kernel: Any) -> Any:
 
 
 def _iterate_pairs(operation: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields each two operations that follow each other in a block of `operation`."""
+    """Yields each pair of adjacent operations in the blocks of `operation`."""
     for region in operation.operation.regions:
         for block in region:
             yield from pairwise(block.operations)

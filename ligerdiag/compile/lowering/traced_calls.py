@@ -95,8 +95,8 @@ _inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
 
 
 def find_rule_calls() -> tuple[RuleCall, ...]:
-    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first; only
-    calls of which JAX traces the function itself, not its rule.
+    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first; leaves
+    out calls of which JAX traces the differentiation rule instead of the function.
     """
     return _inside.get()
 
@@ -337,8 +337,8 @@ def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
 
 
 def _find_crossed(recipes: Sequence[Any], primitives: Sequence[Any]) -> Iterator[int]:
-    """Yields the operand numbers that a kernel call shares with an operation that was traced before the call and now
-    comes after it, or the reverse.
+    """Yields the numbers of the kernel operands that another operation reads too, if that operation was traced before
+    the kernel call and now comes after it, or the reverse.
 
     recipes: the operations in JAX's new order. An operation without a number (`eqn_id`) may have been traced at any
     time.
