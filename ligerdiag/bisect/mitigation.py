@@ -236,7 +236,7 @@ def name_mitigation(trial: Trial) -> str:
 
 
 def _describe_siblings(case: CaseSpec) -> str:
-    """Returns a note with code that a user can copy to compare further mitigations."""
+    """Returns a note with code that a user can copy to compare additional mitigations."""
     name = case.name if not case.params else case.id
     return (
         "all other mitigations are programs that you write: define the case once for each of them, such as `CASES ="

@@ -6,7 +6,7 @@ respects
 - operands and control predecessors;
 - asynchronous spans: a done comes after its start. The start may read its operands and run its computation as late as
   its done; some orders do that;
-- the order among instructions that have effects beside their results: random state, infeed and outfeed, sends and
+- the order among instructions that have effects besides their results: random state, infeed and outfeed, sends and
   receives.
 
 Nothing else is fixed. The orders have names: `kernels first` and `kernels last` run each kernel as early, or as late,

@@ -400,7 +400,7 @@ class _Walk:
             self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
     def _run_loop(self, loop: HloInstruction) -> None:
-        """Walks over a loop's body and condition until no further element of the state turns out to depend on a wrong
+        """Walks over a loop's body and condition until no more elements of the state turn out to depend on a wrong
         read.
         """
         body, condition = (self._module.computations[number] for number in loop.called_computations)

@@ -52,7 +52,7 @@ _MOST_STEPS = 64
 
 
 class CopyCauses:
-    """Finds the reason of each copy in one module."""
+    """Finds the reason for each copy in one module."""
 
     def __init__(self, uses: ValueUses, moves: Sequence[Move], names: Names) -> None:
         self.sources = CopySources(uses, moves, names)

@@ -1,5 +1,5 @@
-"""Replays the modules of an XLA dump that somebody else may have made, on random arguments or on those that XLA wrote
-beside a module.
+"""Replays the modules of an XLA dump, which is untrusted input, on random arguments or on those that XLA wrote into a
+file next to a module.
 
 No Python code of the dumped program is imported. The program needs tags, the numbers of its operations that give their
 order (see `analysis.provenance`). Each random argument has the default distribution of a case's arguments (`Draw()`),
@@ -15,7 +15,7 @@ that does not suffice, the replay is refused before any argument is drawn. The c
 an endless loop. Kernels are read from files in which workers have stored their parsed Triton IR, because Triton's
 parser, which is C++, is not run on untrusted input in this process.
 
-XLA writes the arguments of one run of a module beside it:
+XLA writes the arguments of one run of a module into a file next to the module's:
 
 | file | content |
 |---|---|
@@ -229,8 +229,8 @@ def _require_arguments(program: HloModule) -> None:
 
 
 def _needs_order(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's place in the order matters, because it may read or overwrite memory that others
-    overwrite or read.
+    """Returns whether the instruction needs a tag that gives its place in program order: it may read memory that a
+    kernel overwrites, or overwrite memory that others read.
     """
     reads = any(operand.opcode != "constant" for operand in instruction.operands)
     return reads and instruction.opcode not in _NO_OPERATION
@@ -265,8 +265,8 @@ _MAXIMUM_SHAPE_BYTES = 4096
 
 
 def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
-    """Reads the arguments that XLA wrote beside a module: an array for each parameter of the program. Raises
-    ArtifactError if the file cannot be read or does not match the parameters.
+    """Reads the arguments that XLA wrote into a file next to a module's: an array for each parameter of the program.
+    Raises ArtifactError if the file cannot be read or does not match the parameters.
     """
     shapes = [parameter.shape for parameter in program.entry.parameters]
     try:

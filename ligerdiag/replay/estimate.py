@@ -71,7 +71,7 @@ ns of a processor for each.
 MOST_CUTS = 8
 """The most loops that a replay cuts short: each needs another estimate."""
 LIVE_VALUES = 4
-"""Number of the program's largest values that are assumed to be alive at once, beside its arguments."""
+"""Number of the program's largest values that are assumed to be alive at once, in addition to its arguments."""
 
 _VIEWS = having(Trait.VIEW)
 _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)

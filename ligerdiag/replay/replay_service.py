@@ -7,8 +7,9 @@ refusals for size are never kept.
 
 Equal programs with equal arguments and references are replayed once. An artifact whose estimate exceeds the bounds is
 replayed with its most expensive loops cut short (see `runs.loop_cuts`) if it then fits; otherwise it is not replayed.
-The record of the replay says which of the three happened. Short replays run side by side, on one core each; a longer
-one runs alone, on all cores. A worker that dies or takes too long fails only its own case.
+The record of the replay says whether the artifact was replayed whole, with loops cut short, or not at all. Short
+replays run side by side, on one core each; a longer one runs alone, on all cores. A worker that dies or takes too long
+fails only its own case.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,8 +121,8 @@ class KeptReplays:
     def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["ReplayCost", ...] | None:
         """Returns the stored estimates of the artifact for this number of cores; None if there are none.
 
-        question: `estimate` asks for the cost of the whole replay, `cuts` for the costs of the replay with loops cut
-        short, one for each set of loops (see `list_cuts`).
+        question: `estimate` for the cost of the whole replay, `cuts` for the costs of the replay with loops cut short,
+        one for each set of loops (see `list_cuts`).
         """
         answer = self._cache.find_answer(self._make_estimate_question(artifact, cores, question), REPLAYS)
         try:
@@ -303,7 +304,7 @@ def _replay_each(
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
     """Returns the reason why the artifact cannot be replayed without cutting its loops short, such as `too large:
-    estimated 2 min, ...`; an empty string if it can.
+    estimated 2 min, ...`; empty if it can.
     """
     plan = _plan_whole(artifact, options, KeptReplays(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"

@@ -29,7 +29,7 @@ FULL_MEMORY = 16 << 30
 ALONE_SECONDS = 10.0
 """Estimated seconds on one core above which a replay runs alone, on all cores."""
 WORKER_BYTES = 1 << 30
-"""Bytes that a worker takes beside the replayed values: its imports, and XLA's buffers for running the case's
+"""Bytes that a worker takes in addition to the replayed values: its imports, and XLA's buffers for running the case's
 reference, a JAX function.
 """
 

@@ -103,7 +103,7 @@ own library would provide. Those for the second enable autotuning.
 """
 _HEAD_START = 0.3
 """Seconds before ligerdiag starts to translate the program as traced. By then JAX has passed even a large program to
-XLA, which compiles without Python's lock; the translation holds the lock and runs beside XLA.
+XLA, which compiles without Python's lock; the translation holds the lock and runs while XLA compiles.
 """
 PASSES_FLAG = "xla_dump_hlo_pass_re"
 _OPTIMIZED = "gpu_after_optimizations.hlo.pb"

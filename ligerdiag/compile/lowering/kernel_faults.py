@@ -51,7 +51,7 @@ def find_kernel_fault(fault: BaseException) -> KernelFault | None:
 
 def _iterate_causes(fault: BaseException) -> Iterator[BaseException]:
     """Yields the exception and its causes, outermost first: for each function that calls the one at fault, Triton
-    raises a further exception.
+    raises another exception.
     """
     seen: set[int] = set()
     one: BaseException | None = fault

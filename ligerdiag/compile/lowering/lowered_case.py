@@ -283,8 +283,8 @@ def configure_locations(*folders: str) -> None:
 
 
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
-    """Returns the StableHLO module of a further trace of the same program, in which stores into Refs are marked; None
-    if the trace fails.
+    """Returns the StableHLO module of another trace of the same program, in which stores into Refs are marked; None if
+    the trace fails.
     """
     jax.clear_caches()
     try:

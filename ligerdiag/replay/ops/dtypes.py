@@ -88,7 +88,7 @@ def elementwise(compute: Callable[..., Any]) -> Evaluate:
 
 _BLOCK = 1 << 17
 """Number of elements of large arrays that are computed at a time: widened values stay in the cache and take no extra
-memory. Allocating a page of memory costs more than computing its content.
+memory. Allocating a page of memory costs more than computing its contents.
 """
 
 

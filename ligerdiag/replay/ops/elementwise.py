@@ -5,8 +5,8 @@ to the right gives copies of the sign.
 
 Comparisons and choices: `compare` orders floats as IEEE 754 does (NaN is unordered), or with `TOTALORDER` by sign and
 magnitude of their bits: -NaN < -inf < -0 < 0 < inf < NaN. `maximum`, `minimum` and `clamp` propagate NaN; of two zeros
-of different sign they may return either. The bounds of `clamp` and the predicate of `select` may be scalars beside
-arrays.
+of different sign they may return either. The bounds of `clamp` and the predicate of `select` may be scalars if the
+other operands are arrays.
 
 Arithmetic: integers wrap around. x / 0 is -1 (all ones), x % 0 is x, INT_MIN / -1 is INT_MIN, INT_MIN % -1 is 0.
 Integer division truncates towards zero, and a remainder has the sign of the dividend. An integer power with a negative

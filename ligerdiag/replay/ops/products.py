@@ -8,7 +8,7 @@ the program writes them.
 
 A cuBLAS call computes D = activation(alpha * lhs x rhs + beta * C + bias) in f32 (f64 if an operand is f64) and rounds
 once. Its operands are lhs, rhs, C if beta is not 0, and the bias if the epilogue adds one. Its results are D, the
-activation's input if the epilogue says AUX, and a workspace, whose content nobody may read: zeros here.
+activation's input if the epilogue says AUX, and a workspace, whose contents nobody may read: zeros here.
 """
 
 import json

@@ -101,8 +101,8 @@ def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
 
 
 def _recognise(result: HloInstruction, first: HloInstruction, second: HloInstruction) -> UFunc | None:
-    """Returns the ufunc that computes `result` from the parameters `first` and `second`, in their dtype or a wider one;
-    None if no ufunc does.
+    """Returns the NumPy ufunc that is equivalent to a reducer whose parameters are `first` and `second` and whose
+    result is `result`; None if there is none. Narrow floats may be widened for the operation and rounded afterwards.
     """
     inner = _strip_convert(result, narrow=first)
     if len(inner.operands) != 2 or is_tuple(inner.shape):
@@ -143,8 +143,8 @@ def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
 def reduce_arrays(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the arrays, each folded over `dimensions` by the reducer. inits: for each array, the scalar from which
-    its fold starts.
+    """Returns the arrays, folded together over `dimensions` by the reducer. inits: for each array, the scalar from
+    which its fold starts.
     """
     with np.errstate(all="ignore"):
         if reducer.ufuncs:

@@ -1,8 +1,9 @@
 """The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
-Each array of a value is in one cell; inside of a shard_map it may be in one cell per device (`Spread`), and each of
-these may hold one device's part of an array from outside of the shard_map (`Shard`). An array is never overwritten
-in place: a write gives its cell another array, so arrays can be shared.
+A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell; inside
+of a shard_map it may be in one cell per device (`Spread`), each of which may hold one device's part of an array from
+outside of the shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so
+arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,13 +73,15 @@ class Cell:
     array: Array
 
     def overwrite(self, array: Array) -> None:
-        """Gives the cell another content; the old array stays unchanged."""
+        """Replaces the contents of the cell for all later reads. The old array itself is not modified, because other
+        cells may share it.
+        """
         self.array = array
 
 
 @dataclass(slots=True, eq=False)
 class Shard(Cell):
-    """One device's part of an array that enters a shard_map."""
+    """The cell (storage of one array) for one device's part of an array that enters a shard_map."""
 
     whole: Cell
     """The cell of the array outside of the shard_map."""
@@ -90,8 +93,8 @@ class Shard(Cell):
     """
 
     def overwrite(self, array: Array) -> None:
-        """Gives this device's part another content. If several devices hold the same part, only the first of them also
-        writes the content into the array outside of the shard_map.
+        """Replaces the contents of this device's part. If several devices hold the same part, only the first of them
+        also changes the array outside of the shard_map.
         """
         self.array = array
         if self.is_first:
@@ -112,7 +115,7 @@ type Cells = Cell | Spread | tuple["Cells", ...]
 
 
 def store(value: Value) -> Cells:
-    """Returns new cells that store this value."""
+    """Returns new cells, one for each array of the value, that store the value."""
     if isinstance(value, tuple):
         return tuple([store(child) for child in value])
     return Cell(value)
@@ -159,7 +162,7 @@ def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
 
 
 def count_devices(cells: Cells) -> int:
-    """Returns the largest number of devices over which a leaf of the value is spread; 0 if no leaf is spread."""
+    """Returns the largest number of devices over which an array of the value is spread; 0 if none is."""
     match cells:
         case Cell():
             return 0
@@ -170,7 +173,7 @@ def count_devices(cells: Cells) -> int:
 
 
 def pick_cells(cells: Cells, device: int) -> Cells:
-    """Returns the cells of one device; a cell that is not spread belongs to every device."""
+    """Returns the cells in which one device has a value's arrays; a cell that is not spread belongs to every device."""
     match cells:
         case Cell():
             return cells

@@ -1,9 +1,9 @@
 """Computes `sort` and `topk`, XLA:GPU's `TopK` and CUB's radix sort. All keep the order of equal elements.
 
 A comparator is a computation of pairs of scalars, called with whole arrays; its order is a stable permutation along the
-last dimension. The most frequent orders are guessed and sorted by NumPy: a guess is right if the comparator agrees on
-all neighbours, because for a strict weak order there is only one stable permutation. Any other order is found by
-merging, with a call of the comparator at each step.
+last dimension. The most frequent orders, such as ascending ones, are guessed and sorted by NumPy. A guess is right if
+the comparator confirms it for all neighbours, because for a strict weak order there is only one stable permutation. Any
+other order is found by merging, with a call of the comparator at each step.
 """
 
 import json

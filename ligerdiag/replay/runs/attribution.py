@@ -1,10 +1,10 @@
 """Attribution: compares an output's values with the intended and the stale ones, within the limits of rounding.
 
 The stale values are those of program order in isolated memory, where no kernel overwrites anything. `error` is the
-relative error of the actual values against the intended ones, `stale_error` that against the stale ones, and `distance`
-that of the stale values against the intended ones. Norms are Euclidean, computed in f64 from blocks. Errors are
-relative to ||intended|| or ||stale||; where that is 0, to the other one's norm, or to 1. Integers and booleans have no
-rounding: their tolerance is 0, and their error is the share of elements that differ.
+relative error of the actual values compared with the intended ones, `stale_error` their error compared with the stale
+ones, and `distance` the error of the stale values compared with the intended ones. Norms are Euclidean, computed in f64
+from blocks. Errors are relative to ||intended|| or ||stale||; where that is 0, to the other one's norm, or to 1.
+Integers and booleans have no rounding: their tolerance is 0, and their error is the share of elements that differ.
 
 The first match decides:
 
@@ -22,7 +22,7 @@ The first match decides:
   elements to `x + s - s` has error 0.25, and its stale values are at distance 4e4; the other gradients of that program
   have error 0.005 and distance 1. A sum with one stale term among many also looks lossy; `rounding.is_overwritten`
   tells the two cases apart.
-- Neither: anything else.
+- Neither: any other output.
 """
 
 import math
@@ -281,8 +281,7 @@ def _sum_squares(values: Array) -> float:
 
 
 def _sum_parts(views: _Views) -> list[list[float]]:
-    """Sorts each element to the prediction, intended or stale, that it is nearer to; returns three sums for each of the
-    two parts.
+    """Assigns each element to the nearer prediction, intended or stale; returns three sums for each of the two parts.
 
     The sums of a part are taken over its elements: the squares of the error, of the part's own prediction, and of the
     difference between the two predictions.

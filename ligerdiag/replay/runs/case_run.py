@@ -68,7 +68,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Programs:
-    """Both modules of one compilation: the program as written and its schedule."""
+    """Both modules of one compile: the program as written and its schedule."""
 
     program: HloModule
     optimized: HloModule
@@ -130,8 +130,8 @@ def replay_case(
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
     because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders of its
-    instructions in which the schedule runs, too; no further one begins after `orders_seconds`. Raises LigerdiagError if
-    the artifact cannot be read or its modules cannot run at all.
+    instructions in which the schedule runs, too; none begins after `orders_seconds`. Raises LigerdiagError if the
+    artifact cannot be read or its modules cannot run at all.
     """
     started = perf_counter()
     programs = load_programs(artifact)
@@ -247,7 +247,7 @@ def try_other_orders(
 ) -> OrderNumbers:
     """Runs the schedule in `count` other legal orders (see `runs.orders`) and returns the outputs that change.
 
-    seconds: time after which no further order begins. If replay does not cover the schedule, the result says so.
+    seconds: time after which no new order begins. If replay does not cover the schedule, the result says so.
     """
     signature = programs.signature
     shards = split_arguments(signature, arguments)
@@ -559,10 +559,10 @@ def _settle_reference(
     """Measures the roundings of each output that is further from its reference than its dtypes explain; returns the
     corrected record.
 
-    If roundings alone move the output of program order as far (the sine of 5e9, say), the reference does not show that
-    the output is wrong: the tolerance for the reference becomes the size of these roundings. Otherwise the output has
-    not just lost digits: program and reference compute different values (LD016). If the schedule computes the program's
-    value, the output is fresh.
+    If roundings alone move the output of program order as far as the reference is away (for example, if it is the sine
+    of 5e9), the reference does not show that the output is wrong: the tolerance for the reference becomes the size of
+    these roundings. Otherwise the output has not just lost digits: program and reference compute different values
+    (LD016). If the schedule computes the program's value, the output is fresh.
     """
     off = [name for name, error in record.reference.items() if error > record.reference_tolerance[name]]
     doubted = [name for name in off if record.reference[name] > _REFERENCE_ROUNDING * record.rounded.get(name, 0.0)]

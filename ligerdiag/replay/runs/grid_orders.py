@@ -64,7 +64,7 @@ class GridRaces:
 
     @property
     def largest(self) -> float:
-        """The largest relative difference, whatever explains it."""
+        """The largest relative difference in any buffer, whether an operand in `racing` explains it or not."""
         return max((self.order, *self.racing.values()))
 
 

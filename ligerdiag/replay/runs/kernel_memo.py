@@ -40,7 +40,7 @@ class RememberedKernels:
     hits: int = 0
     _watched: Counter[str] = field(default_factory=Counter[str])
     _kept: dict[bytes, tuple[Array | None, ...]] = field(default_factory=dict[bytes, tuple[Array | None, ...]])
-    """Maps the digest of a launch to the content of each buffer after it; None for an unchanged buffer and for an
+    """Maps the digest of a launch to the contents of each buffer after it; None for an unchanged buffer and for an
     output in an operand's bytes.
     """
     _size: int = 0

@@ -70,7 +70,7 @@ class OwnStorage(DeviceMemory):
         self._leaves[instruction.id] = dict(leaves)
 
     def name(self, instruction: HloInstruction, index: ShapeIndex, bytes_: Array) -> None:
-        """Makes these bytes one leaf of the instruction's value, without copying them."""
+        """Makes these bytes one leaf (an array in the tuple) of the instruction's value, without copying them."""
         self._leaves.setdefault(instruction.id, {})[index] = bytes_
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> Array | None:
@@ -259,8 +259,8 @@ class OrderRunner(ScheduleRunner):
             ScheduleRunner._execute(self, instruction, active)
 
     def _end(self, done: HloInstruction, start: HloInstruction, active: Sequence[int]) -> None:
-        """Gives the -done of an asynchronous pair the value that the -start has just computed, also if other
-        instructions connect the two.
+        """Gives the -done of an asynchronous pair the value that the -start has just computed, even if other
+        instructions lie between the two.
         """
         for index in iterate_leaves(done.shape):
             source, place = done, index
@@ -419,7 +419,7 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
     """Runs the module as scheduled and in `count` other orders, and returns which outputs change. Raises
     NotCoveredError.
 
-    seconds: time after which no further order begins.
+    seconds: time after which no new order begins.
     """
     started = perf_counter()
     kernels = list_kernels(runner.module)
@@ -446,7 +446,7 @@ def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float
 
 
 def _compute_change(copy: Array, usual: Array) -> float:
-    """Returns the relative error of a copy of an output against `usual`, its values as scheduled; 0 if both have the
-    same bits, even those of a NaN.
+    """Returns the relative error of a copy of an output compared with `usual`, the output of the schedule's own order;
+    0 if both have the same bits, even those of a NaN.
     """
     return 0.0 if copy.tobytes() == usual.tobytes() else compute_error(copy, usual)

@@ -6,7 +6,7 @@ Program order has the rules of `analysis.evaluation.program_order`, on numbers i
 - Every instruction that computes makes a new cell, the storage of one array (`ops.scope.Cell`). `tuple`,
   `get-tuple-element` and the parameters of a `call` or a branch are other names for existing cells. So are those
   elements of a loop's state that its body returns unchanged; the others are cells of the loop, new in each iteration.
-- A kernel overwrites the content of its operand's cell, for every later read.
+- A kernel overwrites the contents of its operand's cell, for every later read.
 - Snapshots in the program say which version autodiff reads (see `compile.lowering.intent`).
 - Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not depend on
   the device is stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array from outside
@@ -16,7 +16,7 @@ In isolated memory a kernel leaves its operands unchanged, so every read is a st
 operands a kernel overwrites; it needs no knowledge of the kernel's effects.
 
 After the first NaN no number proves anything. In the search for it, a constant that is all NaN does not count, nor do
-operations that only move such a constant: JAX emits one beside every lookup that may be out of range. An operation that
+operations that only move such a constant: JAX emits one with every lookup that may be out of range. An operation that
 selects the NaN does count.
 """
 
@@ -63,7 +63,9 @@ _MOVES = having(Trait.NO_NEW_NAN)
 
 
 class ValueWatch(Protocol):
-    """Interface of an observer that gets the values of a run, and may change them, as the run computes them."""
+    """Interface of an observer to which a run passes each value as soon as it is computed, and which may change the
+    value.
+    """
 
     def before(self, operands: Iterable[Cells]) -> None: ...
 
@@ -378,8 +380,8 @@ def _read_form(instruction: HloInstruction) -> _Form:
 
 
 def _copy_but(state: Cells, kept: frozenset[int]) -> Cells:
-    """Returns a loop's state with every element copied into new cells, the storage of arrays; only the elements whose
-    numbers are in `kept` stay in their cells.
+    """Returns a loop's state with the elements copied into new cells (each the storage of one array), except those
+    whose numbers are in `kept`, which stay in their cells.
     """
     if not isinstance(state, tuple):
         return copy_cells(state)

@@ -45,7 +45,9 @@ _MOST = 100.0
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
-    """Returns whether roundings may explain the output's error, and no hidden write can."""
+    """Returns whether it remains to be measured if roundings explain the output's error: it exceeds the tolerance, and
+    no hidden write explains it, because the intended and the stale values agree.
+    """
     return (
         numbers.attribution in (Attribution.NEITHER, Attribution.LOSSY)
         and numbers.distance <= numbers.tolerance < numbers.error
@@ -61,8 +63,7 @@ def measure_rounding(
     *,
     devices: int,
 ) -> dict[str, float]:
-    """Returns each output's tolerance, made wider where the roundings of program order exceed it: relative errors in
-    norm.
+    """Returns each output's tolerance, a relative error in norm, widened if the roundings of program order exceed it.
 
     intended: the outputs of program order for these arguments, by name, in order. Raises NotCoveredError.
     """
@@ -99,8 +100,8 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output. The output is made undecided if it is fresh only because its tolerance is far
-    wider than that of its dtypes, or wider than `FAR`.
+    """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its
+    tolerance is far wider than that of its dtypes, or wider than `FAR`.
 
     Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
     """
@@ -139,7 +140,7 @@ class _Noise:
     random: np.random.Generator
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Does nothing: operands do not move."""
+        """Does nothing, because only results are moved."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         if instruction.opcode in _ROUNDS:
@@ -222,7 +223,9 @@ class _Exact:
 
 
 def _goes_one_way(instruction: HloInstruction) -> bool:
-    """Returns whether the rounding of the result may go the same way in all elements."""
+    """Returns whether all elements of the result may be rounded in the same direction, so that their rounding errors do
+    not average out.
+    """
     if instruction.opcode not in _CASTS:
         return _has_constant(instruction)
     scaled = _skip_barriers(instruction.operands[0])
@@ -234,7 +237,7 @@ def _goes_one_way(instruction: HloInstruction) -> bool:
 
 
 def _skip_barriers(value: HloInstruction) -> HloInstruction:
-    """Returns the value behind any optimization barriers."""
+    """Returns the value that reaches `value` through optimization barriers; `value` itself if it is not a barrier."""
     while value.opcode in _BARRIERS:
         value = value.operands[0]
     return value

@@ -81,7 +81,7 @@ class DeviceMemory:
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset)
 
     def read(self, instruction: HloInstruction) -> Value:
-        """Returns the current content of the place of the instruction's result: views, not copies."""
+        """Returns the current contents of the bytes of the instruction's result: views, not copies."""
         return self._read(instruction, (), instruction.shape)
 
     def _read(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Value:
@@ -263,12 +263,12 @@ class ScheduleRunner:
         ]
 
     def read_parameter(self, device: int, number: int) -> Array:
-        """Returns the current content of an entry parameter on a device. number: the parameter's number."""
+        """Returns the current contents of an entry parameter on a device. number: the parameter's number."""
         parameter = self.module.entry.parameters[number]
         return self._memories[device].view(parameter, (), parameter.shape)
 
     def read_constants(self) -> list[Array]:
-        """Returns copies of the current content of all constants in memory, on the first device."""
+        """Returns copies of the current contents of all constants in memory, on the first device."""
         return [
             np.array(self._memories[0].view(instruction, (), instruction.shape))
             for computation in self.module.computations.values()
@@ -278,7 +278,9 @@ class ScheduleRunner:
 
     def list_unreached(self) -> tuple[str, ...]:
         """Returns the names of the instructions that the executions so far did not test: those in branches and loops
-        that no device entered, and those that compute only largest elements."""
+        that no device entered, and those that only compute maxima, because a wrong maximum need not show in the
+        outputs.
+        """
         return tuple(
             [
                 instruction.name
@@ -289,8 +291,9 @@ class ScheduleRunner:
         )
 
     def _finds_largest(self, value: HloInstruction) -> bool:
-        """Returns whether the instruction computes only largest elements, which a softmax subtracts without changing
-        its result."""
+        """Returns whether the instruction only computes maxima. A softmax subtracts such a maximum without changing its
+        result, so a wrong one need not show in the outputs.
+        """
         computations = self.module.computations
         if value.opcode == "fusion":
             root = computations[value.called_computations[0]].root

@@ -52,7 +52,7 @@ from ligerdiag.replay.ops.scope import (
 )
 
 type Groups = tuple[tuple[int, ...], ...]
-"""For each group of devices, their numbers, in the order in which the group's data is combined."""
+"""The numbers of the devices in each group, in the order in which the group's data are combined."""
 
 MAX_DEVICES = 1 << 20
 """Number of devices that no machine exceeds; an artifact with more is damaged."""

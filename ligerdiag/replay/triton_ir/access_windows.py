@@ -39,11 +39,13 @@ class Window:
     starts: Array
     """i64[n]: offset of each program's first element, in bytes from the start of the argument."""
     counts: tuple[int, ...]
-    """Number of accessed elements along each axis of the block; 1 along an axis that all elements share."""
+    """Number of accessed elements along each axis of the block; 1 along an axis that is broadcast from a single
+    element.
+    """
     steps: tuple[int, ...]
     """Bytes from one element to the next along each axis of the block."""
     corner: tuple[int | None, ...]
-    """Coordinate of the first accessed element along each axis; None if one element serves the whole axis."""
+    """Coordinate of the first accessed element along each axis; None if the axis is broadcast from a single element."""
 
     def get_ends(self, width: int) -> tuple[int, int]:
         """Returns the offset of the first byte that any program accesses, and of the byte after the last. width: bytes

@@ -52,7 +52,7 @@ class Instruction:
     """
     regions: tuple["Region", ...]
     memo: Any = None
-    """State that one evaluation of the operation keeps for the next."""
+    """State that one evaluation of the operation keeps for the next one."""
 
 
 @dataclass(slots=True, eq=False)

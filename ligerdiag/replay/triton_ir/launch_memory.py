@@ -344,7 +344,7 @@ class Memory:
         byte offsets).
 
         Lanes are ascending flat indices into the shape. Elements outside their argument are recorded and omitted.
-        others: further arrays that broadcast with the address.
+        others: additional arrays that broadcast with the address.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1

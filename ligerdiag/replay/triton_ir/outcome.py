@@ -1,5 +1,5 @@
-"""Defines the options for evaluating a launch, and the observations that an evaluation returns beside the numbers that
-the kernel wrote.
+"""Defines the options for evaluating a launch, and the observations that an evaluation returns in addition to the
+numbers that the kernel wrote.
 """
 
 from collections.abc import Sequence
@@ -48,8 +48,8 @@ class GridOptions:
     most_rounds: int = 1 << 24
     """The most iterations of one loop; a longer loop is not covered."""
     together: bool = False
-    """Whether the programs of a batch run concurrently, operation by operation, even where they touch the same bytes:
-    one possible order of their accesses.
+    """Whether the programs of a batch run concurrently, operation by operation, even if they touch the same bytes;
+    their accesses then occur in one possible order.
     """
     first_stays: bool = False
     """Whether the first program's value stays where several programs store to the same bytes in one operation, so that
