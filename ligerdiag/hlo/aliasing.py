@@ -161,18 +161,18 @@ def _find_fused_in_place(module: HloModule, fusion: HloInstruction) -> Iterator[
 
 _PASSES_ON = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT) | {"bitcast"}
 _HANDS_ON = having(Trait.RUNS_SCHEDULED, Trait.BARRIER, Trait.UPDATE, Trait.DONE) | {"parameter"}
-"""Opcodes whose results are mostly values that other instructions define. A value that an instruction with such an
-opcode defines itself is in `_Check._shared` as well.
+"""Opcodes whose results are mostly values that other instructions define. If such an instruction does define a value,
+as a loop may, `_Check._shared` knows this value, too, so the check treats both cases alike.
 """
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns one clause on how the buffer assignment contradicts XLA's rules, or an empty string."""
+    """Returns one clause on how the buffer assignment contradicts itself or XLA's rules; empty if it does not."""
     return buffers.fault or _Check(module, buffers).run()
 
 
 class _Fault(Exception):
-    """Carries the first contradiction that is found in a buffer assignment."""
+    """Raised at the first contradiction in a buffer assignment; the message is one clause about it."""
 
 
 class _Check:
@@ -192,7 +192,9 @@ class _Check:
         return ""
 
     def _require_places(self) -> None:
-        """Raises _Fault if a value has no slice, one of the wrong size, or one outside of its allocation."""
+        """Raises _Fault if an entry parameter or a constant is in a wrong allocation, if a value has no slice or one of
+        the wrong size, or if values that must share storage have different slices.
+        """
         self._require_parameters()
         self._require_definitions()
         slices: dict[int, int] = {}

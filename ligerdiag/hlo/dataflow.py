@@ -203,8 +203,8 @@ def look_through_forward(
 
 
 def list_running(module: HloModule) -> list[HloComputation]:
-    """Returns the entry computation, and after it those that loops, branches, calls and asynchronous starts run, nested
-    ones included. The values of all other computations, which are fused or applied, have no storage.
+    """Returns the entry computation, followed by the computations that loops, branches, calls and asynchronous starts
+    run, including nested ones. The values of all other computations, which are fused or applied, have no storage.
     """
 
     def list_called(number: int) -> list[int]:

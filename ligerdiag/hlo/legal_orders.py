@@ -88,8 +88,8 @@ def _find_holders(module: HloModule, kernels: Collection[int]) -> frozenset[int]
 
 
 def _find_path(module: HloModule, kernel: int) -> Mapping[int, tuple[int, ...]]:
-    """Maps each computation on the path from the entry to this kernel to the ids of those of its instructions that run
-    the kernel.
+    """Maps each computation on the path from the entry to this kernel to the ids of its instructions that run the
+    kernel.
     """
     if kernel not in module.homes:
         return {}

@@ -9,8 +9,8 @@ something are left out, and so are XLA's estimates in a backend config (`_ESTIMA
 as a kernel's payload, is replaced by its sha256. Shardings of instructions, and fields that the protobuf view skips
 (`xla.proto`), do not count.
 
-`HloText` renders the data flow for people and is no input for XLA: it omits metadata, backend configs, large constants
-and the rarer attributes.
+`HloText` renders the data flow for people. XLA cannot read this text, because it omits metadata, backend configs, large
+constants and the rarer attributes.
 """
 
 import json
@@ -60,9 +60,10 @@ def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
 
 
 def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
-    """Returns the lines of the module's structure, those of the entry computation first.
+    """Returns the lines of the module's structure, beginning with the entry computation. Two modules with equal texts
+    are the same program to XLA, whatever their names are.
 
-    payloads: whether a backend config that is not JSON counts; that of a kernel holds code for one GPU.
+    payloads: whether a backend config that is not JSON counts, such as a kernel's, which holds code for one GPU.
     """
     numbers = _number_computations(module)
     return tuple(line for computation in numbers for line in _compute_lines(computation, numbers, module, payloads))
@@ -147,7 +148,7 @@ def _render_attributes(proto: HloInstructionProto, payloads: bool) -> Iterator[s
 
 
 def _render_config(config: bytes) -> str | None:
-    """Returns a backend config's JSON without XLA's estimates; None if the config is no JSON."""
+    """Returns a backend config's JSON without XLA's estimates; None if the config is not JSON."""
     try:
         value: Any = json.loads(config)
     except ValueError:

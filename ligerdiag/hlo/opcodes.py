@@ -45,7 +45,9 @@ class Trait(Flag):
 
     # what a value is
     NO_OPERATION = auto()
-    """The instruction is no operation of the author: the translation from StableHLO adds it, without a tag."""
+    """The instruction is not an operation of the author: the translation from StableHLO adds it, without a tag (the
+    number that each operation of the author gets).
+    """
     TOKEN = auto()
     """The instruction's result is a token, which holds no value that could be wrong; an author may write such an
     operation.
@@ -120,7 +122,9 @@ class Trait(Flag):
     BROADCAST_IN_DIM = auto()
     """A StableHLO broadcast_in_dim is translated to instructions with this trait."""
     UNNAMED = auto()
-    """MLIR adds such instructions without a name, so an instruction with this opcode may have no tag."""
+    """MLIR adds such instructions without a name, so an instruction with this opcode may have no tag (number of the
+    author's operation).
+    """
 
     # devices and time
     COLLECTIVE = auto()

@@ -56,7 +56,7 @@ def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
 def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
     """Returns the module of a serialized HloProto and, where present, its buffer assignment.
 
-    Raises ArtifactError if the bytes are no HloProto, or its references do not resolve.
+    Raises ArtifactError if the bytes are not an HloProto, or its references do not resolve.
     """
     proto = _decode(HloProto(), data)
     if not proto.hlo_module.computations:
@@ -79,7 +79,7 @@ def parse_hlo_module(data: bytes) -> HloModule:
 
 def _decode[Message: (HloProto, HloModuleProto)](message: Message, data: bytes) -> Message:
     """Fills the message from the bytes and returns it. Raises MemoryError if memory is exhausted, ArtifactError if the
-    bytes are no such message; protobuf raises one exception for both.
+    bytes are not such a message; protobuf raises one exception for both.
     """
     try:
         message.ParseFromString(data)

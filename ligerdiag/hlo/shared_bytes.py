@@ -389,7 +389,7 @@ class _Walk:
                 self._write(instruction, wrong, read)
 
     def _wait(self, done: HloInstruction) -> None:
-        """Reads, at the done of an asynchronous operation, the operands of its start."""
+        """Simulates the done of an asynchronous operation: reads the operands of its start."""
         results = self._list_leaves(done)
         names = frozenset([leaf[0] for leaf in results if leaf is not None])
         start = find_start(self._module, done) if done.opcode == "send-done" else None

@@ -147,7 +147,7 @@ _REGIONS = re.compile(r"\bxla_gpu_graph_enable_concurrent_region\b(?:[\"'\s:=]+(
 
 
 class CommandOrder(Enum):
-    """The order that XLA keeps between two commands of one command buffer."""
+    """The rule by which XLA orders the commands of one command buffer."""
 
     SCHEDULE = "schedule"
     """Commands run in the order of the schedule."""
