@@ -288,7 +288,7 @@ class CopyCauses:
         return home.root, index
 
     def _explain_after_branch(self, move: Move) -> CopyReason | None:
-        """Returns the reason for a copy of a conditional's result, which is that of the copies in the branches; None for
+        """Returns the reason for a copy of a conditional's result: the same as for the copies in the branches; None for
         any other copy.
         """
         conditional = self.sources.find_source(*move.source)[0]
@@ -463,8 +463,8 @@ class CopyCauses:
         return None
 
     def _explain_brought_home(self, move: Move) -> CopyReason | None:
-        """Returns the reason for a copy that brings an updated value back to the bytes of the old one: that of the copy
-        which took the old value away; None for any other copy.
+        """Returns the reason for a copy that brings an updated value back to the bytes of the old one: the same as for
+        the copy that took the old value away; None for any other copy.
         """
         away = self._find_away(move)
         reason = None if away is None else self.explain(away)
@@ -473,8 +473,8 @@ class CopyCauses:
         return replace(reason, is_needed=False)
 
     def _see_in_loop(self, move: Move, reason: CopyReason) -> CopyReason:
-        """Returns `reason`, or a copy of it with the cause CARRY_REBUILT: if `move` copies an element of a loop's state,
-        and another copy brings an update of the copied value back into the state.
+        """Returns `reason`, with the cause CARRY_REBUILT if `move` is a copy in a loop's body and another copy brings
+        an update of the copied value back into the loop's state.
         """
         loop = self._uses.find_caller(move.computation)
         if reason.cause is not CopyCause.READ_LATER or loop is None or loop.opcode != "while":
@@ -500,8 +500,8 @@ class CopyCauses:
         return any(self._old.list_writers(away.computation, *away.source, after=start, until=end - 1))
 
     def _explain_detour(self, move: Move) -> CopyReason | None:
-        """Returns the reason for a copy to bytes where the value is updated: that of the copy which moves the updated
-        value away from these bytes; None for any other copy.
+        """Returns the reason for a copy whose result is copied again, directly or after updates in place: the same as
+        for the next copy; None for any other copy.
         """
         pending, seen = [(move.instruction, move.index)], set[tuple[int, ShapeIndex]]()
         while pending:

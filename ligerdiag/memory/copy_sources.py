@@ -135,8 +135,8 @@ class CopySources:
         return f"the bytes of {text}" if is_reused else text
 
     def name(self, one: HloInstruction) -> str:
-        """Returns a name for an instruction: that of its JAX operation; for an asynchronous start, that of the operation
-        which it starts.
+        """Returns a name for an instruction: the name of its JAX operation; for an asynchronous start, the name of the
+        operation that it starts.
         """
         one = self._uses.find_started(one)
         if one.opcode == "fusion" and not one.op_name:

@@ -27,7 +27,7 @@ class LiveBytes:
     """The memory in use at each step of a schedule."""
 
     steps: tuple[HloInstruction, ...]
-    """The instructions in the order in which they run; those of a loop's body occur once."""
+    """The instructions in the order in which they run; the instructions of a loop's body occur once."""
     sizes: tuple[int, ...]
     """For each step, the bytes in use while it runs."""
     values: Mapping[int, tuple[HloInstruction, ShapeIndex]]

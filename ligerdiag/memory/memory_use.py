@@ -1,7 +1,7 @@
 """Computes the `MemoryUse` of one scheduled module, together with the instructions that cause it, for the rules.
 
-Names and lines come from the schedule; an instruction without a line has that of its fused operations, of the loop's or
-the branch's operations, or of its operands.
+Names and lines come from the schedule; an instruction without a line gets the line of an operation inside it (if it is
+a fusion, a loop or a conditional) or of its operands.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 A copy is one of these: a `copy`; its asynchronous form; a result of a fusion that is made from a parameter by copies,
 bitcasts and transpositions alone; or an update whose result is not in the bytes of the array that it updates, because
-XLA then copies the array, too. A result in the same bytes as its operand is no copy. Nor is a transposition that the
+XLA then copies the array, too. A result in the same bytes as its operand is not a copy. Nor is a transposition that the
 author wrote, unless its result must lie in the bytes of the array that it transposes.
 """
 

@@ -201,8 +201,8 @@ class ValueUses:
 
 
 def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf of the result, operand's leaf) of each update in place: those of `find_in_place`, and those of a
-    fusion that updates a bitcast of its operand.
+    """Yields (leaf of the result, operand's leaf) of each update in place: all that `find_in_place` yields, and the
+    updates by fusions that update a bitcast of their operand.
     """
     found = list(find_in_place(module, instruction))
     yield from found
