@@ -52,7 +52,7 @@ def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
 
 
 def describe_written(written: Sequence[WrittenOperand]) -> str:
-    """Returns a text such as "what `ce_kernel` overwrites"."""
+    """Returns a text that names the overwritten values by their kernels, such as "what `ce_kernel` overwrites"."""
     kernels = list(dict.fromkeys(f"`{one.kernel}`" for one in written))
     return f"what {join_words(kernels)} {'overwrites' if len(kernels) == 1 else 'overwrite'}"
 

@@ -192,8 +192,8 @@ def describe_openness(judgement: Judgement, output: str) -> Evidence:
 
 
 def describe_order(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence for the order: the logical times of the reader and the kernel in the schedule, before the step
-    and after it.
+    """Returns evidence that the step chose the wrong order: the logical times of the kernel, and of the operation that
+    reads the value which the kernel overwrites, in the schedules before and after the step.
     """
     context = after.scheduled
     reader = _find_reader(context, output) if context is not None else None

@@ -143,7 +143,9 @@ def _compare_programs(base: Outcome, outcome: Outcome) -> str:
 
 
 def _list_allocations(path: Path) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Returns (size, memory colour, slices as (offset, size)) of each allocation of the module in the file."""
+    """Returns (size, memory colour, slices as (offset, size)) of each allocation of the module in the file, to compare
+    the memory layouts of two compiles.
+    """
     proto = HloProto()
     proto.ParseFromString(path.read_bytes())
     return [

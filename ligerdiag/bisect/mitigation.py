@@ -7,8 +7,8 @@ case without siblings has two mitigations: as written, and `trivial`, in which `
 is read after a kernel has overwritten it (`edges` ties the same readers one by one). All other mitigations are other
 programs, which only their author can write.
 
-Memory is that of one device by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted once.
-The cheapest right mitigation has every output fresh and no known loss of precision.
+Memory is counted for one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted
+once. The cheapest right mitigation has every output fresh and no known loss of precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -129,8 +129,8 @@ class _LimitError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """Searches the minimal sets of knobs for which a predicate holds, and keeps the judgement of every set that was
-    tried.
+    """Searches for the minimal sets of knobs (changes that a trial can make) for which a predicate holds, and keeps the
+    judgement of every set that was tried.
     """
 
     count: int

@@ -155,7 +155,9 @@ class OrderSensitivity(StrEnum):
 
 
 def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
-    """Returns the order sensitivity of an output. verdicts: its verdicts under all synthetic schedules."""
+    """Returns whether an output is right under all schedules, under some, or under none. verdicts: its verdicts under
+    all synthetic schedules.
+    """
     if verdicts == {Verdict.FRESH}:
         return OrderSensitivity.FORCED
     if any(verdict.is_right for verdict in verdicts):

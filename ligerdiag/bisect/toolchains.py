@@ -97,7 +97,9 @@ def _write_rows(
     replay: bool,
     answers: frozenset[int] | set[int] = frozenset(),
 ) -> None:
-    """Writes into the draft the rows of the toolchains that were tried so far, in the order of `names`."""
+    """Writes into the draft (the bisection in progress) the rows of the toolchains that were tried so far, in the order
+    of `names`.
+    """
     positions = sorted(outcomes)
     replays = replay_outcomes(runner, draft, [outcomes[p] for p in positions], options if replay else None)
     draft.rows[:] = [
