@@ -248,7 +248,7 @@ def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Ma
 def _list_module_files(names: Iterable[str], version: str, cache_directory: Path) -> dict[str, Path]:
     """Returns the path of the file, which may not exist yet, for the operations of each module.
 
-    names: the sha256 of each module. version: that of the Triton that reads the modules.
+    names: the sha256 of each module. version: the version of the Triton that reads the modules.
     """
     keys = {name: hashlib.sha256(f"{ANALYSIS_VERSION}\0{version}\0{name}".encode()).hexdigest() for name in names}
     return {name: _find_entry(cache_directory, key) for name, key in keys.items()}

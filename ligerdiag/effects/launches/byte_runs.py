@@ -160,7 +160,7 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
     """Returns the same bytes as sorted runs that neither touch nor overlap.
 
     by_program: whether to merge the runs of each program separately; if not, the runs of all programs are merged and
-    become those of program 0.
+    become runs of program 0.
     """
     if not len(runs):
         return runs

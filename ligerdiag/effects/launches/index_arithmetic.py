@@ -1,8 +1,8 @@
 """Computes integer arithmetic of Triton IR on index values, and the addresses that memory operations access.
 
 *Index values* are the integers, booleans and addresses of a kernel for all programs of a launch (see `index_values`). A
-result is Unknown if the operation is unknown, or if its result is undefined in some program, as that of a division by
-zero.
+result is Unknown if the operation is unknown, or if its result is undefined in some program, for example because of a
+division by zero.
 
 Sources: the `arith` dialect's definitions in MLIR (two's complement, division that rounds to zero); Triton 3.6's
 TritonOps.td for the order of operands; triton/runtime/interpreter.py for the bounds of descriptors (always checked) and

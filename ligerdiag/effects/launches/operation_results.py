@@ -127,7 +127,7 @@ class LaunchSite:
 def _get_gathered_shape(types: Sequence[str]) -> tuple[int, ...] | None:
     """Returns the numbers of rows and columns that a gather or scatter accesses; None if its types do not fit.
 
-    types: those of its operands; the block of the descriptor, the first operand, is a single row.
+    types: the types of its operands; the block of the descriptor, the first operand, is a single row.
     """
     block = parse_shape(types[0])
     rows = parse_shape(types[1])

@@ -188,7 +188,9 @@ class _Flow:
                     self.facts.add(result, make_foreign(result))
 
     def _offset(self, operation: Any, operands: list[Any]) -> Places:
-        """Returns the places to which a `llvm.getelementptr` points: those of an address plus constants or values."""
+        """Returns the places to which the result of a `llvm.getelementptr` points: the places of its address, moved by
+        its indices, and all places to which an index points.
+        """
         constants = [int(one) for one in operation.attributes["rawConstantIndices"]]
         exact = constants[0] if len(constants) == 1 and constants[0] != _NOT_CONSTANT else None
         element = str(operation.attributes["elem_type"])
@@ -285,8 +287,8 @@ class _Flow:
             self.facts.add(result, places)
 
     def _may_use_unknown_address(self, operands: list[Any], text: str) -> bool:
-        """Returns whether inline PTX may access memory through an address of unknown origin. operands: those of the
-        PTX.
+        """Returns whether inline PTX may access memory through an address of unknown origin. operands: the operands of
+        the PTX.
         """
         numbers = self.facts.find_addresses(operands)
         return "[" in text and (not numbers or any(self.facts.has_unknown_origin(value) for value in numbers))

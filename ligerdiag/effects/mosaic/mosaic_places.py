@@ -137,7 +137,7 @@ class PlaceFacts:
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
-        """Returns those of the values that are addresses, or integers as wide as an address."""
+        """Returns the values that are addresses, or integers as wide as an address."""
         return [value for value in values if _ADDRESS.search(str(value.type))]
 
     def mark_operands_unknown(self, operands: list[Any], places: Places, reason: str) -> None:
