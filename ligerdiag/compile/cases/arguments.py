@@ -211,7 +211,7 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
 
 
 def _draw_keys(number: int, arg: Arg, dtype: Any) -> jax.Array:
-    """Returns typed random keys whose data are those of the Arg, otherwise random ones."""
+    """Returns typed random keys whose data are the values that the Arg contains, or random if it contains none."""
     implementation = _find_implementation(arg.dtype)
     shape = (*arg.shape, *compute_words(jax.ShapeDtypeStruct(arg.shape, dtype)))
     match arg.draw:
@@ -263,7 +263,7 @@ def compute_words(array: Any) -> tuple[int, ...]:
 
 
 def read_numbers(array: Any) -> Any:
-    """Returns the array as one of NumPy; typed random keys as their data, as a compiled program sees them."""
+    """Returns the array as a NumPy array, and typed random keys as their u32 data, as a compiled program sees them."""
     return np.asarray(jax.random.key_data(array) if is_key(str(array.dtype)) else array)
 
 

@@ -38,7 +38,7 @@ _NAMES = frozenset({None, PLATFORM, "cuda"})
 
 @dataclass(slots=True)
 class _Target:
-    """The target for which JAX's functions answer at the moment."""
+    """The target that JAX's functions describe at the moment, and a record of whether a program has asked."""
 
     is_gpu: bool = False
     devices: tuple[Any, ...] = ()

@@ -61,7 +61,7 @@ class WithLeaves:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the result of the function. arguments: those of the function, with None for each static leaf."""
+        """Returns the result of the function. arguments: the function's arguments, with None for each static leaf."""
         return self.function(*_map(_choose, self._static, arguments))
 
     def name_arguments(self, count: int) -> list[str]:

@@ -283,8 +283,8 @@ def _is_found(source: Source, name: str, file: Path) -> bool:
 
 
 def _import_under_own_name(source: Source, file: Path) -> ModuleType:
-    """Imports a case file under a name that ligerdiag makes up, because the file's own name is no identifier or belongs
-    to another module.
+    """Imports a case file under a name that ligerdiag makes up, because the file's own name is not an identifier or
+    belongs to another module.
     """
     name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = importlib.util.spec_from_file_location(name, file)

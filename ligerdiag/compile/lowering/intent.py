@@ -66,8 +66,7 @@ _NEVER_FOLDED = frozenset({
     "stablehlo.get_tuple_element", "stablehlo.composite", "stablehlo.create_token", "stablehlo.after_all",
     "stablehlo.partition_id", "stablehlo.replica_id",
 })  # fmt: skip
-"""Operations that need no barrier: MLIR never replaces them by one of their operands, or their results are no arrays.
-"""
+"""Operations that need no barrier: MLIR never replaces them by one of their operands, or their results are not arrays."""
 _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip

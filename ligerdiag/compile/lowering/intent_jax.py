@@ -439,7 +439,9 @@ def stack_slices(marks: Saver) -> Generator[None]:
 
 
 class _LoopLibrary:
-    """One of JAX's modules as JAX's loops see it: some functions are replaced, see `stack_slices`."""
+    """Replaces one of JAX's modules in JAX's implementation of loops: has the same functions, except for the replaced
+    ones (see `stack_slices`).
+    """
 
     def __init__(self, library: Any, marks: Saver) -> None:
         self._library = library

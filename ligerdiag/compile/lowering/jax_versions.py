@@ -62,8 +62,8 @@ def find_kernel_primitives() -> list[Any]:
 
 
 def _triton_library() -> Any:
-    """Returns the module jax-triton; None if it is not installed or does not fit this JAX. That is no error, because
-    programs without it compile nevertheless.
+    """Returns the module jax-triton; None if it is not installed or does not fit this JAX. That is not an error,
+    because programs without it compile nevertheless.
     """
     try:
         return importlib.import_module("jax_triton.triton_lib")

@@ -198,8 +198,8 @@ def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) ->
 
 
 def _with_site(call: TracedCall, binds: Sequence[Bind]) -> TracedCall:
-    """Returns the call with the user's line that made it; unchanged if the binds that can have become this call come
-    from several lines.
+    """Returns the call with the user's line that made it; unchanged if the binds (calls recorded during tracing) that
+    may have become this call come from several lines.
     """
     sites = {bind.call.site for bind in binds if bind.call.site is not None and _is_bind_of(bind.call, call)}
     return replace(call, site=sites.pop()) if len(sites) == 1 else call

@@ -75,7 +75,9 @@ and line, number of operands, ranks and element types of the results.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStep:
-    """An operation of a function, or of a function that it calls."""
+    """An operation of a `custom_partitioning`'s function, or of a function that this one calls, with the properties by
+    which it is paired with the same operation of the other function (on shards or on whole arrays).
+    """
 
     key: _Key
     tag: int

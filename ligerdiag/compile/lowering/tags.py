@@ -183,7 +183,7 @@ def read_tag(operation: Any) -> int:
 
 
 def find_target(operation: Any) -> str:
-    """Returns the target of a custom call; empty if the operation is no custom call."""
+    """Returns the target of a custom call; empty if the operation is not a custom call."""
     if operation.name != "stablehlo.custom_call":
         return ""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
