@@ -80,7 +80,7 @@ class DumpPlan:
 
     programs: Programs
     ambiguous: frozenset[str]
-    """Names of the outputs whose intended value is unknown, or not that of program order."""
+    """Names of the outputs whose intended value is unknown or differs from the value in program order."""
     sources: tuple[bytes, ...]
     """The Triton IR of all kernels that the two modules call, each once."""
     seconds: float
@@ -100,7 +100,7 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
     replayed.
 
     Modules that replay does not cover, or that are too large, do not raise. ambiguous: names of the outputs whose
-    intended value is unknown, or not that of program order.
+    intended value is unknown or differs from the value in program order.
     """
     try:
         expected, seconds = _estimate_dump(programs, NO_CUTS)
@@ -222,7 +222,7 @@ def _estimate(programs: Programs, cores: int, cuts: Cuts) -> Estimate:
 
 
 def _require_arguments(program: HloModule) -> None:
-    """Raises NotCoveredError if the program has a parameter that is no array, or that NumPy cannot store."""
+    """Raises NotCoveredError if the program has a parameter that is not an array, or that NumPy cannot store."""
     for parameter in program.entry.parameters:
         _describe(parameter.shape)
         get_dtype(parameter.shape)

@@ -312,7 +312,7 @@ def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache,
 
 def compute_environment(threads: int) -> dict[str, str]:
     """Returns environment variables for a replay worker: JAX on the CPU, and this number of threads for NumPy's
-    products. They override those of a compile worker.
+    products. They override the variables of a compile worker.
     """
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return {"JAX_PLATFORMS": "cpu", **numbers}

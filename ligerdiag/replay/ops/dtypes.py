@@ -231,7 +231,8 @@ def _reduce_precision(instruction: HloInstruction, operands: tuple[Value, ...], 
 def reduce_precision(array: Array, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Array:
     """Returns the floats of `array` in their own dtype, rounded to a format with fewer exponent and mantissa bits.
 
-    mantissa: number of mantissa bits of the dtype of `array`. exponent_bits, mantissa_bits: those of the format.
+    mantissa: number of mantissa bits of the dtype of `array`. exponent_bits, mantissa_bits: numbers of bits of the
+    format.
     """
     width = 8 * array.dtype.itemsize
     bits: Any = array.view(np.dtype(f"u{array.dtype.itemsize}"))

@@ -6,7 +6,7 @@ works element by element. Floats are added in f64 and the sum is rounded once; o
 bf16, f8) in f32. XLA's semantics rounds after each addition, and a GPU adds in f32 in its own order: the sum here is
 closer to the true sum than either of theirs, and independent of the order.
 
-`reduce` applies a reducer that is no ufunc as a tree that keeps the elements' order. XLA promises no order and so
+`reduce` applies a reducer that is not a ufunc as a tree that keeps the elements' order. XLA promises no order and so
 requires an associative reducer, for which the tree equals a fold from the left.
 
 `scan` carries values along one dimension, as JAX emits it for cumulative sums. Its operands are inputs and then

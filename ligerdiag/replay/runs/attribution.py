@@ -45,8 +45,8 @@ _WIDEST = 0.5
 def compute_tolerance(dtypes: Iterable[DType]) -> float:
     """Returns the largest relative error, in norm, that rounding explains; 0 if there are no floating point values.
 
-    dtypes: those of the instructions that an output depends on. The narrowest floating point dtype decides, with eps
-    the step above 1:
+    dtypes: the dtypes of the instructions that an output depends on. The narrowest floating point dtype decides, with
+    eps the step above 1:
 
     - f32, f64: sums in another order, and exp and log that differ by ulps. k roundings of at most eps / 2 add up to
       sqrt(k) eps / 2; k = 50304 terms (a vocabulary) and a factor of 8 for terms that cancel give 1.1e-4 for f32 and
@@ -88,7 +88,7 @@ def compare_output(
 ) -> OutputNumbers:
     """Returns the errors and the attribution of one output. Raises ArtifactError if shapes differ.
 
-    tolerance: that of `compute_tolerance`; 0 is used for integers and booleans. rows: count fresh and stale rows.
+    tolerance: as `compute_tolerance` returns it; 0 is used for integers and booleans. rows: count fresh and stale rows.
     """
     if not actual.shape == intended.shape == stale.shape:
         raise ArtifactError(
@@ -303,7 +303,7 @@ def _sum_parts(views: _Views) -> list[list[float]]:
 
 
 def _square(exact: bool, left: Array, right: Array) -> Array:
-    """Returns the squared difference of two arrays; for integers and booleans, 1.0 for elements that differ."""
+    """Returns the squared difference of two arrays; if `exact` (integers and booleans), 1.0 for elements that differ."""
     if exact:
         return (left != right).astype(np.float64)
     difference = left - right

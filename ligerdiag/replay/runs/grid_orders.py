@@ -10,7 +10,7 @@ a lock, does not run concurrently, because the code that a lock protects does no
 
 The launch also runs with separate bytes for an operand and the output that shares its bytes; bytes that the launcher
 zeroes are zeroed in both. This run says nothing about a kernel that writes through the operand. If atomics were used, a
-difference within rounding is no race.
+difference within rounding is not a race.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -392,7 +392,7 @@ def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]])
     """Returns the numbers of the fusion's operands that its kernels overwrite through a declared alias that the
     schedule keeps.
 
-    broken: maps the id of a kernel call to those of its operands whose declared alias the schedule breaks.
+    broken: maps the id of a kernel call to the numbers of its operands whose declared alias the schedule breaks.
     """
     found: set[int] = set()
     for call in filter(is_kernel, fused.instructions):

@@ -201,7 +201,8 @@ def run_intended_and_stale(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Returns (the outputs of program order, those of program order with kernels that leave their operands unchanged).
+    """Returns (the outputs of program order, the outputs of program order with kernels that leave their operands
+    unchanged).
 
     If no kernel overwrote an operand, there is one run, and both are the same arrays.
     """

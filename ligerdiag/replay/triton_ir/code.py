@@ -75,7 +75,7 @@ class Code:
 
 
 class Library:
-    """The functions of a module, each prepared when it is first called."""
+    """The functions of a kernel's module, each prepared for evaluation when it is first called."""
 
     def __init__(self, functions: Mapping[str, Function], *, has_lines: bool) -> None:
         self.functions, self._has_lines = functions, has_lines
@@ -163,7 +163,7 @@ def prepare_pure(op: Operation, function: Function) -> Compute:
 
 
 class LocatedError(NotCoveredError):
-    """A NotCoveredError whose message already names a source line."""
+    """A NotCoveredError whose message already names a source line, so that callers add none."""
 
 
 @dataclass(slots=True, eq=False)

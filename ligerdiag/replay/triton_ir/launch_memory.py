@@ -170,7 +170,7 @@ class LoggedAccess:
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """The side effects of a batch; undoing the batch drops them."""
+    """The side effects of a batch (the programs that are evaluated at once), so that the batch can be undone."""
 
     accesses: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
     outside: list[OutOfBounds] = field(default_factory=list[OutOfBounds])

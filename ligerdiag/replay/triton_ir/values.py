@@ -62,7 +62,7 @@ class ValueType:
     covered.
     """
     pointee: str
-    """Type of one element behind a pointer; empty if the type is no pointer."""
+    """Type of one element behind a pointer; empty if the type is not a pointer."""
 
     @property
     def is_pointer(self) -> bool:

@@ -255,7 +255,7 @@ def parse_number(text: str, dtype: DType) -> Array:
 
 
 def make_poison(op: Operation, function: Function) -> Array:
-    """Returns zeros for a poison or undefined value; a kernel that uses one has no meaning."""
+    """Returns zeros for a poison or undefined value; the results of a kernel that uses one are undefined."""
     kind = parse_type(function.types[op.results[0]])
     return np.zeros((1,) * (1 + len(kind.shape)), kind.get_dtype())
 
