@@ -128,8 +128,8 @@ class _Experiment:
         return self.runner.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Returns, for each set of ties, whether every output is fresh and still should see the hidden writes that it
-        should see without ties; None if that is unknown.
+        """Returns, for each set of ties, whether every output is fresh (right, and not only by luck) and still should
+        see the hidden writes that it should see without ties; None if that is unknown.
         """
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)

@@ -160,8 +160,8 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that the reader may run before the kernel since the step: the path of data from the kernel to the
-    reader that existed before the step, and that none exists after it.
+    """Returns evidence that since this step the operation that reads the overwritten value may run before the kernel:
+    the path of data from the kernel to this reader that existed before the step, and that none exists after it.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -207,7 +207,10 @@ def describe_order(before: Judgement | None, after: Judgement, output: str) -> E
 
 
 def _find_reader(context: Context, output: str) -> _Reader | None:
-    """Returns the first reader in program order at which the output becomes stale or clobbered; None if there is none."""
+    """Returns the first operation in program order whose read of an overwritten value makes the output stale or
+    clobbered (it gets the contents from before or after the kernel's write, and should get the others); None if there
+    is none.
+    """
     found = [
         (read.write, read.wrong)
         for read in (*context.verdicts.stale, *context.verdicts.clobbered)
@@ -280,7 +283,9 @@ def _describe_read(context: Context, reader: HloInstruction, write: HiddenWrite)
 
 
 def _describe_tie(context: Context, reader: HloInstruction, write: HiddenWrite) -> str:
-    """Returns a sentence on the path from the kernel's result to the reader, or that there is none."""
+    """Returns a sentence on the path of data from the kernel's result to the operation that reads the overwritten
+    value; if there is no path, the sentence says so.
+    """
     text = f"`{render_instruction(reader)}`"
     call = context.optimized_call(write)
     path = ValuePaths(context.optimized).find(reader, lambda one: one is call) if call is not None else ()

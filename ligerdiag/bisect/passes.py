@@ -70,7 +70,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """The steps of XLA because of which one output is not fresh."""
+    """The steps of XLA because of which one output is not fresh, that is, wrong, right only by luck, or unknown."""
 
     output: str
     verdict: Verdict
@@ -96,8 +96,8 @@ class PassAnswer:
 
 
 def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswer:
-    """Returns the answer for an output that is not fresh: the steps to blame, if any. verdict: the output's verdict in
-    the compiled program.
+    """Returns the answer for an output that is not fresh (wrong, right only by luck, or unknown): the steps to blame,
+    if any. verdict: the output's verdict in the compiled program.
     """
     changes = history.changes
     lost = _find_lasting(changes, lambda one: one.after.order_sensitivities[output] is OrderSensitivity.LOST)

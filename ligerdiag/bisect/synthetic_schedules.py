@@ -151,7 +151,7 @@ class SchedulePolicy(StrEnum):
 
 
 type IsKernel = Callable[[HloInstruction], bool]
-"""Returns whether a custom call has a hidden write."""
+"""Returns whether a custom call has a hidden write, that is, overwrites an operand without XLA's knowledge."""
 type _Key = tuple[TagPath, int]
 
 

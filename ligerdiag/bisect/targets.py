@@ -157,7 +157,7 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the options' targets, `target` first; without any in the options, on all targets
+    """Returns the verdicts on each of the options' targets, `target` first; if the options name none, on all targets
     that come with ligerdiag.
 
     Raises InputError for an unknown target, or fewer than two.

@@ -141,7 +141,7 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Returns whether every output is fresh."""
+        """Returns whether every output is fresh: right, and not only by luck."""
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:

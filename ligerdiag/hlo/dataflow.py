@@ -295,7 +295,9 @@ _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds the definition and the slice number of the value at a position, and caches both."""
+    """Finds, for a position (an instruction and an index into its shape), the instruction that defines the value and
+    the number of the slice of bytes that holds it in the buffer assignment; caches both.
+    """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
         self._flow = Dataflow(module, PASSED_ON)
@@ -305,7 +307,9 @@ class Positions:
         self._leaves: dict[int, tuple[int | None, ...]] = {}
 
     def locate(self, instruction: HloInstruction) -> tuple[int | None, ...]:
-        """Returns the slice number of each leaf of the instruction's shape, in order; None for a leaf without a slice."""
+        """Returns, for each leaf of the instruction's shape in order, the number of the slice of bytes that holds it;
+        None for a leaf without bytes.
+        """
         found = self._leaves.get(instruction.id)
         if found is None:
             defined = self._buffers.definitions.get(instruction.id, ())
@@ -317,7 +321,7 @@ class Positions:
         return found
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
-        """Returns the slice number of the value at this position; None if it has none."""
+        """Returns the number of the slice of bytes that holds the value at this position; None if no slice does."""
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:

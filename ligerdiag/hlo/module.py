@@ -90,7 +90,9 @@ class HloInstruction:
 
     @property
     def kernel(self) -> tuple[str, bytes]:
-        """Returns the target of a custom call and its payload."""
+        """Returns the target of a custom call and its payload, the backend config, which contains the kernel if the
+        call launches one.
+        """
         return self.proto.custom_call_target, self.proto.backend_config
 
     @property
@@ -236,7 +238,9 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Returns the tag path of the author's operation that an instruction of this module computes; () if unknown."""
+        """Returns the tag path of the author's operation that an instruction of this module computes: the numbers of
+        the calls that lead to the operation, then its own number. () if unknown.
+        """
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
@@ -403,8 +407,9 @@ def is_added_barrier(instruction: HloInstruction) -> bool:
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag. A
-    reshape without a name and without users needs none: XLA makes it of an output with an Explicit sharding.
+    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag, a
+    number in its name. A reshape without a name and without users needs none: XLA makes it of an output with an
+    Explicit sharding.
     """
     used = {operand.id for one in program.instructions for operand in one.operands}
     roots = {computation.root.id for computation in program.computations.values()}

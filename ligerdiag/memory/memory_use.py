@@ -204,8 +204,8 @@ def _iterate_nearby(module: HloModule, blamed: Sequence[HloInstruction]) -> Iter
 def _find_line_by_name(
     program: HloModule | None, module: HloModule, blamed: Sequence[HloInstruction]
 ) -> SourceLine | None:
-    """Returns the line of the program's operation whose tag XLA has kept only in the name of an instruction; None if
-    there is none.
+    """Returns the line of the program's operation whose tag (the number that it got before the compile) XLA has kept
+    only in the name of one of these instructions or of one nearby; None if there is none.
     """
     if program is None:
         return None

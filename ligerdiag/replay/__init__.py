@@ -1,1 +1,3 @@
-"""Replay: runs the program as written and its schedule on numbers, on the CPU, and compares their outputs."""
+"""Replay: runs the program as its author wrote it and XLA's schedule of it on numbers, on the CPU, and compares their
+outputs.
+"""

@@ -127,8 +127,8 @@ def estimate(
 
 
 def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
-    """Returns the cost of replaying an artifact. Raises ArtifactError if the artifact cannot be read, NotCoveredError
-    for an element type that NumPy cannot store.
+    """Returns the cost of replaying an artifact, the directory with the results of a compile. Raises ArtifactError if
+    the artifact cannot be read, NotCoveredError for an element type that NumPy cannot store.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)

@@ -1,4 +1,5 @@
-"""Replays artifacts in workers, within the machine's memory, and keeps the results in the cache.
+"""Replays artifacts (the directories with the results of a compile) in workers, within the machine's memory, and keeps
+the results in the cache.
 
 The cache finds a kept result by its program, its arguments, its reference (a function of the case that computes the
 outputs independently), and a hash of ligerdiag's code that computes numbers. Like every answer in the cache, a result
@@ -226,7 +227,7 @@ def replay_artifacts(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Iterator[tuple[ReplayTask, Replay]]:
-    """Yields (task, replay) for each task as its replay finishes, those from the cache first.
+    """Yields (task, replay) for each task as its replay finishes; replays from the cache come first.
 
     If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes
     from which the run's workers are forked; None starts new ones for the replays. find_readers: see `FindReaders`; None

@@ -117,8 +117,8 @@ class Pool:
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
-        """Runs the jobs; yields (position of the job, None) when one begins, and (position, its finished future) when
-        one ends.
+        """Runs the jobs; yields (the job's position in `jobs`, None) when a job begins, and (its position, its finished
+        future) when it ends.
         """
         events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
         futures: list[Future[A]] = []
@@ -263,8 +263,8 @@ def _read_tail(log: Path) -> str:
 
 
 def render_tail(text: str) -> str:
-    """Returns the last lines of a log. If XLA ended with a fatal message, leaves out the stack trace after the message,
-    so that the message is among the returned lines.
+    """Returns the last lines of a log. If XLA ended with a fatal message, the stack trace after it is left out, so that
+    the message is among the returned lines.
     """
     lines = text.splitlines()
     if any(_FATAL.match(line) for line in lines):

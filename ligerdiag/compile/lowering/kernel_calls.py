@@ -127,7 +127,7 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCall, ...]:
     """Returns the kernel calls that `marked` has and `module` lacks. `marked` is the module that records the author's
-    intent (see `intent`); the same operation has the same tag in both.
+    intent (see `intent`); the same operation has the same tag (number) in both.
     """
     known = {read_tag(operation) for operation in walk_operations(module.operation)}
     return tuple([call for call in find_lowered_calls(marked) if call.name and call.tag not in known])
@@ -148,8 +148,8 @@ def compute_kernel_calls(
 ) -> tuple[KernelCall, ...]:
     """Returns a record of each traced call that says whether XLA gets the call.
 
-    live: the tags of the operations that reached XLA. dropped: kernel calls of the program as written that the program
-    for XLA lacks.
+    live: the tags (numbers) of the operations that reached XLA. dropped: kernel calls of the program as written that
+    the program for XLA lacks.
     """
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
@@ -185,8 +185,8 @@ def compute_kernel_calls(
 
 
 def _match_tags(traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> list[tuple[int, ...]]:
-    """Returns, for each traced call, the tags of its custom calls. JAX knows no line of a call that a remat repeats, so
-    a repeated call gets the tags that belong to no other call.
+    """Returns, for each traced call, the tags (numbers of operations) of its custom calls. JAX knows no line of a call
+    that a remat repeats, so a repeated call gets the tags that belong to no other call.
     """
     tags = [tuple(call.tag for call in lowered if call.is_of(asked)) for asked in traced]
     taken = {tag for numbers in tags for tag in numbers}

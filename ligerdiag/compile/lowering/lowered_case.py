@@ -325,8 +325,8 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
 
 def _tag(module: Any, marked: Any) -> int:
-    """Tags the operations of the module, and the same operations of `marked` with the same numbers; returns the number
-    of operations in the module.
+    """Tags the operations of the module with numbers, and the same operations of `marked` with the same numbers;
+    returns the number of operations in the module.
     """
     if marked is None:
         return tag_operations(module)

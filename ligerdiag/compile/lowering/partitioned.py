@@ -286,7 +286,9 @@ def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
 
 
 def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
-    """Replaces, in the module, each call of one of these functions by a custom call without a body."""
+    """Replaces, in the module, each call of one of these functions on whole arrays by a custom call without a body,
+    whose effects are unknown to the analysis.
+    """
     operations: Any = ir.Operation
     tags = {body.tag for body in bodies}
     with marked.context:

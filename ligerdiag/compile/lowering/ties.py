@@ -81,8 +81,8 @@ class Use:
     tag: int
     operand: int
     through: tuple[int, ...]
-    """Tags of the function calls that lead from the reader's function to the kernel's; empty if both are the same
-    function.
+    """Tags (numbers) of the function calls that lead from the reader's function to the kernel's; empty if both are the
+    same function.
     """
     untieable: str
     """The reason why the reader cannot be made to run after the kernel by a tie, such as that the kernel's result is
@@ -407,8 +407,8 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) -> None:
-    """Makes the readers with these ids run after their kernels, in the module in which the readers were found: inserts
-    a trivial operation (a tie) before each reader.
+    """Makes the readers with these ids run after their kernels: inserts a tie (the trivial operation `value + s - s`,
+    with `s` from the kernel's result) before each reader. module: the module in which the readers were found.
 
     Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
     found or this jaxlib cannot insert the operations.
@@ -450,7 +450,9 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
 
 
 class _TieWriter:
-    """Inserts ties into a module; finds operations by the tags that they had before the module changed."""
+    """Inserts ties (trivial operations that make a reader depend on a kernel) into a module; finds operations by the
+    tags (numbers) that they had before the module changed.
+    """
 
     def __init__(self, module: Any) -> None:
         self._module = module

@@ -1,5 +1,5 @@
 """Records every bind of a kernel primitive while JAX traces, with the user's lines, and whether JAX keeps the order of
-operations around it. A *bind* is the moment when the program calls a JAX primitive.
+operations around it. A *bind* is one call of a JAX primitive by the program, at the moment when it happens.
 
 In the body of a scan, a map or a remat, JAX traces the function under a `custom_vjp` or `custom_jvp` before it knows
 whether the body is differentiated. If it is, the rule (`fwd`, `jvp`) replaces the function, and the function's calls

@@ -125,8 +125,8 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the artifact of a case and returns the record of the replay; if replay does not cover an operation, the
-    record names it.
+    """Replays the artifact of a case (the directory with the results of its compile) and returns the record of the
+    replay; if replay does not cover an operation, the record names it.
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
     because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders of its
@@ -245,7 +245,7 @@ def try_other_orders(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> OrderNumbers:
-    """Runs the schedule in `count` other legal orders (see `runs.orders`) and returns the outputs that change.
+    """Runs the schedule in `count` other legal orders (see `runs.orders`) and returns the outputs whose values change.
 
     seconds: time after which no new order begins. If replay does not cover the schedule, the result says so.
     """

@@ -82,8 +82,8 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, unobserved, and then restores the operands that share no bytes with an
-    output.
+    """Runs kernels through another runner, without recording observations, and then restores the operands that share no
+    bytes with an output, which undoes the hidden writes.
     """
 
     runner: Kernels

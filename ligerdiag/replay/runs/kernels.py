@@ -293,7 +293,8 @@ class KernelRunner:
     def launch_otherwise(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], tried: OrderTried | None
     ) -> None:
-        """Runs the call's kernel like `launch`, but unobserved and altered. Raises NotCoveredError.
+        """Runs the call's kernel like `launch`, but in another way, and records no observations. Raises
+        NotCoveredError.
 
         tried: the order in which the programs of its grid run, or separate bytes for its outputs (see `OrderTried`). If
         it is None, the programs run in the usual order, and the outputs hold the second canary (see `Watch.prepare`)

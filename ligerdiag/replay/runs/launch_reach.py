@@ -34,7 +34,9 @@ by name.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlteredKernels:
-    """Runs kernels through a runner, unobserved, and alters the calls that have one of the `names`."""
+    """Runs kernels through another runner, without recording observations, and alters the launches of the calls in
+    `names`.
+    """
 
     runner: KernelRunner
     names: frozenset[str]
