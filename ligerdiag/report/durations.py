@@ -38,10 +38,10 @@ def _list_cells(case: CaseReport) -> tuple[str, ...]:
     cells = {name: f"{max(seconds, 0.0):.2f}" for name, seconds in _compute_seconds(case).items()}
     if case.cached:
         cells["compile"] = "cached"
-    if case.replay is None or not case.replay.outputs:
-        cells["replay"] = "-"
-    elif case.replay.cached:
+    if case.replay is not None and case.replay.cached:
         cells["replay"] = "cached"
+    elif case.replay is None or not case.replay.seconds:
+        cells["replay"] = "-"
     return tuple(cells[name] for name in _PHASES)
 
 

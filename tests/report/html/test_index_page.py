@@ -66,7 +66,7 @@ def test_a_case_after_the_time_limit_is_not_checked_on_its_page_and_in_the_index
     report = make_report(case, interrupted=True, ended_by=Ending.TIME_LIMIT)
     assert "ended by the time limit: not every case was done" in render_index_html(report)
     page = render_case_html(case, report)
-    assert "<b>not checked:</b> the run was ended by the time limit" in page
+    assert "<b>not run:</b> the run was ended by the time limit" in page
     assert "could not analyse" not in page
 
 
