@@ -96,8 +96,8 @@ Examples:
                                                 later ones use the cache
   ligerdiag check 'seed_flce[False-*]'          some of them
   ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
-  ligerdiag check -x                            stops at the first surprise
-  ligerdiag check --lf -v                       the surprises of the last run again, in full
+  ligerdiag check -x                            stops at the first case that is not as expected
+  ligerdiag check --lf -v                       those of the last run again, with all details
   ligerdiag check --format json --output report.json
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html

@@ -8,7 +8,9 @@ from tests.report.samples import make_case, make_device, make_replay, make_repor
 
 QUICK = make_case("quick", seconds=0.25, cached=True, replay=make_replay(seconds=9.0, cached=True))
 SLOW = make_case("slow\x1b[1m", seconds=3.0, compile_seconds=2.5, replay=make_replay(seconds=1.25))
-LARGE = make_case("large", seconds=2.0, compile_seconds=1.5, replay=make_replay({}, state=ReplayState.TOO_LARGE, seconds=0.0))
+LARGE = make_case(
+    "large", seconds=2.0, compile_seconds=1.5, replay=make_replay({}, state=ReplayState.TOO_LARGE, seconds=0.0)
+)
 UNSEEN = make_case("unseen", Status.NOT_CHECKED, outputs={}, seconds=0.0)
 
 TABLE = """\
