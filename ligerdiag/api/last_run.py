@@ -58,7 +58,7 @@ class OpenCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """What is remembered of the runs in one folder."""
+    """The record of the runs in one folder."""
 
     format: int
     folder: str

@@ -38,7 +38,7 @@ class RunCourse:
     list_roots: Callable[[Source], tuple[str, ...]]
     """Returns the folders below which the report of a case may read source files."""
     last: LastRun | None = None
-    """What is remembered of the earlier runs in this folder."""
+    """The record of the earlier runs in this folder; None if there is none."""
 
     def conclude(self, key: RunKey, suppressions: Suppressions) -> CaseReport:
         """Returns the report of a judged case from the results that the run has so far."""

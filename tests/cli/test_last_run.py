@@ -1,4 +1,4 @@
-"""What a folder's record of the last run holds, and which cases `--last-failed` selects by it."""
+"""The record of the last run in a folder, and the cases that `--last-failed` selects by it."""
 
 import json
 from dataclasses import replace

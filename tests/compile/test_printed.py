@@ -1,4 +1,4 @@
-"""What counts as printed by the user's code: text on `sys.stdout`, up to a limit."""
+"""Text on `sys.stdout` counts as printed by the user's code, up to a limit."""
 
 import io
 import os
