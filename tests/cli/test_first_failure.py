@@ -64,6 +64,17 @@ CASES = (
 """
 
 
+DONATED = """
+import jax.numpy as jnp
+from ligerdiag import Arg, Case
+
+def evaluate(w):
+    return {"y": jnp.mean(w)}
+
+CASE = Case(name="evaluate", function=evaluate, args=(Arg(shape=(512, 512), donate=True),))
+"""
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder with a case file and a record of its last run."""
@@ -219,3 +230,10 @@ def test_durations_are_those_of_the_run(project: Project) -> None:
     _, out, err = project.check("mine.py", "--durations", "1", "--format", "json")
     json.loads(out)
     assert "slowest 1 of 4" in err
+
+
+def test_a_known_finding_stops_no_run(project: Project) -> None:
+    (project.folder / "mine.py").write_text(DONATED)
+    assert project.check("mine.py", "--record-known", "known.json")[0] == 1
+    code, statuses, report = project.read("--known", "known.json", "-x")  # judged after the compile and after the replay
+    assert (code, statuses, report["interrupted"]) == (0, {"evaluate": "allowed"}, False)
