@@ -235,5 +235,5 @@ def test_durations_are_those_of_the_run(project: Project) -> None:
 def test_a_known_finding_stops_no_run(project: Project) -> None:
     (project.folder / "mine.py").write_text(DONATED)
     assert project.check("mine.py", "--record-known", "known.json")[0] == 1
-    code, statuses, report = project.read("--known", "known.json", "-x")  # judged after the compile and after the replay
+    code, statuses, report = project.read("--known", "known.json", "-x")  # judged after the compile and the replay
     assert (code, statuses, report["interrupted"]) == (0, {"evaluate": "allowed"}, False)
