@@ -11,7 +11,7 @@ The record of the replay says which of the three happened. Short replays run sid
 one runs alone, on all cores. A worker that dies or takes too long fails only its own case.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
@@ -224,7 +224,7 @@ def replay_artifacts(
     report_progress: OnProgress,
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
-) -> Iterator[tuple[ReplayTask, Replay]]:
+) -> Generator[tuple[ReplayTask, Replay]]:
     """Yields (task, replay) for each task as its replay finishes, those from the cache first.
 
     If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes

@@ -105,6 +105,7 @@ def render_json(report: CheckReport, *, exit_code: int | None = None) -> str:
         "ended_by": report.ended_by.value if report.interrupted else None,
         "exit_code": exit_code,
         "notes": list(report.notes),
+        "selected": report.selected,
         "unused_suppressions": make_plain(report.unused_suppressions),
         "cases": [_case(case) for case in report.cases],
     }
@@ -140,6 +141,7 @@ def _case(case: CaseReport) -> JsonObject:
         "memory": None if case.memory is None else _memory(case.memory),
         "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
         "seconds": round(case.seconds, 6),
+        "compile_seconds": round(case.compile_seconds, 6),
         "cached": case.cached,
         "mismatch": case.mismatch,
         "error": case.error,
