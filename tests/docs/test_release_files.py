@@ -98,12 +98,13 @@ def test_pages_link_to_the_policy_of_security() -> None:
 
 
 def test_the_package_names_its_addresses_in_one_file() -> None:
-    addresses = set(PROJECT["urls"].values())
-    assert {"Homepage", "Documentation", "Changelog", "Issues", "Source"} == set(PROJECT["urls"])
-    assert all(one.startswith(PROJECT["urls"]["Source"]) for one in addresses)
-    words = ["git", "grep", "-lIF", "--untracked", PROJECT["urls"]["Source"]]
-    named = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
-    assert named == ["pyproject.toml"]
+    urls = PROJECT["urls"]
+    assert {"Homepage", "Documentation", "Changelog", "Issues", "Source"} == set(urls)
+    assert all(one.startswith(urls["Source"]) for name, one in urls.items() if name != "Documentation")
+    for address in (urls["Source"], urls["Documentation"].rstrip("/")):
+        words = ["git", "grep", "-lIF", "--untracked", address]
+        named = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+        assert named == ["pyproject.toml"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/package-index.md"])
