@@ -56,6 +56,7 @@ def test_only_the_job_that_publishes_may_ask_for_an_identity_and_it_waits_for_th
     assert extra == {
         "publish": {"id-token": "write", "attestations": "write"},
         "announce": {"contents": "write"},
+        "site": {"contents": "write"},
     }
     publish = workflow["jobs"]["publish"]
     assert publish["environment"] == "pypi"
