@@ -51,16 +51,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def on_post_page(output: str, **_: Any) -> str:
     """Returns a whole page, with a name for the search; MkDocs calls it for each page."""
-    return _name_search(output)
-
-
-def on_post_template(output_content: str, **_: Any) -> str:
-    """Returns a page that has no text of its own, such as 404.html, likewise."""
-    return _name_search(output_content)
-
-
-def _name_search(page: str) -> str:
-    return page.replace(_SEARCH, f'{_SEARCH} aria-label="Search"')
+    return output.replace(_SEARCH, f'{_SEARCH} aria-label="Search"')
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -45,7 +45,14 @@ def test_actions_are_pinned_and_rights_are_minimal(path: Path) -> None:
 
 
 def test_an_auditor_of_workflows_finds_nothing() -> None:
-    words = [Path(sys.executable).parent / "zizmor", "--offline", "--no-progress", ".github", "docs/workflows", "action.yml"]
+    words = [
+        Path(sys.executable).parent / "zizmor",
+        "--offline",
+        "--no-progress",
+        ".github",
+        "docs/workflows",
+        "action.yml",
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
