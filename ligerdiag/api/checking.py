@@ -34,9 +34,9 @@ from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.package_metadata import compute_version
 from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.report.json import compute_version
 from ligerdiag.report.known_findings import KnownFindings, identify_finding, load_known, render_known
 from ligerdiag.report.status import (
     BEYOND_EXPECTATION,
