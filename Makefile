@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check site examples screenshots bench bench-kernels llama-grid versions corpus fuzz fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check site site-version examples screenshots bench bench-kernels llama-grid versions corpus fuzz fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -37,6 +37,10 @@ docs-check:
 # The documentation as a site, in site/; tests/docs/test_site.py builds it, too.
 site:
 	$(UV) run mkdocs build --strict
+
+# Commits the site of this version to the branch gh-pages, beside those of other versions, and pushes nothing.
+site-version:
+	$(UV) run python -m tools.deploy_site
 
 # Runs the commands of README.md and docs/ and writes what they print; make examples PAGES="docs/tutorial.md" for one of them.
 examples:

@@ -89,6 +89,8 @@ class Ending(StrEnum):
     INTERRUPT = "Ctrl-C"
     TERMINATE = "SIGTERM"
     TIME_LIMIT = "the time limit"
+    EXIT_FIRST = "--exitfirst"
+    """A case was not as expected, and the user asked to stop at the first such case."""
 
 
 class RunEnded(KeyboardInterrupt):

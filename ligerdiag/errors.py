@@ -20,6 +20,8 @@ class LigerdiagError(Exception):
     """
 
     exit_code: ClassVar[int] = 3
+    printed: str = ""
+    """The text that the user's code printed before the error."""
 
 
 class InputError(LigerdiagError):

@@ -35,6 +35,7 @@ def render_reference() -> str:
         result = CliRunner(env=environment).invoke(app, [*words, "--help"], prog_name="ligerdiag")
         title = " ".join(("ligerdiag", *words))
         text = "\n".join(line.rstrip() for line in result.output.strip().splitlines())
+        text = text.partition("\n\nDocumentation: ")[0]  # pyproject.toml alone names the address
         parts += [f"## `{title}`", f"```text\n{text}\n```"]
     return "\n\n".join(parts) + "\n"
 

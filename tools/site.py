@@ -4,8 +4,12 @@ The pages are written for readers of the repository, too, so two things differ o
 
 - A link to a file outside of docs/ leads to that file in the repository, at the address in pyproject.toml.
 - The words after the language of a block, such as `not-run=setup`, are for the tests that run the block, and go.
+
+The theme needs help: a wide table scrolls by itself, also with the keyboard (docs/site.css), an empty head of a column
+is no head, and the search has a name for screen readers. Search engines are sent to the newest version of a page.
 """
 
+import os
 import re
 import tomllib
 from functools import cache
@@ -18,11 +22,36 @@ _FENCE = re.compile(r"^(?P<fence>```\w+)(?: [^\n]*)?$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?P<path>\.\./[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 
 
+_EMPTY_HEAD = re.compile(r"<th([^>]*)></th>")
+_SEARCH = '<div class="md-search" data-md-component="search" role="dialog"'
+
+
 @cache
-def read_repository() -> str:
-    """Returns the repository's address, without a slash at its end."""
+def read_address(name: str) -> str:
+    """Returns an address of `[project.urls]`, without a slash at its end. name: such as `Source`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["urls"]["Source"]).rstrip("/")
+    return str(project["urls"][name]).rstrip("/")
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Sets the address of the site if mike builds the pages of one version; MkDocs calls it once.
+
+    config: the `mkdocs.config.defaults.MkDocsConfig`, which is returned.
+    """
+    if os.environ.get("MIKE_DOCS_VERSION"):
+        config.site_url = f"{read_address('Documentation')}/latest/"
+    return config
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Returns the contents of a page with each table in a box that scrolls; MkDocs calls it for each page."""
+    html = _EMPTY_HEAD.sub(r"<td\1></td>", html)
+    return html.replace("<table>", '<div class="scrolling" tabindex="0"><table>').replace("</table>", "</table></div>")
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Returns a whole page, with a name for the search; MkDocs calls it for each page."""
+    return output.replace(_SEARCH, f'{_SEARCH} aria-label="Search"')
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -42,6 +71,6 @@ def prepare(markdown: str, page: PurePosixPath) -> str:
             steps = steps[:-1] if part == ".." else [*steps, part]
         if steps[:1] == ["docs"]:
             return link[0]
-        return f"]({read_repository()}/blob/main/{'/'.join(steps)}{link['anchor'] or ''})"
+        return f"]({read_address('Source')}/blob/main/{'/'.join(steps)}{link['anchor'] or ''})"
 
     return _LINK.sub(lead, _FENCE.sub(r"\g<fence>", markdown))

@@ -3,6 +3,7 @@ one.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
@@ -17,6 +18,8 @@ from ligerdiag.api.judging import (
     refuse_source,
     run_on_devices,
 )
+from ligerdiag.api.last_run import RunPolicy
+from ligerdiag.api.run_course import RunCourse
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.live_functions import list_own_folders, read_function_file
 from ligerdiag.compile.cases.selectors import find_root
@@ -31,9 +34,9 @@ from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.package_metadata import compute_version
 from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.report.json import compute_version
 from ligerdiag.report.known_findings import KnownFindings, identify_finding, load_known, render_known
 from ligerdiag.report.status import (
     BEYOND_EXPECTATION,
@@ -167,13 +170,17 @@ def _list(keys: Sequence[EntryKey]) -> str:
     return shown + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
 
-def check(options: CheckOptions, on_progress: OnProgress | None = None) -> CheckReport:
+def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: RunPolicy | None = None) -> CheckReport:
     """Compiles, judges and replays every selected case on every target, and returns the report.
+
+    policy: how the run chooses among the selected cases and when it stops; with a policy, the run is remembered for the
+    next one in this folder. None runs all cases and remembers nothing.
 
     A failure of one case is in that case's report. Raises InputError or CaseError if the whole request fails: for a
     selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only one (if
-    there are several files, such a file gets a report instead). After Ctrl-C, SIGTERM or the time limit (see `ending`)
-    the report holds the results so far, and says for every case which steps were not done.
+    there are several files, such a file gets a report instead). After Ctrl-C, SIGTERM, the time limit (see `ending`) or
+    a stop at the first unexpected case the report holds the results so far, and says for every case which steps were
+    not done.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -182,16 +189,27 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
         require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
-    cache, own = Cache(options.cache_directory), current_toolchain()
+    cache = Cache(options.cache_directory)
     toolchain = provide_toolchain(options.toolchain, cache, lambda step: report_progress(make_toolchain_step(step)))
     usual_root = find_usual_root(Path.cwd())
     roots = None if options.source_roots is None else resolve_roots(options.source_roots)
     run = Run()
     known = load_known(options.known) if options.known is not None else KnownFindings()
     suppressions = Suppressions(options.suppress, known=known)
+
+    course = RunCourse(
+        run=run,
+        options=options,
+        toolchain=toolchain.name,
+        policy=policy,
+        known=known,
+        find_recorded=lambda identity: find_recorded(baseline, identity, options.toolchain),
+        list_roots=lambda source: _list_roots(source, usual_root) if roots is None else roots,
+    )
+    course.load(cache)
     with work_until_ended() as work, Templates() as templates:
         _compile(
-            run,
+            course,
             options,
             targets,
             cache=cache,
@@ -200,38 +218,17 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
             report_progress=report_progress,
         )
         if options.replay:
-            with open_readers(toolchain, cache, templates) as readers:
-                for task, replay in replay_artifacts(
-                    run.tasks,
-                    make_replay_options(options),
-                    cache=cache,
-                    toolchain=own,
-                    report_progress=report_progress,
-                    templates=templates,
-                    find_readers=None if toolchain.is_own else lambda _: readers,
-                ):
-                    run.replays[task.case.source, task.case.id, task.target] = replay
+            _replay(
+                course, options, cache=cache, toolchain=toolchain, templates=templates, report_progress=report_progress
+            )
         for key, device in run_on_devices(run, options, cache, report_progress) if options.device else ():
             run.devices[key] = device
-    if work.ending is not None:
-        run.mark_undone(work.ending, toolchain.name, replay=options.replay, device=options.device)
-    interrupted = work.ending is not None
-    concluded = [
-        (
-            key[0],
-            conclude(
-                run.judged[key],
-                suppressions,
-                replay=run.replays.get(key),
-                device=run.devices.get(key),
-                recorded=find_recorded(baseline, run.judged[key].identity, options.toolchain),
-                budgets=options.budgets,
-                source_roots=_list_roots(key[0], usual_root) if roots is None else roots,
-            ),
-        )
-        for key in run.order
-        if key in run.judged
-    ]
+            if course.is_last(key):
+                break
+    ending = course.finish(work.ending)
+    interrupted = ending is not None
+    concluded = [(key[0], course.conclude(key, suppressions)) for key in run.order if key in run.judged]
+    course.remember(cache, concluded)
     cases = tuple(report for _, report in concluded)
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
     if baseline is not None and options.baseline is not None and not interrupted:
@@ -240,7 +237,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
     if gone and not interrupted:
         notes += (f"{count_of(len(gone), 'finding')} of `{known.where}` are gone: `--record-known` drops them",)
     scope = SeenScope()
-    if not interrupted:
+    if not interrupted and not run.is_partial:
         scope = compute_scope(
             options.selectors,
             Path.cwd(),
@@ -256,14 +253,16 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None) -> Check
         is_other_toolchain=not toolchain.is_own,
         seconds=perf_counter() - started,
         interrupted=interrupted,
-        ended_by=work.ending or Ending.INTERRUPT,
+        ended_by=ending or Ending.INTERRUPT,
         notes=notes,
+        selected=run.selected,
+        printed=tuple(run.printed.items()),
         unused_suppressions=suppressions.list_unused(cases, scope),
     )
 
 
 def _compile(
-    run: Run,
+    course: RunCourse,
     options: CheckOptions,
     targets: Sequence[Target],
     *,
@@ -272,7 +271,8 @@ def _compile(
     templates: Templates,
     report_progress: OnProgress,
 ) -> None:
-    """Compiles and judges every case on every target, and adds the results to `run`."""
+    """Compiles and judges the cases that the run takes on every target, and adds the results to the run."""
+    run = course.run
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
         open_readers(toolchain, cache, templates) as readers,
@@ -284,6 +284,7 @@ def _compile(
             refresh=options.refresh,
             report_progress=report_progress,
             on_broken=lambda source, error: broken.append((source, error)),
+            on_printed=lambda source, text: run.printed.update({name_source(source): text}),
         )
         cases = tuple(expect_of(case, toolchain) for case in cases)
         is_compared = options.record or options.baseline is not None
@@ -299,7 +300,9 @@ def _compile(
                     raise
                 broken.append((case.source, error))
         unreadable = {source for source, _ in broken}
-        cases = tuple(case for case in cases if case.source not in unreadable)
+        cases = course.choose(
+            tuple(case for case in cases if case.source not in unreadable), [target.name for target in targets]
+        )
         run.cases = {(case.source, case.id): case for case in cases}
         run.order = tuple((case.source, case.id, target.name) for case in cases for target in targets)
         for source, error in broken:
@@ -307,16 +310,55 @@ def _compile(
                 key = (source, "", target.name)
                 run.order += () if key in run.judged else (key,)
                 run.judged[key] = refuse_source(name_source(source), target.name, toolchain.name, error, source)
-        for result in compile_cases(
-            cases, targets, pool=pool, refresh=options.refresh, report_progress=report_progress
-        ):
-            declared = (*options.effects, *parse_declared(result.case))
-            judged = judge_result(
-                result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view
+                run.printed |= {name_source(source): error.printed} if error.printed else {}
+        if any(course.is_last(key) for key in tuple(run.judged)):
+            return
+        with closing(
+            compile_cases(cases, targets, pool=pool, refresh=options.refresh, report_progress=report_progress)
+        ) as results:
+            for result in results:
+                key = (result.case.source, result.case.id, result.target)
+                declared = (*options.effects, *parse_declared(result.case))
+                judged = judge_result(
+                    result, toolchain.name, cache, declared, readers, neighbourhoods=is_compared, view=options.view
+                )
+                run.judged[key] = judged
+                if result.artifact is not None and isinstance(judged.result, Inspection):
+                    run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+                if course.is_last(key):
+                    return
+
+
+def _replay(
+    course: RunCourse,
+    options: CheckOptions,
+    *,
+    cache: Cache,
+    toolchain: Toolchain,
+    templates: Templates,
+    report_progress: OnProgress,
+) -> None:
+    """Replays the cases that were judged, and adds the results to the run."""
+    run = course.run
+    with (
+        open_readers(toolchain, cache, templates) as readers,
+        closing(
+            replay_artifacts(
+                run.list_tasks(),
+                make_replay_options(options),
+                cache=cache,
+                toolchain=current_toolchain(),
+                report_progress=report_progress,
+                templates=templates,
+                find_readers=None if toolchain.is_own else lambda _: readers,
             )
-            run.judged[result.case.source, result.case.id, result.target] = judged
-            if result.artifact is not None and isinstance(judged.result, Inspection):
-                run.tasks.append(ReplayTask(case=result.case, target=result.target, artifact=result.artifact))
+        ) as replays,
+    ):
+        for task, replay in replays:
+            key = (task.case.source, task.case.id, task.target)
+            run.replays[key] = replay
+            if course.is_last(key):
+                return
 
 
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:

@@ -102,26 +102,33 @@ def judge_result(
     """Returns the verdicts on a compiled case, or the reason why there are none. neighbourhoods, view: parameters of
     `inspect_artifact`.
     """
-    started, cached = perf_counter(), result.cached
+    started = perf_counter()
     identity = _describe(result.case, result.target, toolchain)
     if result.artifact is None:
-        return refuse(identity, result.error or LigerdiagError("no artifact"), result.seconds, cached=cached)
-    identity = replace(identity, artifact=str(result.artifact.directory))
-    try:
-        inspection = inspect_artifact(
-            result.artifact,
-            effects_cache=cache.root / "effects",
-            declared=declared,
-            readers=readers,
-            neighbourhoods=neighbourhoods,
-            view=view,
-        )
-    except LigerdiagError as error:
-        return refuse(identity, error, result.seconds + perf_counter() - started, cached=cached)
-    except Exception as fault:
-        return refuse_for_bug(identity, fault, result.seconds, cached=cached)
-    seconds = result.seconds + perf_counter() - started
-    return Judged(identity=identity, result=inspection, seconds=seconds, cached=cached)
+        judged = refuse(identity, result.error or LigerdiagError("no artifact"))
+    else:
+        identity = replace(identity, artifact=str(result.artifact.directory))
+        try:
+            inspection = inspect_artifact(
+                result.artifact,
+                effects_cache=cache.root / "effects",
+                declared=declared,
+                readers=readers,
+                neighbourhoods=neighbourhoods,
+                view=view,
+            )
+            judged = Judged(identity=identity, result=inspection)
+        except LigerdiagError as error:
+            judged = refuse(identity, error)
+        except Exception as fault:
+            judged = refuse_for_bug(identity, fault)
+    return replace(
+        judged,
+        seconds=result.seconds + perf_counter() - started,
+        compile_seconds=result.seconds,
+        cached=result.cached,
+        printed=result.printed,
+    )
 
 
 def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
@@ -150,6 +157,30 @@ class Run:
     replays: dict[RunKey, Replay] = field(default_factory=dict["RunKey", Replay])
     devices: dict[RunKey, DeviceRun] = field(default_factory=dict["RunKey", DeviceRun])
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
+    printed: dict[str, str] = field(default_factory=dict[str, str])
+    """From the name of a source to the text that it printed when it was imported."""
+    found: frozenset[tuple[Source, str]] = frozenset()
+    """The cases that the user's selectors select, whether the run takes them or not."""
+    selected: str = ""
+    """One line on the cases that the run takes, if it does not take all of `found`."""
+    is_partial: bool = False
+    """Whether the run leaves out some of `found`."""
+    stopped_by: RunKey | None = None
+    """The first case that was not as expected, if the user asked to stop there."""
+
+    def list_tasks(self) -> list[ReplayTask]:
+        """Returns the cases that are still to be replayed or run: all that were judged, or the one that stopped the run."""
+        if self.stopped_by is None:
+            return self.tasks
+        return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
+
+    def lacks_numbers(self, key: RunKey, *, replay: bool, device: bool) -> bool:
+        """Returns whether a judged case still lacks a step that the user asked for. replay, device: whether the user
+        asked for this step.
+        """
+        if key not in self.judged or not isinstance(self.judged[key].result, Inspection):
+            return False
+        return (replay and key not in self.replays) or (device and key not in self.devices)
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
         """Adds to every case a result for each step that was not done when the run was ended. replay, device: whether
@@ -165,6 +196,11 @@ class Run:
                     self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
                 if device:
                     self.devices.setdefault(key, DeviceRun(device="", count=0, runs=0, error=why))
+
+    def withdraw(self, key: RunKey, ending: Ending) -> None:
+        """Replaces the result of a case of which only some steps were done, so that it does not count as checked."""
+        why = f"the run was ended by {ending.value} before its replay or its run on a device"
+        self.judged[key] = leave_undone(self.judged[key].identity, why)
 
 
 DRAWS = 3
@@ -191,7 +227,7 @@ def run_on_devices(
     """Runs each judged case once on the GPUs of this machine; yields the result for each target that the case was
     compiled for.
     """
-    cases = {(task.case.source, task.case.id): task.case for task in run.tasks}
+    cases = {(task.case.source, task.case.id): task.case for task in run.list_tasks()}
     large = {key[:2] for key, one in run.replays.items() if one.cut or one.estimated_seconds > ALONE_SECONDS}
     runs = run_judged_cases(
         list(cases.values()),

@@ -5,6 +5,7 @@
     <root>/replays/<sha256 of the question>.json                             the same, for results of replay
     <root>/toolchains/<name>-<hash of the pins>/                             see `toolchains.environments`
     <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
+    <root>/runs/<sha256 of a folder>.json                                    the cases to repeat, see `api.last_run`
     <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
@@ -50,6 +51,8 @@ from ligerdiag.untrusted_files import read_untrusted
 
 INDEX, REPLAYS, TOOLCHAINS, LOCKS, EFFECTS = "index", "replays", "toolchains", "locks", "effects"
 """Names of the cache's folders: answers, results of replays, toolchain environments, locks, and effects of kernels."""
+RUNS = "runs"
+"""Name of the cache's folder of records about the last run in each folder of the user's."""
 SCRATCH_PREFIX = ".tmp-"
 RUN_PREFIX = "run-"
 _SCRATCH = re.compile(rf"{re.escape(SCRATCH_PREFIX)}(\d+-[0-9a-f]{{12}})-\d+")

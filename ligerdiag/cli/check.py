@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ligerdiag.cli.compare import run_toolchain_comparison
-from ligerdiag.cli.exit_codes import PRECEDENCE, ExitCode, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.exit_codes import (
+    PRECEDENCE,
+    ExitCode,
+    FailOn,
+    compute_case_code,
+    compute_exit_code,
+    render_table,
+)
 from ligerdiag.cli.options import (
     BudgetOptions,
     CommandSettings,
     Config,
     Html,
+    Quiet,
     ReplayBounds,
     ReportFormat,
     ReportOutputs,
@@ -33,12 +41,15 @@ from ligerdiag.cli.output import (
     require_known_file,
     require_recordable,
     write_atomically,
+    write_durations,
     write_html,
     write_known,
+    write_printed,
     write_record,
     write_report,
     write_statistics,
 )
+from ligerdiag.cli.verbosity import Verbosity, parse_verbosity, show_progress
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError, LigerdiagError
@@ -46,7 +57,8 @@ from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 if TYPE_CHECKING:
-    from ligerdiag.model.report import CheckReport
+    from ligerdiag.api.last_run import RunPolicy
+    from ligerdiag.model.report import CaseReport, CheckReport
 
 HELP = """Are these schedules right? Compiles each case for a GPU, which need not be here, and says
 for every output whether it is computed from the values that the kernels wrote. Then
@@ -84,6 +96,8 @@ Examples:
                                                 later ones use the cache
   ligerdiag check 'seed_flce[False-*]'          some of them
   ligerdiag check mine.py --target a100,h100    your own file, two GPUs side by side
+  ligerdiag check -x                            stops at the first case that is not as expected
+  ligerdiag check --lf -v                       those of the last run again, with all details
   ligerdiag check --format json --output report.json
   ligerdiag check --format github --output sarif=out.sarif --output junit=out.xml
   ligerdiag check --html report                 as pages: report/index.html
@@ -154,12 +168,36 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
         str | None,
         Option("--scheduler", metavar="ADDRESS", help="Check on the workers of a Dask scheduler; see docs/sweep.md."),
     ] = None
+    exit_first: Annotated[
+        bool,
+        Option("--exitfirst", "-x", help="Stop at the first case that is not as expected; list the others as not run."),
+    ] = False
+    last_failed: Annotated[
+        bool,
+        Option(
+            "--last-failed",
+            "--lf",
+            help="Run only the cases that were not as expected, or not run, in the last run of this folder; all if there "
+            "are none.",
+        ),
+    ] = False
+    durations: Annotated[
+        int | None,
+        Option(
+            "--durations",
+            min=0,
+            metavar="N",
+            help="Print the N slowest cases, after the report, with the seconds of each phase; 0 prints all.",
+        ),
+    ] = None
+    quiet: Quiet = False
     verbose: Annotated[
         bool,
         Option(
             "--verbose",
             "-v",
-            help="Show the numbers of each output, and the findings of each case, also if it is as expected.",
+            help="Show the numbers of each output, the findings of each case, also if it is as expected, and what your code "
+            "prints.",
         ),
     ] = False
     html: Html = None
@@ -171,6 +209,7 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
 
 def run_check(line: CheckLine) -> None:
     """Runs the check and ends the process with the exit code."""
+    verbosity = parse_verbosity(quiet=line.quiet, verbose=line.verbose)
     toolchains = parse_targets((line.toolchain,))
     if len(toolchains) != 1:
         _run_comparison(line, toolchains)
@@ -183,18 +222,21 @@ def run_check(line: CheckLine) -> None:
     if line.known_file is not None:
         require_known_file(line.known_file)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
-    options = _make_options(line, settings)
+    options, fail_on, strict = _make_options(line, settings), settings.fail_on, settings.strict
     with watch_for_end(line.time_limit):
         try:
-            report = _check(options, line.scheduler)
+            report = _check(line, options, settings, verbosity)
         except LigerdiagError as error:
-            _write_refusal(error, options, outputs, verbose=line.verbose)
+            _write_refusal(error, options, outputs, verbosity)
             raise
-        fail_on, strict = settings.fail_on, settings.strict
+        if verbosity is Verbosity.VERBOSE:
+            write_printed(report, outputs)
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-        write_report(report, outputs, verbose=line.verbose, code=code, fail_on=fail_on, strict=strict)
+        write_report(report, outputs, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict)
         if line.statistics:
             write_statistics(report, outputs)
+        if line.durations is not None:
+            write_durations(report, line.durations, outputs)
         if line.html is not None:
             write_html(report, line.html)
         if line.data is not None:
@@ -230,7 +272,9 @@ def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
     """
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
     alone |= {"--record-known": line.known_file, "--known": line.known}
-    for option, value in (alone | {"--scheduler": line.scheduler}).items():
+    alone |= {"--scheduler": line.scheduler, "--durations": line.durations}
+    alone |= {"-x": line.exit_first or None, "--last-failed": line.last_failed or None, "-q": line.quiet or None}
+    for option, value in alone.items():
         if value is not None:
             raise InputError(f"expected one toolchain with {option} but got {', '.join(toolchains)}")
     outputs = parse_comparison_outputs(line.output, line.format)
@@ -240,33 +284,52 @@ def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
         run_toolchain_comparison(options, toolchains, outputs, verbose=line.verbose)
 
 
-def _check(options: CheckOptions, scheduler: str | None) -> "CheckReport":
+def _check(line: CheckLine, options: CheckOptions, settings: CommandSettings, verbosity: Verbosity) -> "CheckReport":
     from ligerdiag import api
-    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
-    with ProgressDisplay(sys.stderr) as show:
-        if scheduler is None:
-            return api.check(options, show)
+    with show_progress(verbosity) as show:
+        if line.scheduler is None:
+            return api.check(options, show, _make_policy(line, settings))
+        for option, is_given in (("-x", line.exit_first), ("--last-failed", line.last_failed)):
+            if is_given:
+                raise InputError(f"`{option}` cannot be combined with `--scheduler`: a cluster runs all selected cases")
+        from ligerdiag.api.judging import ignore_progress
         from ligerdiag.sweep.cluster_check import check_on_cluster
 
-        return check_on_cluster(options, scheduler, show)
+        return check_on_cluster(options, line.scheduler, show or ignore_progress)
 
 
-def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Outputs, *, verbose: bool) -> None:
-    """Writes a report that holds only the error, for programs that read reports; a person reads the line on stderr."""
+def _make_policy(line: CheckLine, settings: CommandSettings) -> "RunPolicy":
+    from ligerdiag.api.last_run import RunPolicy
+
+    def fails(case: "CaseReport") -> bool:
+        code = compute_case_code(case, fail_on=settings.fail_on, strict=settings.strict)
+        return code is not ExitCode.AS_EXPECTED
+
+    return RunPolicy(fails=fails, exit_first=line.exit_first, last_failed=line.last_failed)
+
+
+def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Outputs, verbosity: Verbosity) -> None:
+    """Writes a report that holds only the error, for programs that read reports; a person reads the line on stderr, and
+    with `--verbose` what the user's code printed before.
+    """
     from ligerdiag import api
 
+    if verbosity is Verbosity.VERBOSE and error.printed:
+        from ligerdiag.report.printed_text import render_lines
+
+        sys.stderr.write(render_lines("printed", error.printed))
     readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
     if outputs.shown is not Format.TERMINAL or readers:
         refusal, code = api.describe_refusal(options, error), ExitCode(error.exit_code)
         asked = replace(outputs, files=readers)
-        write_report(refusal, asked, verbose=verbose, code=code, fail_on=FailOn.NEVER, strict=False)
+        write_report(refusal, asked, verbosity=verbosity, code=code, fail_on=FailOn.NEVER, strict=False)
 
 
 check = make_command(
     CheckLine,
     run_check,
-    "selectors targets format output jobs timeout time_limit select ignore fail_on strict cache_directory refresh "
-    "replay replay_seconds replay_memory full rows orders device config source_roots record_file baseline "
-    "known_file known memory_budget copy_budget toolchain scheduler verbose statistics html data",
+    "selectors targets exit_first last_failed format output jobs timeout time_limit select ignore fail_on strict "
+    "cache_directory refresh replay replay_seconds replay_memory full rows orders device config source_roots record_file "
+    "baseline known_file known memory_budget copy_budget toolchain scheduler quiet verbose statistics durations html data",
 )

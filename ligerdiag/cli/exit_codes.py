@@ -46,6 +46,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
     ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
+"""The meaning of each exit code of `check`. A run that `--exitfirst` stops has the code of the case that stopped it."""
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.AS_EXPECTED: "no findings at or above --fail-on",
@@ -90,6 +91,7 @@ _OF_ENDINGS: Mapping[Ending, ExitCode] = {
     Ending.INTERRUPT: ExitCode.INTERRUPTED,
     Ending.TERMINATE: ExitCode.TERMINATED,
     Ending.TIME_LIMIT: ExitCode.NOT_ANALYSED,
+    Ending.EXIT_FIRST: ExitCode.FINDINGS,
 }
 
 
@@ -109,27 +111,41 @@ def _is_undecided(case: CaseReport) -> bool:
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
     """Returns the exit code of a run of `check` or `inspect`; if several apply, the first one in `PRECEDENCE`."""
-    if report.interrupted and report.ended_by is not Ending.TIME_LIMIT:
+    if report.interrupted and report.ended_by in (Ending.INTERRUPT, Ending.TERMINATE):
         return find_ending_code(report.ended_by)
-    cases = report.cases
-    errors = {case.error_exit_code for case in cases if case.status is Status.ERROR}
-    if errors:
-        return ExitCode.INPUT if ExitCode.INPUT in errors else ExitCode.NOT_ANALYSED
-    if report.interrupted:
-        return find_ending_code(report.ended_by)
-    if any(case.status is Status.DISAGREEMENT or case.failures or _replay_died(case) for case in cases):
+    codes = {compute_case_code(case, fail_on=fail_on, strict=strict) for case in report.cases}
+    if ExitCode.INPUT in codes:
+        return ExitCode.INPUT
+    if ExitCode.NOT_ANALYSED in codes or (report.interrupted and report.ended_by is Ending.TIME_LIMIT):
         return ExitCode.NOT_ANALYSED
-    if any(fails_run(case, fail_on) for case in cases) or (strict and report.unused_suppressions):
+    if ExitCode.FINDINGS in codes or (strict and report.unused_suppressions):
         return ExitCode.FINDINGS
-    if any(case.status is Status.INCONCLUSIVE and (strict or _is_undecided(case)) for case in cases):
+    if ExitCode.INCONCLUSIVE in codes:
         return ExitCode.INCONCLUSIVE
-    if all(case.status is Status.NOTHING and not case.coverage.kernels for case in cases):
+    if report.interrupted:
+        return find_ending_code(report.ended_by)  # no case fails, and some were not run
+    if all(case.status is Status.NOTHING and not case.coverage.kernels for case in report.cases):
         return ExitCode.NOTHING_CHECKED  # a kernel that declares what it writes has been checked
     return ExitCode.AS_EXPECTED
 
 
+def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
+    """Returns the exit code that the case alone calls for: AS_EXPECTED unless it makes the run fail. A case that was not
+    run calls for nothing.
+    """
+    if case.status is Status.ERROR:
+        return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
+    if case.status is Status.DISAGREEMENT or case.failures or _replay_died(case):
+        return ExitCode.NOT_ANALYSED
+    if fails_run(case, fail_on):
+        return ExitCode.FINDINGS
+    if case.status is Status.INCONCLUSIVE and (strict or _is_undecided(case)):
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.AS_EXPECTED
+
+
 def find_ending_code(ending: Ending) -> ExitCode:
-    """Returns the exit code of a run that was ended early.
+    """Returns the exit code of a run that was ended early and whose cases call for no other code.
 
     A time limit gives 3, as a single case that takes too long does. The user set the limit, so it is no signal; and 4
     would mean that a case was analysed and could not be decided.

@@ -1,6 +1,5 @@
 """`ligerdiag inspect` and `ligerdiag report`: say whether schedules that somebody else compiled are right."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from ligerdiag.cli.options import (
     BudgetOptions,
     Config,
     Html,
+    Quiet,
     ReplayBounds,
     ReportFormat,
     ReportOutputs,
@@ -30,6 +30,7 @@ from ligerdiag.cli.output import (
     write_report,
     write_statistics,
 )
+from ligerdiag.cli.verbosity import parse_verbosity, show_progress
 from ligerdiag.ending import watch_for_end
 from ligerdiag.run_options import InspectOptions, Option
 
@@ -93,6 +94,7 @@ class ModuleLine(ReplayBounds, BudgetOptions, RuleOptions, InspectOptions):
         ),
     ] = None
     config: Config = None
+    quiet: Quiet = False
     verbose: Annotated[bool, Option("--verbose", "-v", help="Show all evidence, and the numbers of each output.")] = (
         False
     )
@@ -115,8 +117,8 @@ def run_inspect(line: InspectLine) -> None:
 
 def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limit: float | None) -> None:
     from ligerdiag import api
-    from ligerdiag.report.terminal.full_report import ProgressDisplay
 
+    verbosity = parse_verbosity(quiet=line.quiet, verbose=line.verbose)
     if html is not None:
         require_html_directory(html)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict, inspected=line.paths)
@@ -131,11 +133,11 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
         view=html is not None,
     )
     with watch_for_end(time_limit):
-        with ProgressDisplay(sys.stderr) as show:
+        with show_progress(verbosity) as show:
             report = api.inspect(options, show)
         fail_on, strict = settings.fail_on, settings.strict
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-        write_report(report, outputs, verbose=line.verbose, code=code, fail_on=fail_on, strict=strict)
+        write_report(report, outputs, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict)
         if line.statistics:
             write_statistics(report, outputs)
         if html is not None:
@@ -147,7 +149,7 @@ inspect = make_command(
     InspectLine,
     run_inspect,
     "paths module format output select ignore fail_on strict timeout time_limit cache_directory replay "
-    "replay_seconds replay_memory full seed memory_budget copy_budget config source_roots verbose statistics html",
+    "replay_seconds replay_memory full seed memory_budget copy_budget config source_roots quiet verbose statistics html",
 )
 
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
@@ -199,5 +201,5 @@ report = make_command(
     ReportLine,
     run_report,
     "paths html module select ignore fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed "
-    "memory_budget copy_budget config source_roots verbose statistics",
+    "memory_budget copy_budget config source_roots quiet verbose statistics",
 )

@@ -5,9 +5,10 @@ import os
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ligerdiag.cli import bisect, check, compare, diff, init, inspect, sweep
 from ligerdiag.cli.exit_codes import ExitCode
@@ -48,7 +49,19 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
+
+class _Commands(TyperGroup):
+    """The commands, with the address of the documentation at the end of their help."""
+
+    def get_help(self, ctx: Any) -> str:
+        from ligerdiag.package_metadata import compute_page_address
+
+        address = compute_page_address("README.md")
+        return super().get_help(ctx) + (f"\n\nDocumentation: {address}" if address else "")
+
+
 app = typer.Typer(
+    cls=_Commands,
     help=HELP,
     epilog=EPILOG,
     rich_markup_mode=None,
@@ -87,7 +100,7 @@ app.command(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from ligerdiag.report.json import compute_version
+        from ligerdiag.package_metadata import compute_version
 
         sys.stdout.write(f"ligerdiag {compute_version()}\n")
         raise typer.Exit

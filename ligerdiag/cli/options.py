@@ -138,6 +138,10 @@ ReportOutputs = Annotated[
         "(.json, .md, .sarif, .txt, .xml), or else of --format, and then standard output gets the table.",
     ),
 ]
+Quiet = Annotated[
+    bool,
+    Option("--quiet", "-q", help="Show only the findings and the last line: no table, progress, notes or coverage."),
+]
 Html = Annotated[
     Path | None,
     Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),

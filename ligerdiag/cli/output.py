@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
+from ligerdiag.cli.verbosity import Verbosity, render_text
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Noun
 from ligerdiag.report.comparisons import Bisection
@@ -357,7 +358,7 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
 
 
 def write_report(
-    report: CheckReport, outputs: Outputs, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool
+    report: CheckReport, outputs: Outputs, *, verbosity: Verbosity, code: ExitCode, fail_on: FailOn, strict: bool
 ) -> None:
     """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
@@ -366,13 +367,13 @@ def write_report(
     """
 
     def render(form: Format) -> str:
-        return _render(report, form, verbose=verbose, code=code, fail_on=fail_on, strict=strict)
+        return _render(report, form, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict)
 
     troubles: list[InputError] = []
     for path, form in outputs.files.items():
         _attempt(lambda path=path, form=form: write_atomically(path, render(form)), troubles)
     if outputs.shown is Format.TERMINAL:
-        _show_table(report, verbose=verbose)
+        _show_table(report, verbosity)
     else:
         sys.stdout.write(render(outputs.shown))
     summary = os.environ.get(SUMMARY, "")
@@ -387,8 +388,28 @@ def write_statistics(report: CheckReport, outputs: Outputs) -> None:
     """Writes the number of findings of each rule to standard output, or to stderr if a program reads standard output."""
     from ligerdiag.report.concise import render_statistics
 
+    _write_beside(render_statistics(report), outputs)
+
+
+def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
+    """Writes the slowest cases, at most `count` of them or all for 0, to standard output, or to stderr if a program
+    reads standard output.
+    """
+    from ligerdiag.report.durations import render_durations
+
+    _write_beside(render_durations(report, count), outputs)
+
+
+def write_printed(report: CheckReport, outputs: Outputs) -> None:
+    """Writes what the user's code printed to standard output, or to stderr if a program reads standard output."""
+    from ligerdiag.report.printed_text import render_printed
+
+    _write_beside(render_printed(report), outputs)
+
+
+def _write_beside(text: str, outputs: Outputs) -> None:
     is_read = outputs.shown not in (Format.TERMINAL, Format.CONCISE)
-    (sys.stderr if is_read else sys.stdout).write(render_statistics(report))
+    (sys.stderr if is_read else sys.stdout).write(text)
 
 
 def _parse_output(word: str) -> tuple[Format | None, Path]:
@@ -409,15 +430,15 @@ def _is_same(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode, fail_on: FailOn, strict: bool) -> str:
+def _render(
+    report: CheckReport, form: Format, *, verbosity: Verbosity, code: ExitCode, fail_on: FailOn, strict: bool
+) -> str:
     """Returns the report in a format for a file or a program: without colours, and with lines of any length."""
     from ligerdiag.report.case_places import find_repository
 
     match form:
         case Format.TERMINAL:
-            from ligerdiag.report.terminal.full_report import render_terminal
-
-            return render_terminal(report, verbose=verbose)
+            return render_text(report, verbosity)
         case Format.JSON:
             from ligerdiag.report.json import render_json
 
@@ -430,7 +451,7 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
                 repository=find_repository(),
                 exit_code=code,
                 meaning=_find_meaning(report, code),
-                successful=code in _COULD_LOOK,
+                successful=code in _COULD_LOOK and not report.interrupted,
             )
         case Format.JUNIT:
             from ligerdiag.report.junit import render_junit
@@ -454,11 +475,11 @@ def _render(report: CheckReport, form: Format, *, verbose: bool, code: ExitCode,
             assert_never(form)
 
 
-def _show_table(report: CheckReport, *, verbose: bool) -> None:
-    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width, render_terminal
+def _show_table(report: CheckReport, verbosity: Verbosity) -> None:
+    from ligerdiag.report.terminal.full_report import compute_colour, compute_stream_width
 
     width, colour = compute_stream_width(sys.stdout), compute_colour(sys.stdout)
-    sys.stdout.write(render_terminal(report, width=width, colour=colour, verbose=verbose))
+    sys.stdout.write(render_text(report, verbosity, width=width, colour=colour))
 
 
 def _render_summary(report: CheckReport, code: ExitCode) -> str:

@@ -4,7 +4,7 @@ If nothing has changed, cases and artifacts come from the cache's index, without
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
@@ -66,6 +66,8 @@ class CompileResult:
     seconds: float
     """Wall-clock seconds since the worker began the compile; 0 if the artifact was in the cache."""
     cached: bool
+    printed: str = ""
+    """The text that the user's code printed while the case was traced, also if that was in an earlier run."""
 
 
 def discover_cases(
@@ -76,23 +78,27 @@ def discover_cases(
     refresh: bool = False,
     report_progress: OnProgress | None = None,
     on_broken: OnBroken | None = None,
+    on_printed: Callable[[Source, str], None] | None = None,
 ) -> tuple[CaseSpec, ...]:
     """Returns the selected cases, each once, in the order of the selectors.
 
     directory: the folder to which paths and modules are relative; by default the current one. refresh: whether to read
     the sources even if the cache knows their cases. on_broken: called for each source whose cases cannot be found, if
-    there are several sources; the cases of the other sources are returned. Raises InputError for a selector that
-    matches nothing and for a size that no file asks for, CaseError for a file that cannot be imported, CompileError if
-    the worker dies.
+    there are several sources; the cases of the other sources are returned. on_printed: called with the text that a source
+    printed while it was imported, in this run or in the one whose answer the cache has.
+
+    Raises InputError for a selector that matches nothing and for a size that no file asks for, CaseError for a file
+    that cannot be imported, CompileError if the worker dies.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
     found: dict[Source, tuple[CaseSpec, ...]] = {}
+    printed: dict[Source, str] = {}
     pool.cache.forget_hashes()
     for source in () if refresh else sources:
-        cases = _find_cases(pool, source)
-        if cases is not None:
-            found[source] = cases
+        kept = _find_cases(pool, source)
+        if kept is not None:
+            found[source], printed[source] = kept
     missing = [source for source in sources if source not in found]
     broken: set[Source] = set()
     report = report_progress or _ignore
@@ -109,13 +115,17 @@ def discover_cases(
                 found[source] = ()
                 on_broken(source, error)
                 continue
-            found[source] = answer.cases
-            kept = {"cases": encode_record(answer.cases)}
+            found[source], printed[source] = answer.cases, answer.printed
+            kept = {"cases": encode_record(answer.cases), "printed": answer.printed}
             pool.cache.keep_answer(_make_cases_question(pool.toolchain, source), answer.dependencies, kept)
             report(Progress(phase="discover", event="finished", done=len(found), total=len(sources)))
     finally:
         for _, future in futures:
             future.cancel()
+    if on_printed is not None:
+        for source in sources:
+            if printed.get(source):
+                on_printed(source, printed[source])
     if not broken:
         _check_sizes({name for cases in found.values() for case in cases for name in case.sizes})
     chosen: list[CaseSpec] = []
@@ -149,7 +159,7 @@ def compile_cases(
     variation: Variation = _UNCHANGED,
     refresh: bool = False,
     report_progress: OnProgress | None = None,
-) -> Iterator[CompileResult]:
+) -> Generator[CompileResult]:
     """Yields a result for each case on each target as soon as it exists; results from the cache come first.
 
     An error of a case is not raised: it is in the case's result. variation: the compiler options with which the
@@ -161,12 +171,15 @@ def compile_cases(
     pool.cache.forget_hashes()
     missing: list[tuple[CaseSpec, Target]] = []
     for case, target in ((case, target) for case in cases for target in targets):
-        artifact = None if refresh else _find_artifact(pool, case, target, variation)
-        if artifact is None:
+        kept = None if refresh else _find_artifact(pool, case, target, variation)
+        if kept is None:
             missing.append((case, target))
             continue
         done += 1
-        result = CompileResult(case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True)
+        artifact, printed = kept
+        result = CompileResult(
+            case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True, printed=printed
+        )
         report(_make_finished(result, done, total))
         yield result
     for step in _compile_missing(missing, pool, variation, not_before):
@@ -193,31 +206,25 @@ def _compile_missing(
             started[number] = monotonic()
             yield case, target
             continue
-        artifact, error = _finish(pool, case, target, variation, future)
-        yield CompileResult(
-            case=case,
-            target=target.name,
-            artifact=artifact,
-            error=error,
-            seconds=monotonic() - started.get(number, monotonic()),
-            cached=False,
-        )
+        result = _finish(pool, case, target, variation, future)
+        yield replace(result, seconds=monotonic() - started.get(number, monotonic()))
 
 
 def _finish(
     pool: Pool, case: CaseSpec, target: Target, variation: Variation, future: Future[CompileAnswer]
-) -> tuple[Artifact | None, LigerdiagError | None]:
+) -> CompileResult:
+    failed = CompileResult(case=case, target=target.name, artifact=None, error=None, seconds=0.0, cached=False)
     try:
         answer = future.result()
     except LigerdiagError as error:
-        return None, error
+        return replace(failed, error=error, printed=error.printed)
     artifact = pool.cache.find_artifact(answer.key)
     if artifact is None:
-        return None, CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
-    pool.cache.keep_answer(
-        _make_artifact_question(pool, case, target, variation), answer.dependencies, {"key": answer.key}
-    )
-    return artifact, None
+        gone = CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
+        return replace(failed, error=gone)
+    kept = {"key": answer.key, "printed": answer.printed}
+    pool.cache.keep_answer(_make_artifact_question(pool, case, target, variation), answer.dependencies, kept)
+    return replace(failed, artifact=artifact, printed=answer.printed)
 
 
 def _make_request(
@@ -253,24 +260,33 @@ def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
     )
 
 
-def _find_cases(pool: Pool, source: Source) -> tuple[CaseSpec, ...] | None:
-    """Returns the cases of the source as the cache's index has them; None if the index does not know them. The `source`
-    of each case is the given one, from which a worker will load it, not the recorded one.
+def _find_cases(pool: Pool, source: Source) -> tuple[tuple[CaseSpec, ...], str] | None:
+    """Returns the cases of the source as the cache's index has them, and the text that their import printed; None if the
+    index does not know them. The `source` of each case is the given one, from which a worker will load it, not the
+    recorded one.
     """
     answer = pool.cache.find_answer(_make_cases_question(pool.toolchain, source))
+    if answer is None:
+        return None
     try:
-        cases = None if answer is None else read_record(tuple[CaseSpec, ...], answer, "cases")
+        cases, printed = read_record(tuple[CaseSpec, ...], answer, "cases"), read_str(answer, "printed")
     except FieldError:
         return None
-    return None if cases is None else tuple(replace(case, source=source) for case in cases)
+    return tuple(replace(case, source=source) for case in cases), printed
 
 
-def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> Artifact | None:
+def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> tuple[Artifact, str] | None:
+    """Returns the artifact that the cache's index has for the case, and the text that its trace printed; None if the
+    index has none.
+    """
     answer = pool.cache.find_answer(_make_artifact_question(pool, case, target, variation))
+    if answer is None:
+        return None
     try:
-        return None if answer is None else pool.cache.find_artifact(read_str(answer, "key"))
+        artifact, printed = pool.cache.find_artifact(read_str(answer, "key")), read_str(answer, "printed")
     except FieldError:
         return None
+    return None if artifact is None else (artifact, printed)
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ def prepare() -> Answerer:
     from ligerdiag.compile.cases.device_queries import import_as, install_answers, note_question
     from ligerdiag.compile.cases.live_functions import build_abstract_mesh, place_meshes
     from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
+    from ligerdiag.compile.cases.printed import record_prints
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
 
@@ -33,10 +34,11 @@ def prepare() -> Answerer:
     def answer(job: Json, log: Path) -> str:
         match parse_request(job):
             case DiscoverRequest(source=source):
-                with import_as("", ()), place_meshes(build_later):
+                with record_prints() as printed, import_as("", ()), place_meshes(build_later):
                     loaded = loader.load(source)
                 cases = tuple(describe_case(case, source) for case in loaded.values())
-                return render_answer(DiscoverAnswer(cases=cases, dependencies=loader.compute_dependencies()))
+                dependencies = loader.compute_dependencies()
+                return render_answer(DiscoverAnswer(cases=cases, dependencies=dependencies, printed=printed.text))
             case CompileRequest() as request:
                 return render_answer(compile_case(request, loader, log))
 

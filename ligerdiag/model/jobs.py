@@ -96,6 +96,8 @@ class DiscoverAnswer:
     cases: tuple[CaseSpec, ...]
     dependencies: Mapping[str, str]
     """From the path of each file of the project that was imported to the file's sha256."""
+    printed: str = ""
+    """The text that the user's code printed while it was imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,8 @@ class CompileAnswer:
 
     key: str
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
+    printed: str = ""
+    """The text that the user's code printed while the case was traced."""
 
 
 type Request = DiscoverRequest | CompileRequest
@@ -184,7 +188,7 @@ def render_answer(answer: Answer) -> str:
 
 def render_error(error: LigerdiagError) -> str:
     """Returns the error as one line, which the worker sends to its parent process."""
-    return json.dumps({"error": str(error), "kind": type(error).__name__}) + "\n"
+    return json.dumps({"error": str(error), "kind": type(error).__name__, "printed": error.printed}) + "\n"
 
 
 def render_refusal() -> str:
@@ -203,7 +207,9 @@ def parse_answer(line: str) -> Json:
     """
     fields = parse_object(line)
     if "error" in fields:
-        raise _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
+        error = _ERRORS.get(read_str(fields, "kind"), LigerdiagError)(read_str(fields, "error"))
+        error.printed = read_str(fields, "printed") if "printed" in fields else ""
+        raise error
     return read_object(fields, "answer")
 
 

@@ -116,8 +116,12 @@ class CaseReport:
     disagreements: tuple[Disagreement, ...] = ()
     seconds: float = 0.0
     """Seconds that the compile (0 if cached) and the analysis took; `replay` has its own time."""
+    compile_seconds: float = 0.0
+    """The part of `seconds` that the compile took."""
     cached: bool = False
     """Whether the artifact came from the cache."""
+    printed: str = ""
+    """The text that the case's own code printed while it was traced. Only the terminal shows it."""
     mismatch: str = ""
     """One line on how the verdicts contradict the expectation; empty if they do not."""
     error: str = ""
@@ -186,6 +190,10 @@ class CheckReport:
     """The event that ended the run, if `interrupted`."""
     notes: tuple[str, ...] = ()
     """One line each about a file that has no case in the report, or about a doubt in how ligerdiag read a case."""
+    selected: str = ""
+    """One line on the cases that `--last-failed` selected; empty without that option."""
+    printed: tuple[tuple[str, str], ...] = ()
+    """(name of a file or module, the text that it printed when it was imported). Only the terminal shows it."""
     sandbox: tuple[str, ...] = ()
     """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. The
     JSON report leaves it out.
@@ -303,25 +311,29 @@ class Judged:
     result: Inspection | Refusal
     seconds: float = 0.0
     """Seconds that the compile (0 if cached) and the analysis took."""
+    compile_seconds: float = 0.0
+    """The part of `seconds` that the compile took."""
     cached: bool = False
     """Whether the artifact came from the cache."""
+    printed: str = ""
+    """The text that the case's own code printed while it was traced."""
 
 
-def refuse(identity: Identity, error: LigerdiagError, seconds: float = 0.0, *, cached: bool = False) -> Judged:
+def refuse(identity: Identity, error: LigerdiagError) -> Judged:
     """Returns the record of a case that cannot be analysed because of an error."""
     tail = error.log_tail if isinstance(error, CompileError) else ""
     refusal = Refusal(error=str(error), exit_code=error.exit_code, log_tail=tail)
-    return Judged(identity=identity, result=refusal, seconds=seconds, cached=cached)
+    return Judged(identity=identity, result=refusal)
 
 
-def refuse_for_bug(identity: Identity, fault: Exception, seconds: float = 0.0, *, cached: bool = False) -> Judged:
+def refuse_for_bug(identity: Identity, fault: Exception) -> Judged:
     """Returns the record of a case that cannot be analysed because of a bug in ligerdiag."""
     refusal = Refusal(
         error=f"a bug in ligerdiag stopped the analysis: {describe_bug(fault)}",
         exit_code=LigerdiagError.exit_code,
         log_tail="".join(traceback.format_exception(fault)[-MOST_FRAMES:]),
     )
-    return Judged(identity=identity, result=refusal, seconds=seconds, cached=cached)
+    return Judged(identity=identity, result=refusal)
 
 
 def leave_undone(identity: Identity, why: str) -> Judged:

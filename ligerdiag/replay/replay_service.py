@@ -13,7 +13,7 @@ replays run side by side, on one core each; a longer one runs alone, on all core
 fails only its own case.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache as remember
@@ -226,7 +226,7 @@ def replay_artifacts(
     report_progress: OnProgress,
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
-) -> Iterator[tuple[ReplayTask, Replay]]:
+) -> Generator[tuple[ReplayTask, Replay]]:
     """Yields (task, replay) for each task as its replay finishes; replays from the cache come first.
 
     If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes

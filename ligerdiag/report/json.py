@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, cast
 
-import ligerdiag
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject, encode_record
 from ligerdiag.model.findings import Finding, LaunchNumbers, Replay, SourceLine
 from ligerdiag.model.memory import Copy, CurvePoint, Donation, LiveValue, MemoryUse, Request
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
+from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
 
@@ -105,20 +105,11 @@ def render_json(report: CheckReport, *, exit_code: int | None = None) -> str:
         "ended_by": report.ended_by.value if report.interrupted else None,
         "exit_code": exit_code,
         "notes": list(report.notes),
+        "selected": report.selected,
         "unused_suppressions": make_plain(report.unused_suppressions),
         "cases": [_case(case) for case in report.cases],
     }
     return json.dumps(top, indent=2, allow_nan=False) + "\n"
-
-
-def compute_version() -> str:
-    """Returns the version of the installed ligerdiag; `unknown` if it is not installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(ligerdiag.__name__)
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _case(case: CaseReport) -> JsonObject:
@@ -140,6 +131,7 @@ def _case(case: CaseReport) -> JsonObject:
         "memory": None if case.memory is None else _memory(case.memory),
         "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
         "seconds": round(case.seconds, 6),
+        "compile_seconds": round(case.compile_seconds, 6),
         "cached": case.cached,
         "mismatch": case.mismatch,
         "error": case.error,

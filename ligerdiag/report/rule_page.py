@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ligerdiag.package_metadata import compute_page_address
 from ligerdiag.rules.rule import Example, Reproduction, Rule
 from ligerdiag.text import render_bytes
 
@@ -60,6 +61,11 @@ def compute_page_name(rule: Rule) -> str:
     return f"{rule.id.lower()}-{rule.name}.md"
 
 
+def compute_rule_address(rule: Rule) -> str:
+    """Returns the address of a rule's page on the web, of this version of ligerdiag; empty if it is unknown."""
+    return compute_page_address(f"rules/{compute_page_name(rule)}")
+
+
 def render_rule_markdown(rule: Rule) -> str:
     """Returns the page of a rule as Markdown, with its headings in the order that all rules share."""
     parts = [
@@ -93,6 +99,8 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
         parts.append(f"{_REPORTS}\n" + "\n".join(_fill(line, width) for line in _list_reports(rule.reproduced)))
     references = "\n".join(f"- {reference}" for reference in rule.references) or "None."
     parts.append(f"References\n{_indented(references)}")
+    if address := compute_rule_address(rule):
+        parts.append(f"This page on the web\n{_indented(address)}")
     for heading, examples in _examples(rule):
         parts.append(heading)
         for example in examples:

@@ -23,9 +23,10 @@ from urllib.parse import quote
 from ligerdiag.codec import JsonObject
 from ligerdiag.model.findings import Finding, Severity, SourceLine, Suppression, SuppressionKind
 from ligerdiag.model.report import CaseReport, CheckReport, UnusedSuppression
+from ligerdiag.package_metadata import compute_page_address, compute_version
 from ligerdiag.report.case_places import Repository, find_case_place
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
-from ligerdiag.report.json import compute_version
+from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.report.status import compute_excuse
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble, TroubleKind, list_troubles
 from ligerdiag.report.terminal.finding_text import render_finding_plain, render_trouble_plain
@@ -149,6 +150,7 @@ def _render_rule(rule: Rule) -> JsonObject:
     return {
         "id": rule.id,
         "name": rule.name,
+        **({"helpUri": address} if (address := compute_rule_address(rule)) else {}),
         "shortDescription": {"text": _flow(rule.summary)},
         "fullDescription": {"text": _flow(rule.what_it_does)},
         "help": {
@@ -348,6 +350,7 @@ def render_sarif(
     driver = {
         "name": "ligerdiag",
         "semanticVersion": compute_version(),
+        **({"informationUri": site} if (site := compute_page_address("README.md")) else {}),
         "rules": render_rules(),
         "notifications": render_notifications(),
     }

@@ -429,9 +429,12 @@ def _conclude(
 
 
 def _identify(judged: Judged) -> dict[str, Any]:
-    """Returns those fields of the report that identify the case, and the seconds and cache use of its compile."""
+    """Returns those fields of the report that identify the case, the seconds and cache use of its compile, and what it
+    printed.
+    """
     identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
-    return {**identity, "seconds": judged.seconds, "cached": judged.cached}
+    taken = {name: getattr(judged, name) for name in ("seconds", "compile_seconds", "cached", "printed")}
+    return {**identity, **taken}
 
 
 def mark_undefined(

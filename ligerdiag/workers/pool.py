@@ -180,7 +180,9 @@ class Pool:
                 f"the worker for {job.name} gave an answer that cannot be read: {error}", _read_tail(log)
             ) from error
         except CompileError as error:
-            raise CompileError(str(error), _read_tail(log)) from error
+            failure = CompileError(str(error), _read_tail(log))
+            failure.printed = error.printed
+            raise failure from error
         finally:
             if is_readable:
                 with self._lock:

@@ -147,7 +147,7 @@ def run(project: Path, whole: CheckReport, monkeypatch: pytest.MonkeyPatch, caps
             case for case in whole.cases if case.id.partition("[")[0] in names or Path(case.source).stem in names
         )
         report = CheckReport(cases=cases, targets=whole.targets, toolchain=whole.toolchain, versions=whole.versions)
-        monkeypatch.setattr(api, "check", lambda options, show: report)
+        monkeypatch.setattr(api, "check", lambda options, show, policy: report)
         monkeypatch.setattr(sys, "argv", ["ligerdiag", "check", *words])
         with pytest.raises(SystemExit) as leaving:
             main()

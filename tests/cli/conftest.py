@@ -11,6 +11,7 @@ import pytest
 import ligerdiag
 from ligerdiag.api import describe_refusal
 from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
+from ligerdiag.api.last_run import RunPolicy
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.report import CheckReport, Progress
 from ligerdiag.report.comparisons import Bisection
@@ -48,14 +49,21 @@ class FakeApi:
     report: CheckReport = field(default_factory=lambda: make_report(make_case()))
     error: BaseException | None = None
     asked: list[CheckOptions] = field(default_factory=list)
+    policies: list[RunPolicy | None] = field(default_factory=list)
     bisections: tuple[Bisection, ...] = field(default_factory=lambda: (make_bisection(),))
     bisected: list[BisectOptions] = field(default_factory=list)
 
     def describe_refusal(self, options: CheckOptions, error: LigerdiagError) -> CheckReport:
         return describe_refusal(options, error)
 
-    def check(self, options: CheckOptions, on_progress: Callable[[Progress], None] | None = None) -> CheckReport:
+    def check(
+        self,
+        options: CheckOptions,
+        on_progress: Callable[[Progress], None] | None = None,
+        policy: RunPolicy | None = None,
+    ) -> CheckReport:
         self.asked.append(options)
+        self.policies.append(policy)
         if self.error is not None:
             raise self.error
         if on_progress is not None:

@@ -15,7 +15,7 @@ from ligerdiag.model.report import Status
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.run_options import CheckOptions
 from tests.cli.conftest import FakeApi, RunCommand
-from tests.report.samples import make_case, make_report
+from tests.report.samples import make_case, make_finding, make_report
 
 
 def test_check_prints_the_table_and_exits_with_its_code(api: FakeApi, run_command: RunCommand) -> None:
@@ -263,3 +263,74 @@ def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -c '{script}' check --help | head -1"
     result = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True)
     assert "Traceback" not in result.stderr
+
+
+def test_the_policy_of_a_run_follows_the_options(api: FakeApi, run_command: RunCommand) -> None:
+    run_command("check")
+    run_command("check", "-x", "--lf", "--strict", "--fail-on", "error")
+    usual, strict = api.policies
+    assert usual is not None
+    assert strict is not None
+    assert (usual.exit_first, usual.last_failed) == (False, False)
+    assert (strict.exit_first, strict.last_failed) == (True, True)
+    latent = make_case(status=Status.FINDINGS, expected=None, outputs={"a": Verdict.LATENT})
+    unsure = make_case(status=Status.INCONCLUSIVE)
+    assert [usual.fails(one) for one in (latent, unsure, make_case())] == [True, False, False]
+    assert [strict.fails(one) for one in (latent, unsure, make_case())] == [False, True, False]
+
+
+@pytest.mark.parametrize("words", [("-x",), ("--last-failed",), ("-q",), ("--durations", "0")])
+def test_options_about_one_run_do_not_go_with_two_toolchains(
+    api: FakeApi, run_command: RunCommand, words: tuple[str, ...]
+) -> None:
+    outcome = run_command("check", "--toolchain", "0.10,default", *words)
+    assert (outcome.code, api.asked) == (2, [])
+    assert f"expected one toolchain with {words[0]} but got" in outcome.err
+
+
+@pytest.mark.parametrize("word", ["-x", "--last-failed"])
+def test_a_cluster_runs_all_selected_cases(api: FakeApi, run_command: RunCommand, word: str) -> None:
+    outcome = run_command("check", "--scheduler", "tcp://nowhere:1", word)
+    assert (outcome.code, api.asked) == (2, [])
+    assert f"`{word}` cannot be combined with `--scheduler`" in outcome.err
+
+
+def test_quiet_leaves_out_table_progress_notes_and_coverage(api: FakeApi, run_command: RunCommand) -> None:
+    allowed, unsure = make_finding(message="allowed"), make_case("unsure", Status.INCONCLUSIVE, expected=None)
+    api.report = make_report(
+        make_case("right", findings=(allowed,)),
+        make_case("wrong", Status.FINDINGS, expected=None, findings=(make_finding(message="counts"),)),
+        unsure,
+        notes=("a note",),
+        selected="--last-failed: 3 of 4 cases",
+    )
+    outcome = run_command("check", "-q")
+    assert (outcome.code, outcome.err) == (1, "")
+    assert outcome.out.startswith("error[LD002]: counts\n")
+    assert [word for word in ("allowed", "a note", "covered:", "case  ") if word in outcome.out] == []
+    *_, open_case, empty, selected, last = outcome.out.splitlines()
+    assert open_case == "inconclusive: `unsure` on h100: not everything could be decided"
+    assert (empty, selected) == ("", "selected: --last-failed: 3 of 4 cases")
+    assert last.startswith("3 cases on h100 in 1.5 s: 1 as expected, 1 with findings and no expectation, ")
+    report = json.loads(run_command("check", "-q", "--format", "json").out)
+    assert (report["notes"], report["selected"]) == (["a note"], "--last-failed: 3 of 4 cases")
+
+
+@pytest.mark.parametrize("command", [("check",), ("inspect", "dump"), ("report", "dump")])
+def test_quiet_and_verbose_exclude_each_other(api: FakeApi, run_command: RunCommand, command: tuple[str, ...]) -> None:
+    outcome = run_command(*command, "-q", "-v")
+    assert (outcome.code, api.asked) == (2, [])
+    assert outcome.err == "error: expected -q or -v but got both: -q leaves out most of the report, and -v adds to it\n"
+
+
+def test_the_numbers_by_status_add_up_on_several_targets(api: FakeApi, run_command: RunCommand) -> None:
+    cases = (
+        make_case("a"),
+        make_case("a", target="a100"),
+        make_case("b", Status.NOT_CHECKED),
+        make_case("b", target="a100"),
+    )
+    api.report = make_report(*cases, targets=("h100", "a100"))
+    last = run_command("check").out.splitlines()[-1]
+    assert last.startswith("2 cases on h100, a100 (4 results) in 1.5 s: 3 as expected, 0 unexpected, ")
+    assert last.endswith(", 1 not run")

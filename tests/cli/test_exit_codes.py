@@ -2,7 +2,7 @@
 
 import pytest
 
-from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_exit_code, render_table
+from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_case_code, compute_exit_code, render_table
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, Coverage, Status
@@ -82,6 +82,33 @@ def test_a_terminated_run_exits_with_143_whatever_the_findings() -> None:
 def test_a_case_left_unknown_by_a_time_limit_is_never_clean(cases: tuple[CaseReport, ...], code: int) -> None:
     report = make_report(*cases, interrupted=True, ended_by=Ending.TIME_LIMIT)
     assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) == code
+
+
+@pytest.mark.parametrize(
+    ("cases", "code"), [((WRONG, UNSEEN), 1), ((BROKEN, UNSEEN), 3), ((MISTAKEN, UNSEEN), 2), ((UNSEEN,), 1)]
+)
+def test_a_run_that_stops_at_a_case_has_the_exit_code_of_that_case(cases: tuple[CaseReport, ...], code: int) -> None:
+    report = make_report(*cases, interrupted=True, ended_by=Ending.EXIT_FIRST)
+    assert compute_exit_code(report, fail_on=FailOn.ERROR, strict=False) == code
+
+
+@pytest.mark.parametrize(
+    ("case", "strict", "code"),
+    [
+        (RIGHT, True, 0),
+        (NOTHING, True, 0),
+        (UNSEEN, True, 0),
+        (UNSURE, False, 0),
+        (UNSURE, True, 4),
+        (WRONG, False, 1),
+        (warned(Severity.WARNING), False, 1),
+        (warned(Severity.NOTE), True, 0),
+        (DISAGREEING, False, 3),
+        (MISTAKEN, False, 2),
+    ],
+)
+def test_a_case_alone_has_an_exit_code(case: CaseReport, strict: bool, code: int) -> None:
+    assert compute_case_code(case, fail_on=FailOn.WARNING, strict=strict) == code
 
 
 @pytest.mark.parametrize(

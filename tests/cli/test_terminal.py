@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 from ligerdiag.cli.exit_codes import ExitCode, FailOn
 from ligerdiag.cli.output import Format, Outputs, write_report
+from ligerdiag.cli.verbosity import Verbosity
 from ligerdiag.model.report import Status
 from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
 long = make_finding(message="a message of many words " * 20, help="a remedy of many words " * 20)
@@ -27,7 +28,7 @@ report = make_report(
     notes=("a note of many words " * 20,),
 )
 outputs = Outputs(shown=Format.TERMINAL, files={})
-write_report(report, outputs, verbose=VERBOSE, code=ExitCode.FINDINGS, fail_on=FailOn.WARNING, strict=False)
+write_report(report, outputs, verbosity=Verbosity.VERBOSITY, code=ExitCode.FINDINGS, fail_on=FailOn.WARNING, strict=False)
 """
 
 
@@ -39,7 +40,7 @@ def show(columns: int, *, verbose: bool = False, **environment: str) -> str:
         name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")
     }
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.replace("VERBOSE", str(verbose))],
+        [sys.executable, "-c", SCRIPT.replace("VERBOSITY", "VERBOSE" if verbose else "USUAL")],
         stdout=child,
         cwd=ROOT,
         env=inherited | {"TERM": "xterm-256color"} | environment,
@@ -79,7 +80,7 @@ def test_a_terminal_is_coloured_by_default() -> None:
 def test_a_pipe_is_coloured_only_if_forced_and_never_wrapped(environment: dict[str, str], is_coloured: bool) -> None:
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.replace("VERBOSE", "False")],
+        [sys.executable, "-c", SCRIPT.replace("VERBOSITY", "USUAL")],
         cwd=ROOT,
         env=inherited | {"COLUMNS": "40"} | environment,
         capture_output=True,

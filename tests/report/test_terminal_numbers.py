@@ -103,8 +103,9 @@ disagreement: `bad` on h100: `input` is stale according to its schedule, but
    ligerdiag: …
    help:      one of the causes that are left is a fact
 
-covered: 720 instructions in 6 modules, 6 custom calls, 6 hidden writes, 474 of
-    480 tags found again, buffer assignment of 6 modules
+covered: 720 instructions in 6 compiled modules, 6 kernel or library calls, 6
+    writes hidden from XLA, 474 of 480 operations recognised after XLA's
+    optimizations, XLA's memory layout for 6 of 6 modules
 not covered: custom call `cublas$gemm` by its table entry (in 6 modules)
 replayed: 3 of 6: 1 agree, 1 lossy, 1 disagree; 1 too large, 1 not covered, 1
     failed

@@ -139,8 +139,8 @@ def test_coverage_lists_covered_and_uncovered_things() -> None:
     report = make_report(make_case("a"), make_case("b"), make_case("c", Status.ERROR, error="x"))
     text = render_terminal(report)
     assert (
-        "covered: 240 instructions in 2 modules, 2 custom calls, 2 hidden writes, 158 of 160 tags found again, "
-        "buffer assignment of 2 modules\n"
+        "covered: 240 instructions in 2 compiled modules, 2 kernel or library calls, 2 writes hidden from XLA, 158 of 160 "
+        "operations recognised after XLA's optimizations, XLA's memory layout for 2 of 2 modules\n"
     ) in text
     assert "not covered: custom call `cublas$gemm` by its table entry (in 2 modules)\n" in text
     assert "not covered: 1 module that could not be analysed\n" in text

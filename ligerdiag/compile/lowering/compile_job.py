@@ -58,6 +58,7 @@ from ligerdiag.compile.cases.arguments import build_mesh, compute_words
 from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as, note_question
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.cases.printed import record_prints
 from ligerdiag.compile.lowering.jax_versions import assume_capability
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
@@ -123,7 +124,8 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
     begin = _measure_log(log)
-    program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
+    with record_prints() as printed:
+        program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
     key = compute_key(request, program, loader.compute_dependencies())
     store = Path(request.artifacts)
     with hold_key(store, key):
@@ -132,7 +134,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
             if same is None or not _copy_artifact(same, request, key):
                 make_artifact(request, program, key, log, begin)
             keep_artifact(Path(request.scratch), store, key)
-    return CompileAnswer(key=key, dependencies=loader.compute_dependencies())
+    return CompileAnswer(key=key, dependencies=loader.compute_dependencies(), printed=printed.text)
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:

@@ -26,6 +26,7 @@ from ligerdiag.compile.cases.arguments import (
     compute_output_names,
 )
 from ligerdiag.compile.cases.device_queries import answer_as
+from ligerdiag.compile.cases.printed import pause_prints
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.jax_versions import (
@@ -282,6 +283,7 @@ def configure_locations(*folders: str) -> None:
         source_info_util.register_exclusion(folder)
 
 
+@pause_prints()
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
     """Returns the StableHLO module of another trace of the same program, in which stores into Refs are marked; None if
     the trace fails.
@@ -297,6 +299,7 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
         jax.clear_caches()
 
 
+@pause_prints()
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
     """Returns the StableHLO module of the second trace, which records the author's intent: it has snapshots and all
     kernel calls, and no Refs. Also returns the reason why the module may still have Refs; empty if it has none.

@@ -21,8 +21,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
-from ligerdiag.model.report import CaseReport
+from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, ReadKind
+from ligerdiag.report.terminal.case_table import STATUS_TEXTS
 from ligerdiag.text import compute_printable
 
 
@@ -146,8 +147,11 @@ def _environment() -> Environment:
 
 def _finalize(value: object) -> object:
     """Prepares a value for the page: a text becomes one printable line, because it may come from an untrusted file; a
-    float is rounded to six digits; our own markup is unchanged.
+    float is rounded to six digits; the status of a case that was not run has the words of the other tables; our own
+    markup is unchanged.
     """
+    if value is Status.NOT_CHECKED:
+        return STATUS_TEXTS[Status.NOT_CHECKED]
     if isinstance(value, float):
         return f"{value:.6g}"
     return compute_printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

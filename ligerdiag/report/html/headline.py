@@ -177,7 +177,7 @@ def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headli
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)
     if case.status is Status.NOT_CHECKED:
-        return Headline(sign="unknown", count="not checked", plain=case.error)
+        return Headline(sign="unknown", count="not run", plain=case.error)
     if case.status is Status.DISAGREEMENT:
         count = "the schedule and the numbers cannot both be right"
         plain = "; ".join(one.message for one in case.disagreements[:1])

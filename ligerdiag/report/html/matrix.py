@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
+from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.html.environment import render
 from ligerdiag.report.html.pages import TONES
-from ligerdiag.report.json import compute_version
 
 _UNKNOWN = frozenset({Status.ERROR, Status.NOT_CHECKED, Status.INCONCLUSIVE, Status.DISAGREEMENT})
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.model.schedule_view import BufferAccess, MutatedBuffer, ScheduleStep, ScheduleView
+from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
 from ligerdiag.report.html.band_columns import Column, compute_columns, count_hidden
 from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_graph
@@ -27,10 +28,16 @@ from ligerdiag.report.html.prose import (
     list_chips,
 )
 from ligerdiag.report.html.subject import Subject, compute_articles, find_subject, list_buffers
-from ligerdiag.report.json import compute_version
 from ligerdiag.report.terminal.diagnostics import render_device_word, render_replay_word
 from ligerdiag.report.terminal.spans import compute_text
-from ligerdiag.report.terminal.summary import describe_cut_loop, describe_end, render_coverage, render_totals
+from ligerdiag.report.terminal.summary import (
+    NOTHING_LEFT_OUT,
+    describe_cut_loop,
+    describe_end,
+    describe_recognised,
+    render_coverage,
+    render_totals,
+)
 from ligerdiag.text import join_words
 
 MAX_BANDS = 2
@@ -139,6 +146,8 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         anchors=[] if view is None else [[line, number] for number, line in view.anchors],
         disagreements=[(one, [(k, compute_parts(v, steps)) for k, v in one.evidence]) for one in case.disagreements],
         expected=_describe_expected(case.expected),
+        recognised=describe_recognised((case.coverage,)),
+        nothing_left_out=NOTHING_LEFT_OUT,
     )
 
 

@@ -15,8 +15,9 @@ from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
+from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
-from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.text import FEW
@@ -29,6 +30,8 @@ class Article:
     """One finding as the page shows it."""
 
     rule: str
+    page: str
+    """The address of the rule's page on the web; empty if it is unknown."""
     severity: str
     message: tuple[Part, ...]
     place: str
@@ -66,6 +69,10 @@ def list_worst_first(case: CaseReport) -> list[Finding]:
     return sorted(compute_causes(case.findings, tuple(case.outputs), case.source_roots), key=weigh)
 
 
+def _compute_page(rule_id: str) -> str:
+    return next((compute_rule_address(rule) for rule in RULES if rule.id == rule_id), "")
+
+
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
     source, allowed = finding.source, finding.suppressed
     stores = () if finding.call is None else finding.call.stores
@@ -83,6 +90,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
     return Article(
         rule=finding.rule,
+        page=_compute_page(finding.rule),
         severity=finding.severity.value,
         message=compute_parts(finding.message, steps),
         place="" if source is None else compute_place(source),

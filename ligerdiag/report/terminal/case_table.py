@@ -38,7 +38,7 @@ STATUS_TEXTS: Mapping[Status, str] = {
     Status.DISAGREEMENT: "DISAGREEMENT",
     Status.NOTHING: "nothing to check",
     Status.ERROR: "could not analyse",
-    Status.NOT_CHECKED: "not checked",
+    Status.NOT_CHECKED: "not run",
 }
 """From status to its text in a row; in capitals if the status needs attention."""
 

@@ -215,7 +215,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     ),
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
-        summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM or its time limit",
+        summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM, its time limit or --exitfirst",
         help="run it again, with more time or fewer cases: compiled artifacts are in the cache",
     ),
 }
@@ -260,7 +260,7 @@ def _find_error(case: CaseReport) -> Iterator[Trouble]:
 
 def _find_unchecked(case: CaseReport) -> Iterator[Trouble]:
     if case.status is Status.NOT_CHECKED:
-        yield _make(TroubleKind.NOT_CHECKED, case.error or "not checked")
+        yield _make(TroubleKind.NOT_CHECKED, case.error or "not run")
 
 
 def _find_disagreements(case: CaseReport) -> Iterator[Trouble]:

@@ -17,6 +17,7 @@ from ligerdiag.report.terminal.case_table import render_table
 from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
 from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused
 from ligerdiag.report.terminal.memory_text import render_memories
+from ligerdiag.report.terminal.quiet_report import render_quiet_lines
 from ligerdiag.report.terminal.report_comparison_table import render_report_comparison
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text
 from ligerdiag.report.terminal.summary import (
@@ -102,6 +103,11 @@ def render_terminal(
     lines.extend(render_notes(report, width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _render_lines(lines, colour=colour)
+
+
+def render_quietly(report: CheckReport, *, width: int | None = None, colour: bool = False) -> str:
+    """Returns the report of `--quiet` as text, with a final newline; width, colour: as in `render_terminal`."""
+    return _render_lines([*render_quiet_lines(report, width=width)], colour=colour)
 
 
 def render_bisections(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
-from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Status
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
@@ -26,7 +26,7 @@ _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.INCONCLUSIVE, "inconclusive", Style.DOUBTFUL),
     (Status.DISAGREEMENT, "where schedule and numbers disagree", Style.BAD),
     (Status.ERROR, "could not analyse", Style.BAD),
-    (Status.NOT_CHECKED, "not checked", Style.BAD),
+    (Status.NOT_CHECKED, "not run", Style.BAD),
 )
 _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
@@ -91,11 +91,11 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     modules = len(analysed)
     covered = ", ".join(
         (
-            f"{count_of(sum(c.instructions for c in analysed), 'instruction')} in {count_of(modules, 'module')}",
-            count_of(sum(c.kernels for c in analysed), "custom call"),
-            count_of(sum(c.hidden_writes for c in analysed), "hidden write"),
-            f"{sum(c.tags_found for c in analysed)} of {sum(c.tags for c in analysed)} tags found again",
-            f"buffer assignment of {count_of(sum(c.buffer_assignment for c in analysed), 'module')}",
+            f"{count_of(sum(c.instructions for c in analysed), 'instruction')} in {count_of(modules, 'compiled module')}",
+            count_of(sum(c.kernels for c in analysed), "kernel or library call"),
+            f"{count_of(sum(c.hidden_writes for c in analysed), 'write')} hidden from XLA",
+            describe_recognised(analysed),
+            f"XLA's memory layout for {sum(c.buffer_assignment for c in analysed)} of {count_of(modules, 'module')}",
         )
     )
     lines = list(compute_wrapped((Span("covered: ", Style.STRONG), Span(covered)), width, 4))
@@ -107,7 +107,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     if skipped:
         missed[f"{count_of(skipped, report.noun.value)} that the run did not reach: nothing is known about them"] = 1
     if not missed:
-        return (*lines, (Span("not covered: ", Style.STRONG), Span("nothing")))
+        return (*lines, (Span("not covered: ", Style.STRONG), Span(NOTHING_LEFT_OUT)))
     for text, times in missed.most_common(MAX_NOT_COVERED):
         often = f" (in {times} modules)" if times > 1 else ""
         lines += compute_wrapped((Span("not covered: ", Style.STRONG), Span(f"{text}{often}")), width, 4)
@@ -116,12 +116,31 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+NOTHING_LEFT_OUT = "nothing was left out of the analysis"
+
+
+def describe_recognised(coverages: Sequence[Coverage]) -> str:
+    """Returns how many operations of the programs were found again after XLA's optimizations."""
+    tags = sum(one.tags for one in coverages)
+    if not tags:
+        return "no operation marked before the compile"
+    found = sum(one.tags_found for one in coverages)
+    return f"{found} of {count_of(tags, 'operation')} recognised after XLA's optimizations"
+
+
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
     """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny."""
-    lines: list[Line] = []
+    lines: list[Line] = [*render_selected(report, width)]
     for note in (*report.notes, *(report.sandbox if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
     return tuple(lines)
+
+
+def render_selected(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """Returns the line on the cases that the run has taken, if it was not to take all of them; else nothing."""
+    if not report.selected:
+        return ()
+    return compute_wrapped((Span("selected: ", Style.STRONG), Span(report.selected)), width, 4)
 
 
 def describe_end(report: CheckReport) -> str:
@@ -144,8 +163,9 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
         return ((Span(nothing, Style.BAD),),)
     counts = Counter(case.status for case in report.cases)
     cases = len({case.id for case in report.cases})
+    each = f" ({len(report.cases)} results)" if len(report.cases) != cases else ""
     spans = [
-        Span(f"{count_of(cases, report.noun.value)} on {', '.join(report.targets)}", Style.STRONG),
+        Span(f"{count_of(cases, report.noun.value)} on {', '.join(report.targets)}{each}", Style.STRONG),
         Span(f"{_describe_toolchain(report)} in {report.seconds:.1f} s"),
     ]
     always = _ALWAYS if report.noun is Noun.CASE else _ALWAYS_WITHOUT_EXPECTATION

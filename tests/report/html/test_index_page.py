@@ -64,9 +64,13 @@ def test_two_hundred_cases_are_one_table_of_a_bounded_size() -> None:
 def test_a_case_after_the_time_limit_is_not_checked_on_its_page_and_in_the_index() -> None:
     case = make_case("unseen", Status.NOT_CHECKED, outputs={}, error="the run was ended by the time limit")
     report = make_report(case, interrupted=True, ended_by=Ending.TIME_LIMIT)
-    assert "ended by the time limit: not every case was done" in render_index_html(report)
+    index = render_index_html(report)
+    assert "ended by the time limit: not every case was done" in index
+    for text in ("<b>1</b> not run", "<option>not run</option>", '<tr data-status="not run">', "1 not run; ended by"):
+        assert text in index
+    assert "not checked" not in index
     page = render_case_html(case, report)
-    assert "<b>not checked:</b> the run was ended by the time limit" in page
+    assert "<b>not run:</b> the run was ended by the time limit" in page
     assert "could not analyse" not in page
 
 

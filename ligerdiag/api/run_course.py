@@ -1,0 +1,117 @@
+"""Decides which of the selected cases a run takes, when it stops, and what its results amount to."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ligerdiag.api.judging import Run, RunKey
+from ligerdiag.api.last_run import (
+    LastRun,
+    RunPolicy,
+    load_last_run,
+    remember_run,
+    save_last_run,
+    select_open_cases,
+)
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.ending import Ending
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.report import CaseReport, Identity, Status
+from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.report.known_findings import KnownFindings
+from ligerdiag.report.status import conclude
+from ligerdiag.report.suppressions import Suppressions
+from ligerdiag.run_options import CheckOptions
+
+
+@dataclass(slots=True, kw_only=True)
+class RunCourse:
+    """The course of one run of `check`."""
+
+    run: Run
+    options: CheckOptions
+    toolchain: str
+    policy: RunPolicy | None
+    known: KnownFindings
+    find_recorded: Callable[[Identity], ScheduleFacts | None]
+    """Returns the baseline's entry for a case."""
+    list_roots: Callable[[Source], tuple[str, ...]]
+    """Returns the folders below which the report of a case may read source files."""
+    last: LastRun | None = None
+    """The record of the earlier runs in this folder; None if there is none."""
+
+    def conclude(self, key: RunKey, suppressions: Suppressions) -> CaseReport:
+        """Returns the report of a judged case from the results that the run has so far."""
+        return conclude(
+            self.run.judged[key],
+            suppressions,
+            replay=self.run.replays.get(key),
+            device=self.run.devices.get(key),
+            recorded=self.find_recorded(self.run.judged[key].identity),
+            budgets=self.options.budgets,
+            source_roots=self.list_roots(key[0]),
+        )
+
+    def choose(self, cases: tuple[CaseSpec, ...], targets: Sequence[str]) -> tuple[CaseSpec, ...]:
+        """Returns those of the selected cases that the run takes, and notes in the run how they were chosen."""
+        run, policy = self.run, self.policy
+        run.found = frozenset((case.source, case.id) for case in cases)
+        if policy is None or not policy.last_failed or not cases:
+            return cases
+        selection = select_open_cases(cases, self.last, targets=targets, toolchain=self.toolchain)
+        run.selected, run.is_partial = selection.said, selection.is_partial
+        return selection.cases
+
+    def is_last(self, key: RunKey) -> bool:
+        """Returns whether the run stops at this case, whose results have changed; if it does, notes that in the run."""
+        if self.policy is None or not self.policy.exit_first or self.run.stopped_by is not None:
+            return False
+        if self._is_unexpected(key):
+            self.run.stopped_by = key
+        return self.run.stopped_by is not None
+
+    def finish(self, ending: Ending | None) -> Ending | None:
+        """Adds to the run a result for everything that was not done, and returns the event that ended the run early;
+        None if everything was done. ending: the event from outside, if there was one.
+
+        After a stop at the first unexpected case, a case that lacks its numbers counts as not run, unless it is not as
+        expected, too.
+        """
+        run, replay, device = self.run, self.options.replay, self.options.device
+        if ending is None and run.stopped_by is not None:
+            halves = [key for key in run.order if run.lacks_numbers(key, replay=replay, device=device)]
+            if not halves and all(key in run.judged for key in run.order):
+                return None
+            ending = Ending.EXIT_FIRST
+            for key in halves:
+                if not self._is_unexpected(key):
+                    run.withdraw(key, ending)
+        if ending is not None:
+            run.mark_undone(ending, self.toolchain, replay=replay, device=device)
+        return ending
+
+    def load(self, cache: Cache) -> None:
+        """Reads what is remembered of the earlier runs in this folder; reads nothing without a policy."""
+        if self.policy is not None:
+            self.last = load_last_run(cache, Path.cwd())
+
+    def remember(self, cache: Cache, reports: Sequence[tuple[Source, CaseReport]]) -> None:
+        """Remembers the run for the next one in this folder; does nothing without a policy or without a result."""
+        if self.policy is None or not reports:
+            return
+        fails, found = self.policy.fails, self.run.found
+        save_last_run(
+            cache,
+            remember_run(self.last, Path.cwd(), reports, fails=fails, found=found, selectors=self.options.selectors),
+        )
+
+    def _is_unexpected(self, key: RunKey) -> bool:
+        """Returns whether a case is surely not as expected: numbers that are still to come may decide an inconclusive
+        case.
+        """
+        known = KnownFindings(findings=self.known.findings, recorded=self.known.recorded, where=self.known.where)
+        report = self.conclude(key, Suppressions(self.options.suppress, known=known))
+        needs_numbers = self.run.lacks_numbers(key, replay=self.options.replay, device=self.options.device)
+        if self.policy is None or (report.status is Status.INCONCLUSIVE and needs_numbers):
+            return False
+        return self.policy.fails(report)

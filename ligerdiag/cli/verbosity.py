@@ -1,0 +1,45 @@
+"""How much of a run a person sees on a terminal: `--quiet`, the usual, or `--verbose`."""
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.report import CheckReport, OnProgress
+
+
+class Verbosity(Enum):
+    """How much of a report a person reads on a terminal; the formats for programs always have everything."""
+
+    QUIET = "quiet"
+    """Only the findings that count, the reasons why a case is not as expected, and the last line; no progress."""
+    USUAL = "usual"
+    VERBOSE = "verbose"
+    """Also the numbers, all evidence, every case, and what the user's code prints."""
+
+
+def parse_verbosity(*, quiet: bool, verbose: bool) -> Verbosity:
+    """Returns the verbosity that `--quiet` and `--verbose` ask for. Raises InputError if both are given."""
+    if quiet and verbose:
+        raise InputError("expected -q or -v but got both: -q leaves out most of the report, and -v adds to it")
+    if quiet:
+        return Verbosity.QUIET
+    return Verbosity.VERBOSE if verbose else Verbosity.USUAL
+
+
+def show_progress(verbosity: Verbosity) -> AbstractContextManager[OnProgress | None]:
+    """Returns a context in which progress appears on stderr: its value is the function to call with each event; None
+    if the user wants no progress.
+    """
+    from ligerdiag.report.terminal.full_report import ProgressDisplay
+
+    return nullcontext() if verbosity is Verbosity.QUIET else ProgressDisplay(sys.stderr)
+
+
+def render_text(report: CheckReport, verbosity: Verbosity, *, width: int | None = None, colour: bool = False) -> str:
+    """Returns the report as a person reads it, with a final newline. width, colour: as in `render_terminal`."""
+    from ligerdiag.report.terminal.full_report import render_quietly, render_terminal
+
+    if verbosity is Verbosity.QUIET:
+        return render_quietly(report, width=width, colour=colour)
+    return render_terminal(report, width=width, colour=colour, verbose=verbosity is Verbosity.VERBOSE)

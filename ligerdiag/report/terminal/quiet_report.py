@@ -1,0 +1,44 @@
+"""Renders the report of `--quiet`: what counts against a run, and its last line."""
+
+from dataclasses import replace
+
+from ligerdiag.model.report import CheckReport
+from ligerdiag.report.causes import compute_shared_groups
+from ligerdiag.report.status import list_unexcused
+from ligerdiag.report.terminal.diagnostics import TroubleKind, list_troubles
+from ligerdiag.report.terminal.finding_text import render_group, render_unused
+from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
+from ligerdiag.report.terminal.summary import render_selected, render_totals, render_trouble
+
+_OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKind.NO_NUMBERS})
+"""The kinds of trouble that the usual report shows only in its table and below it."""
+
+
+def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line, ...]:
+    """Returns the findings that count, the reasons why a case is not as expected or could not be decided, the
+    suppressions to look at, and the last line. width: as in `full_report.render_terminal`.
+    """
+    several = len(report.targets) > 1
+    lines: list[Line] = []
+    for group in compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in report.cases):
+        lines.extend(render_group(group, width=width, several_targets=several, verbose=False))
+    for case in report.cases:
+        lines.extend(render_trouble(case, width=width, verbose=False))
+    lines.extend(_render_open(report, width))
+    lines.extend(render_unused(report, width))
+    lines.extend(render_selected(report, width))
+    lines.extend(render_totals(report, width))
+    return tuple(lines)
+
+
+def _render_open(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """Returns a line for each case in which something could not be decided, or whose numbers are missing because of a
+    fault.
+    """
+    lines: list[Line] = []
+    for case in report.cases:
+        for trouble in (one for one in list_troubles(case) if one.kind in _OPEN):
+            words = trouble.kind.value.replace("-", " ")
+            head = (Span(words, Style.DOUBTFUL), Span(f": `{case.id}` on {case.target}: {trouble.message}"))
+            lines += compute_wrapped(head, width, 4)
+    return (*lines, BLANK) if lines else ()
