@@ -1,7 +1,8 @@
 """Describes how one step of XLA made an output wrong: the read that gets the wrong value, before and after the step.
 
-The reader is the first operation that gets the wrong version of an overwritten value in the module after the step. In
-the module from before the step it is found by its tag, the number that each operation gets before the compile.
+The reader is the first operation that gets the wrong version of an overwritten value (the contents from before or after
+the kernel's write) in the module after the step. In the module from before the step it is found by its tag, the number
+that each operation gets before the compile.
 """
 
 from collections.abc import Callable, Iterator
@@ -126,7 +127,7 @@ class _Reader:
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
     """Returns evidence that since this step no order of the instructions can make the output right: how the operation
-    that gets the wrong version read the overwritten value before the step, and what it reads after the step.
+    that gets wrong contents of the overwritten value read it before the step, and what it reads after the step.
     """
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)

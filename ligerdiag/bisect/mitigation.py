@@ -108,8 +108,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether precision may be lost without anyone having measured how much: a finding says that a value is
-        read through an addition and a subtraction, and there are neither device numbers nor those of a complete replay.
+        """Returns whether precision may be lost and it is unknown how much: a finding says that a value is read through
+        an addition and a subtraction, and there are neither device numbers nor those of a complete replay.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
@@ -203,8 +203,8 @@ AS_WRITTEN, TRIVIAL = "as written", "trivial"
 def make_automatic_trials(
     runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings: the case as written and, if readers can be tied, the case with
-    all of them tied.
+    """Returns the trials for a case without siblings (cases of the same name with other mitigations): the case as
+    written and, if readers can be tied, the case with all of them tied.
 
     Raises CaseError if JAX cannot trace the case.
     """
@@ -255,7 +255,8 @@ def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, optio
     """Returns verdicts, errors, memory, instructions and, with a device, times of each mitigation, and the cheapest
     right one.
 
-    Raises InputError for `--device` without a device, CaseError if JAX cannot trace a case without siblings.
+    Raises InputError for `--device` without a device, CaseError if JAX cannot trace a case without siblings (cases of
+    the same name with other mitigations).
     """
     require_device(options)
     cases = find_siblings(case, runner.discover([str(case.source)])) if find_mitigation(case) else ()

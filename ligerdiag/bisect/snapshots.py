@@ -180,7 +180,7 @@ class Judgement:
     module: HloModule
     """The judged module, with calls inlined if it had no schedule."""
     order_sensitivities: Mapping[str, OrderSensitivity]
-    """From output name to order sensitivity."""
+    """From output name to order sensitivity: whether the output is right under all schedules, some or none."""
     synthetic: Mapping[SchedulePolicy, Context]
     """The analysis under each schedule that the module could have; WRITTEN is made only if some output is wrong under
     both LATE and EARLY.

@@ -139,10 +139,10 @@ def discover_cases(
 
 
 def _check_sizes(asked: set[str]) -> None:
-    """Raises InputError if the user gave a size that no file asks for: its name is misspelt, or a file asks for it only
-    after its import.
+    """Raises InputError if the environment sets a size (a number that a case file requests by calling `ligerdiag.size`)
+    that no file requests while it is imported: the name is misspelt, or a file requests the size only later.
 
-    asked: names of the sizes that the files ask for while they are imported.
+    asked: names of the sizes that the files request while they are imported.
     """
     given = read_sizes()
     unknown = sorted(given.keys() - asked)

@@ -102,9 +102,9 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
     """Returns a use of one buffer that is true of every configuration (tuned choice of block sizes, warps and so on)
     that the launcher may run.
 
-    If the kernel reads old contents, or its programs share bytes, in one configuration, it does so in the result. The
-    coverage is UNKNOWN unless it is the same in all configurations. uses: the use of the buffer in each configuration,
-    at least one.
+    If the kernel reads old contents, or its programs share bytes, in one configuration, the result says that it does.
+    The coverage is UNKNOWN unless it is the same in all configurations. uses: the use of the buffer in each
+    configuration, at least one.
     """
     found = tuple(uses)
     reads = {use.reads_before_write for use in found}

@@ -103,7 +103,8 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 def find_dead_loads(function: Function) -> frozenset[int]:
     """Returns the indices of the function's loads that the compiler drops, because nothing uses their results.
 
-    A volatile load is never dropped. Pallas loads the bytes that every store overwrites, and does not use them.
+    A volatile load is never dropped. Kernels have such loads because Pallas loads the bytes that each store overwrites,
+    and does not use them.
     """
     needed: set[int] = set()
     live: set[int] = set()

@@ -45,8 +45,8 @@ _CHEAP = 8
 """A value is cheap to compute again if it has at least this many times as many bytes as all its operands together."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
 _BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUES)
-"""If a copy has one of these causes, and a later copy brings its value back to the first bytes, the later copy changes
-nothing.
+"""Causes of a copy that takes a value away from its bytes. If a later copy brings a value that was taken away for one
+of them back to these bytes, and nothing has overwritten them meanwhile, the later copy changes nothing.
 """
 _MOST_STEPS = 64
 

@@ -27,8 +27,8 @@ class InPlaceRequest:
 
 
 def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequest]:
-    """Yields each operation that asks to work in place on at least `SMALLEST_BYTES`, in the order of the schedule, with
-    the answer whether it does.
+    """Yields each operation that asks to work in place on at least `SMALLEST_BYTES`, in the order of the schedule, and
+    whether it does.
 
     paid: the copies that XLA made although the program does not need them; an operation for which XLA made such a copy
     is yielded as one that does not work in place.

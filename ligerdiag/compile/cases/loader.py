@@ -48,8 +48,8 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns a sha256 that identifies the case's arguments, with the rules by which random ones are drawn, and its
-    reference, the function in plain jnp that computes the right outputs.
+    """Returns a sha256 that identifies the case's arguments (including the rules by which random ones are drawn) and
+    its reference, a function in plain jnp that computes the right outputs.
 
     It is equal for two cases only if the arguments and references are known to be equal: with a reference that cannot
     be identified (a closure, a method), the sha256 contains the case's source and id, so that no other case has it.

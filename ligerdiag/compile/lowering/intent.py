@@ -176,8 +176,8 @@ class IntentTrace:
 
     @property
     def needs_snapshots(self) -> bool:
-        """Whether the program needs a second trace with snapshots: a kernel may overwrite a value that is saved, or JAX
-        may lose a kernel call in a `shard_map` that it builds again.
+        """Whether the program needs a second trace with snapshots (copies that keep the intended version of a value): a
+        kernel may overwrite a value that is saved, or JAX may lose a kernel call in a `shard_map` that it builds again.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
@@ -217,8 +217,9 @@ class IntentTrace:
 
     @contextmanager
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
-        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint` that `trace` splits inside the
-        context: whenever an input is saved there, the version that it had on entry is used.
+        """Fixes the version (the contents before or after a kernel's write) of the inputs of `body`, the body of a
+        `jax.checkpoint` that `trace` splits inside the context: whenever an input is saved there, the version that it
+        had on entry is used.
 
         values: the inputs; None for an input that JAX does not know.
         """

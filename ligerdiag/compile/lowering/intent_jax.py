@@ -121,8 +121,9 @@ class Saver(Protocol):
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """Fixes the version of the inputs of `body`, the body of a `jax.checkpoint` that `trace` splits inside the
-        context: whenever an input is saved there, the version that it had on entry is used.
+        """Fixes the version (the contents before or after a kernel's write) of the inputs of `body`, the body of a
+        `jax.checkpoint` that `trace` splits inside the context: whenever an input is saved there, the version that it
+        had on entry is used.
 
         values: the inputs; None for an input that JAX does not know.
         """
@@ -139,8 +140,8 @@ class Saver(Protocol):
 
 
 def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved in the
-    version that they have when the body is called.
+    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved with the
+    contents that they have when the body is called.
     """
 
     def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:

@@ -179,10 +179,10 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls and records what their launches do.
 
-    check_seconds: look for races in launches that are estimated to take at most so long, and in longer launches whose
-    programs touch the same bytes. checks: look for races in at most this many launches of each call. modules: maps the
-    sha256 of a kernel's Triton IR to a file with its operations, as another Triton parsed them; ligerdiag's own Triton
-    parses all other kernels.
+    check_seconds: look for races in launches that are estimated to take at most this many seconds, and in longer
+    launches whose programs touch the same bytes. checks: look for races in at most this many launches of each call.
+    modules: maps the sha256 of a kernel's Triton IR to a file with its operations, as another Triton parsed them;
+    ligerdiag's own Triton parses all other kernels.
     """
 
     def __init__(
