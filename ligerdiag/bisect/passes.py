@@ -316,8 +316,8 @@ def _write_rows(
     answers: Sequence[PassAnswer],
     without: Mapping[str, Outcome],
 ) -> None:
-    """Writes into the draft a row for each change of an output that is not fresh in the end, and one for the compiled
-    program.
+    """Writes into the draft (the bisection in progress) a row for each change of an output that is not fresh in the
+    end, and one for the compiled program.
     """
     bad = _list_bad(outcome)
     rows: list[BisectionRow] = []

@@ -143,7 +143,7 @@ def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None
 
 
 class OrderSensitivity(StrEnum):
-    """How the verdict on an output depends on the schedule, while XLA has not chosen one yet."""
+    """How the verdict on an output depends on the schedule, in a module for which XLA has not chosen one yet."""
 
     FORCED = "forced"
     """The output is fresh under each schedule."""

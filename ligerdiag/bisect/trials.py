@@ -295,7 +295,7 @@ class TrialRunner:
         return self.draft
 
     def forget_draft(self) -> None:
-        """Forgets the draft; called before another bisection begins."""
+        """Forgets the draft (the bisection in progress); called before another bisection begins."""
         self.draft = None
         self.best = ""
 

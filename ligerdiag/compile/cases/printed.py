@@ -65,7 +65,9 @@ _open: list[PrintRecord] = []
 
 @contextmanager
 def record_prints() -> Generator[PrintRecord]:
-    """Records what Python code prints inside the context; a LigerdiagError that leaves it gets the text as `printed`."""
+    """Records what Python code prints inside the context. If a LigerdiagError leaves the context, the text printed so
+    far becomes its attribute `printed`.
+    """
     record, before = PrintRecord(), sys.stdout
     copying = cast("TextIO", _Copying(before, record))
     sys.stdout = copying

@@ -35,7 +35,9 @@ class ByteRuns:
         return self.start.size
 
     def clip(self, low: int, high: int) -> "ByteRuns":
-        """Returns the parts of the runs that lie between byte `low` and byte `high` (exclusive)."""
+        """Returns the parts of the runs (ranges of consecutive bytes) that lie between byte `low` and byte `high`
+        (exclusive).
+        """
         start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
         kept = start < stop
         return ByteRuns(program=self.program[kept], start=start[kept], stop=stop[kept])

@@ -20,7 +20,9 @@ class InBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An entry of the table of buffer addresses that the host function receives; `entry` is None if unknown."""
+    """A place in the table of buffer addresses that the host function receives; `entry`, the number of the buffer whose
+    address is there, is None if unknown.
+    """
 
     entry: int | None
 

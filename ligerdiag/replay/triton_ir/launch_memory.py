@@ -96,7 +96,7 @@ class WrittenBytes:
             self._pending.written.append((argument, places))
 
     def commit(self) -> None:
-        """Keeps the records of the current batch."""
+        """Keeps the records of the current batch, which has ended and will not be undone."""
         for read in self._pending.reads:
             for byte in range(read.width):
                 self._read_unwritten[read.argument][read.offsets + byte] = True

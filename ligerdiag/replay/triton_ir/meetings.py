@@ -79,8 +79,8 @@ def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) 
 
 
 def _expand(window: Window, width: int) -> tuple[Array, int]:
-    """Returns the starts of the runs of a window, [programs, runs], and the length of each in bytes. width: bytes of an
-    element.
+    """Returns the starts of a window's runs (ranges of consecutive bytes), [programs, runs], and the length of each run
+    in bytes. width: bytes of an element.
     """
     start, length = window.starts[:, np.newaxis], width
     axes = sorted(
