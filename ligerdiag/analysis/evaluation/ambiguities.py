@@ -68,8 +68,8 @@ class Reason(StrEnum):
     it.
     """
     NO_METADATA = "no metadata"
-    """None of the instructions that hold the overwritten value from before the write is found in the optimized module,
-    by any name.
+    """None of the operations that hold the overwritten value from before the write is found again in the optimized
+    module, where instructions are identified by their metadata.
     """
     TOO_MANY = "too many"
     """There are too many wrong operations to find out which of them an output depends on."""
@@ -172,7 +172,9 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def _skip_barrier(value: HloInstruction) -> HloInstruction:
-    """Returns the value below the barriers that the translation of the program as written adds after operations."""
+    """Returns the value without the optimization barriers around it that ligerdiag added when it translated the program
+    as written.
+    """
     while is_added_barrier(value):
         value = value.operands[0]
     return value
@@ -262,14 +264,14 @@ class AmbiguityMarker:
     to_constants: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
     _origin: dict[Storage, Storage] = field(default_factory=dict[Storage, Storage])
-    """Maps a storage that is a reshape, cast or the like of another one, directly or through several steps, to the
-    first storage in this chain.
+    """Maps a storage that was made from another one by a chain of reshapes, casts or similar operations to the first
+    storage in this chain.
     """
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records whether an operation's result is computed from constants alone, and of which storage it is a reshape,
-        cast or the like.
+        """Records whether an operation's result is computed from constants alone, and, if the operation only reshapes
+        or casts its operand, from which storage the result was made.
         """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:

@@ -17,17 +17,18 @@ A custom call passes labels on by the same rules in the program and in the sched
 - A hidden-written operand then depends on the same operands, and is FRESH. If it is unknown whether the kernel writes,
   the operand is FRESH and has no other label, because no other dependence is certain.
 - A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG: the original
-  ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark on an
-  operation that is right before a call and wrong after it ends at every value that the call overwrites, because these
-  values were computed before the call.
+  ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark that says
+  that a value is wrong about this write (`WrongAbout`) ends at the call in the same way, because the kernel replaces
+  the contents of the operand.
 - The result of a kernel with unknown effects is FRESH of that unknown write: every value downstream is then unknown.
 - In an evaluation about the bytes themselves (`direct`), a hidden-written operand is FRESH of this write and of no
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
   propagate.
 
-Most of a large schedule does not depend on any kernel. An instruction is *inert* if its operands have no labels, and no
-label starts at it or in a computation that it calls. The result of an inert instruction has no labels, and the
-computations that it calls need not be followed. An operation that the caller wants to see is recorded nevertheless.
+Most of a large schedule does not depend on any kernel, and need not be evaluated. An instruction is *inert* if its
+operands have no labels, and no label starts at it or in a computation that it calls. The result of an inert instruction
+has no labels, and the evaluation does not enter the computations that it calls. It still records those operations there
+that its own caller has listed (`InertInstructions.wanted`), with an empty set.
 """
 
 from collections import defaultdict
@@ -87,7 +88,9 @@ class WrongAbout:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop."""
+    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop, in which the hidden
+    write overwrites another value.
+    """
 
     of: WrongAbout
 
@@ -165,7 +168,9 @@ class LabelSpace:
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns the set of the labels FRESH(W, 0) of these hidden writes W."""
+        """Returns the set of the labels FRESH(W, 0) of these hidden writes W. In this form, with one bit for each
+        write, functions take and return sets of hidden writes ("as bits").
+        """
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
@@ -346,23 +351,27 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the inert instructions of one evaluation: the dependence set of an inert instruction's result stays empty
-    as long as its operands' sets are empty.
+    """Finds the instructions that one evaluation of the schedule can skip because no label reaches them: as long as the
+    sets of such an *inert* instruction's operands are empty, the set of its result is empty, too.
     """
 
     module: HloModule
     started: frozenset[int]
     """Ids of the instructions, scheduled or fused, at which a label or mark starts."""
     wanted: frozenset[TagPath]
-    """Tag paths of the operations that the caller wants to see."""
+    """Tag paths of the operations that the evaluation has to record even if they depend on no hidden write. (A tag path
+    is the tag of an operation, after the tags of the calls that lead to it.)
+    """
     _active: frozenset[int] = field(init=False)
-    """Ids of the computations that must be followed. A kernel call or a starting label is in them or in a computation
-    that they call; or a wanted operation is in a fused computation nested in them.
+    """Ids of the computations that the evaluation must enter. They, or computations that they call, contain a kernel
+    call or an instruction at which a label starts; or a fused computation nested in them contains a wanted operation.
     """
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
-    """Maps the id of a computation to the wanted operations directly in that computation, in its order."""
+    """Maps the id of a computation to those of its own instructions that compute an operation in `wanted`, in the
+    computation's order.
+    """
 
     def __post_init__(self) -> None:
         module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes
@@ -382,13 +391,17 @@ class InertInstructions:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether this scheduled instruction is inert, provided that its operands have no labels."""
+        """Returns whether no label can start at this scheduled instruction or inside it, so that the evaluation may
+        skip the instruction if its operands have no labels either.
+        """
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Returns the wanted operations that this inert instruction runs: itself, or the operations fused into it."""
+        """Returns the operations to record (those in `wanted`) that this skipped instruction computes: the instruction
+        itself, or operations fused into it.
+        """
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []
