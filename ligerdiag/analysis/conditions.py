@@ -140,7 +140,7 @@ def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
 
 @dataclass(slots=True, eq=False)
 class _Inputs:
-    """Finds the arguments on which the predicates of one module depend."""
+    """Finds the program's arguments on which the predicates of one module's conditionals and loops depend."""
 
     module: Final[HloModule]
     _flow: Dataflow = field(init=False)

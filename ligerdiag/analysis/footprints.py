@@ -38,8 +38,8 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Gives each kernel that the program calls a number. Custom calls that only the optimized module has get no number:
-    they are XLA's implementation of some other operation.
+    """Maps the target and payload of each kernel that the program calls to a number. Custom calls that only the
+    optimized module has are left out: they are XLA's implementation of some other operation.
     """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
@@ -52,8 +52,8 @@ def compute_footprints(
 ) -> Mapping[int, Footprint]:
     """Maps the id of each instruction that is reachable from the entry to the footprint of its whole result.
 
-    kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, that get
-    an empty footprint.
+    kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, whose
+    footprint is taken to be empty.
     """
     evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()

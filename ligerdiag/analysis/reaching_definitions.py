@@ -1,6 +1,6 @@
 """Finds the operations that define a kernel's operand, and operations that compute the same value (by value numbering).
 
-`hlo.dataflow` defines the operations through which these walks pass.
+The functions walk from the operand back through the operations that pass a value on, which `hlo.dataflow` defines.
 
 - `resolve_operand` returns the one position whose value the operand is. A loop's parameter, an optimization barrier, a
   copy and a computation's result are values of their own.
@@ -198,9 +198,9 @@ class _Numbering:
         """Numbers the values of a computation. Returns the number of its result, and the numbers of the result's tuple
         elements; the latter are () if unknown.
 
-        arguments: value numbers of the computation's arguments. elements: number of a parameter to the value numbers of
-        its tuple elements, for those parameters where they are known. is_inlined: whether XLA inlines the computation;
-        False in a branch, whose numbers are not recorded in `found`.
+        arguments: value numbers of the computation's arguments. elements: maps the number of a parameter to the value
+        numbers of its tuple elements; has only parameters for which they are known. is_inlined: whether XLA inlines the
+        computation; False in a branch, whose numbers are not recorded in `found`.
         """
         numbers: dict[int, int] = {}
         parts: dict[int, tuple[int, ...]] = {}
@@ -417,8 +417,8 @@ def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, `x * 1` and the like,
-    and the barriers that ligerdiag adds.
+    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, operations such as `x
+    * 1`, and the barriers that ligerdiag adds.
     """
     while True:
         base = find_equal_operand(instruction) or find_same_elements(instruction)
@@ -460,7 +460,7 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
     """Returns the call path to each operation that makes the overwritten value. A loop or a conditional may have
-    several; operations that return an operand's elements unchanged are looked through (see the module's docstring).
+    several; looks through operations that return an operand's elements unchanged (see the module's docstring).
     """
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
@@ -495,8 +495,8 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns the value that the scheduled instruction around the kernel gets as the kernel's operand, and whether the
-    kernel gets only a slice of this value.
+    """Returns the value in memory that the kernel gets as this operand (if a fusion contains the kernel, an operand of
+    the fusion), and whether the kernel gets only a slice of this value.
 
     Returns None if the kernel is in a fusion and its operand is computed there, so that it is not an address in one of
     the fusion's operands. frames: the call path to the kernel.

@@ -51,7 +51,7 @@ class TagTrust:
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
         """Returns the operations of the program that have the instruction's tag and that the instruction may compute,
-        judged by opcode and size; none if a pass copied the tag to this instruction.
+        judged by opcode and size; () if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:

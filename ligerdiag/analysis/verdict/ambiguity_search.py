@@ -2,9 +2,9 @@
 instruction; `ambiguities` defines the kinds of ambiguities.
 
 The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations to
-search. This module gives a mark (an extra bit in dependence sets) to each operation or instruction that may be another
-one, evaluates both programs once more, and adds the ambiguities whose marks reach an output. It also checks for each
-write that some carrier (an operation that holds the operand's value from before the write) is found again in the
+search. This module puts a mark (an extra bit in dependence sets) on each operation and each instruction whose match is
+uncertain, evaluates both programs once more, and adds the ambiguities whose marks reach an output. It also checks for
+each write that some carrier (an operation that holds the operand's value from before the write) is found again in the
 schedule. An output that is already stale for a write gets no ambiguity about this write, because it cannot get worse.
 """
 
@@ -28,7 +28,7 @@ from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
-"""Largest number of similar instructions among which the search looks for one that an ambiguity can name."""
+"""Largest number of similar instructions that are searched for the one that an ambiguity names in its message."""
 _MANY = 10_000
 """Largest number of (write, unclear instruction) pairs for which ambiguities still name an instruction."""
 
@@ -170,7 +170,7 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Returns those of the writes for which an operation that depends on the write is found again in the schedule."""
+        """Returns the given writes on which at least one operation depends that is found again in the schedule."""
         tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
         fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
         return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
@@ -256,7 +256,9 @@ class AmbiguitySearch:
 
 
 def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
-    """Returns (`Ambiguity.reason`, `Ambiguity.instruction`) to the writes of all keys with these, as bits."""
+    """Maps (`Ambiguity.reason`, `Ambiguity.instruction`) to the hidden writes, as bits, that the keys with this reason
+    and instruction are about.
+    """
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
     for key in keys:
         for instruction, bits in key.about:

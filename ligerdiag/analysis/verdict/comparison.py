@@ -28,8 +28,9 @@ latent     if none of these, and a read on the way was lucky, whichever version 
            computation, which XLA has merged with the one that defines W's operand
 fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
-`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is
-the value's. `verdicts.judge` calls it for each output.
+W's operand was *seen* to hold the original if its actual set had ORIG(W) when the kernel ran (`Comparison.traced`).
+`Comparison._compare_write` decides the verdict for one W; `Comparison.compare` does so for every W, and the worst
+verdict is the value's. `verdicts.judge` calls it for each output.
 
 An output may be worse than its own sets:
 
@@ -85,7 +86,7 @@ class OutputVerdict:
     causes: tuple[Cause, ...]
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """Returns a copy of the verdict with these further causes; the worst verdict of all causes counts."""
+        """Returns a copy of the verdict with these causes added; the worst verdict of all causes counts."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
