@@ -98,7 +98,9 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks."""
+    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks (extra bits in
+    dependence sets that show which values depend on chosen operations).
+    """
 
     program: HloModule
     optimized: HloModule
@@ -199,8 +201,8 @@ class Evaluator:
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """Evaluates the program as written. marked: maps the tag path of an operation to its marks; if given, only the
-        dependence sets of the outputs are recorded.
+        """Evaluates the program as written. marked: maps the tag path of an operation to marks, extra bits that the set
+        of its result gets; if given, only the dependence sets of the outputs are recorded.
         """
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
@@ -280,8 +282,8 @@ class Evaluator:
         """Evaluates the schedule.
 
         wanted: tag paths of operations to record even if they depend on no hidden write. marked: maps the id of an
-        instruction to the marks that its result gets. records: whether to record operations at all; otherwise only the
-        outputs count.
+        instruction to marks, extra bits that the set of its result gets. records: whether to record operations at all;
+        otherwise only the outputs count.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(

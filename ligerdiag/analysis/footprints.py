@@ -50,7 +50,8 @@ def number_kernels(program: HloModule) -> Kernels:
 def compute_footprints(
     module: HloModule, kernels: Kernels, *, empty: Container[int] = frozenset()
 ) -> Mapping[int, Footprint]:
-    """Maps the id of each instruction that is reachable from the entry to the footprint of its whole result.
+    """Maps the id of each instruction that is reachable from the entry to its footprint: the parameters and kernels
+    from which its result, all leaves together, is computed.
 
     kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, whose
     footprint is taken to be empty.

@@ -238,7 +238,9 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns the program's dependence sets, in which each of the stores has a mark of its own."""
+        """Returns the program's dependence sets, in which each of the stores has a mark (an extra bit of every value
+        that depends on the store).
+        """
         names = {one.tag: one.name for one in stores}
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 

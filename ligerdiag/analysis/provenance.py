@@ -191,8 +191,8 @@ class Authorship(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """The program and the optimized module with the tags that `compute_tags` gave them, and the candidates of those
-    tags that are ambiguous.
+    """The program and the optimized module with the tags that `compute_tags` gave them; for an instruction that may
+    compute one of several operations, also the list of these.
     """
 
     program: HloModule

@@ -40,7 +40,9 @@ class TagTrust:
     """
 
     program: Mapping[int, Footprint]
-    """Maps the id of an instruction of the program to its footprint."""
+    """Maps the id of an instruction of the program to its footprint (the parameters and kernel results from which it is
+    computed); `optimized` does so for the optimized module.
+    """
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]
     """Maps a tag to the program's instructions that have it as the last one of their tag path."""
@@ -81,7 +83,9 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the optimized module without the tags that the footprints refute."""
+        """Returns the optimized module without the tags of instructions that cannot compute the operation with this
+        tag.
+        """
         if not self.refuted:
             return optimized
         return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
@@ -155,7 +159,9 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
 
 
 def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
-    """Compares the footprints of a program and an optimized module that have tags, and returns which tags to trust."""
+    """Checks the tags of the optimized module with footprints (the parameters and kernel results from which each value
+    is computed), and returns which of them to trust.
+    """
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in program.instructions:

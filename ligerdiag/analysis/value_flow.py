@@ -41,8 +41,9 @@ def name_written(write: int, kernel: int) -> Definition:
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of the values of one schedule, computed on demand. Call `add_write` for all hidden writes before any
-    query.
+    """The graph of the values of one schedule, computed on demand. A node is one leaf of the result of one scheduled
+    instruction, or the contents that a hidden write leaves in its operand; the node's step is the instruction that
+    computes it. Call `add_write` for all hidden writes before any query.
     """
 
     readers: ValueReaders
@@ -250,8 +251,8 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Maps each node that is computed from one of `starts`, and from which an output is computed, to the node
-        before it on a shortest path; a start is mapped to None.
+        """Finds shortest paths in the graph: maps each node that is computed from one of `starts`, and from which an
+        output is computed, to the node before it on a shortest path from a start. A start is mapped to None.
         """
         if self._users is None:
             self._users = {}

@@ -108,7 +108,7 @@ class Ambiguity:
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
-"""Maps the name of an output to the output's ambiguities."""
+"""Maps the name of an output to its ambiguities, the unknown facts on which its verdict depends."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
@@ -294,8 +294,8 @@ class AmbiguityMarker:
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks for all operands about which it is unknown whether this reader means the old or the new
-        contents.
+        """Returns a mark (an extra bit in dependence sets) for each operand and hidden write for which it is unknown
+        whether this reader means the contents from before or from after the write.
         """
         labels = 0
         origin, overwritten = self._origin, self.overwritten
@@ -306,7 +306,9 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns the marks for one storage if it is unknown whether this reader means its old or its new contents."""
+        """Returns a mark for each hidden write for which it is unknown whether this reader means the contents of the
+        storage (the place of one array) from before or from after the write.
+        """
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:

@@ -133,7 +133,9 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """The lowest bit that belongs to no hidden write: the bit of the first mark."""
+        """The lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels & -above`
+        keeps only the marks.
+        """
         return 1 << (2 * self.classes * self.writes)
 
     def fresh(self, write: int) -> Labels:
@@ -218,7 +220,7 @@ class LabelSpace:
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """Returns a new label space for the same hidden writes and loops, in which no marks have been made."""
+        """Returns a new label space for the same hidden writes and loops, for an evaluation that makes its own marks."""
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
@@ -228,8 +230,8 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns those bits of `wrong_about(write)` whose mark is on an operation of the program, and not on an
-        instruction of the optimized module.
+        """Returns the bits of `wrong_about(write)` whose mark is on an operation of the program, not on an instruction
+        of the optimized module.
         """
         return self._before.get(write, 0)
 

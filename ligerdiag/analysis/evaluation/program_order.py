@@ -78,8 +78,8 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the tag path under which a mark is put on one leaf of the result of a loop or conditional. path: tag path
-    of the loop or conditional. number: number of the leaf.
+    """Returns the key, in a map from tag path to marks (extra bits in dependence sets), for one leaf of the result of a
+    loop or conditional. path: tag path of the loop or conditional. number: number of the leaf.
     """
     return (*path, -2 - number)
 
@@ -398,7 +398,7 @@ class _Evaluation:
         self, call: HloInstruction, operands: list[StoredValue], path: TagPath, ambiguous: Labels
     ) -> Labels:
         """Calls a kernel, whose hidden writes change the dependence sets of storage; returns the set that the call's
-        results get. path: the call's tag path. ambiguous: marks to add.
+        results get. path: the call's tag path. ambiguous: marks to add to the sets of the operands.
         """
         own = self._by_call.get((path, call.id), ())
         certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})

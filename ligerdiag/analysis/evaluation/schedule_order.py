@@ -118,7 +118,7 @@ class ScheduleEvaluation:
     iteration of a loop, if the instruction that takes this part has tags.
     """
     _lucky: Labels = field(init=False)
-    """The marks of all lucky reads."""
+    """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""
     _reads_pieces: frozenset[int] = field(init=False)
     """Ids of the instructions that make a lucky read (one that nothing orders with a hidden write) of which a kernel
     overwrites only a known region.

@@ -1,10 +1,11 @@
 """Finds the changes around the hidden writes between two compiles of a program.
 
 A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand_number and
-running number. The readers of a write are paired by criteria from strict to loose (`_KEYS`), in the order of the
-schedule; for each criterion, readers that read on the same side of the kernel and from the same bytes are paired first.
-Readers without a partner were gained or lost. A change is `minor` if another fusion now contains a reader, or if only
-one compile has an output. If only the source line of a reader differs, nothing has changed.
+position among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose
+(`_KEYS`), in the order of the schedule; for each criterion, readers that read on the same side of the kernel and from
+the same bytes are paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if
+a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
+not changed.
 """
 
 from collections import Counter, defaultdict
@@ -80,7 +81,7 @@ class NeighbourhoodPair:
 
     @property
     def title(self) -> str:
-        """Returns the `Neighbourhood.title` of the write in the first compile, or in the second if the first lacks the
+        """Returns the heading for the write, such as "`ce_kernel` operand 0", as in the first compile that has the
         write.
         """
         return next(one.title for one in (self.before, self.after) if one is not None)

@@ -48,7 +48,9 @@ class _AmbiguityKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AmbiguitySearch:
-    """Finds the ambiguities on which each output of one schedule depends."""
+    """Finds the ambiguities of each output of one schedule: the unknown facts on which the verdict on the output
+    depends.
+    """
 
     outputs: Mapping[str, OutputVerdict]
     """Maps the name of an output to its verdict before any ambiguity is considered."""
@@ -183,8 +185,9 @@ class AmbiguitySearch:
                     yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
-        """Yields the tag path of each operation that an ambiguous instruction may compute, if the instruction's value
-        would be wrong for this operation, with the key of a mark.
+        """Yields the tag path of each operation that an ambiguous instruction (one that may compute any of several
+        operations, its candidates) may compute and for which the instruction's value would be wrong, with the key of
+        the mark to put on the operation.
 
         Instructions with the same candidates and opcode share one key: repeated layers have as many instructions as
         candidates.
@@ -243,7 +246,7 @@ class AmbiguitySearch:
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _AmbiguityKey]]:
         """Yields each instruction that is a carrier if it computes one of its candidates, and not if it computes
-        another one, with the key of a mark. A carrier holds the value of an operand from before a write.
+        another one, with the key of the mark to put on it. A carrier holds the value of an operand from before a write.
         """
         evaluator, space = self.evaluator, self.evaluator.space
         if not evaluator.carriers.paths or not open_:

@@ -56,7 +56,9 @@ LIMIT = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadFinding:
-    """A wrong or lucky read, with the names of the outputs that are wrong or latent because of it."""
+    """A read that is wrong, or right only by luck, with the names of the outputs that are wrong or latent because of
+    it.
+    """
 
     write: HiddenWrite
     reader: HloInstruction
@@ -189,7 +191,7 @@ class BlameSearch:
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction's value, wrong for the operation at `path`, is right for a twin of this
-        operation. write: index of the hidden write in question.
+        operation. write: index of the hidden write about which it is wrong.
 
         A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
         takes after the kernel's call and that should hold the kernel's result.

@@ -142,8 +142,8 @@ class OperandProvenance:
         return False
 
     def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether the two operations are one value to XLA: they are twins, or one only reshapes the other's
-        result.
+        """Returns whether the two operations are one value to XLA: common subexpression elimination merges them (they
+        are twins), or one only reshapes the other's result.
         """
         if self._twins.are_twins(one, other):
             return True

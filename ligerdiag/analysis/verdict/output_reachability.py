@@ -49,14 +49,14 @@ class TwinJudge(Protocol):
     """
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction's value is right for a twin of this wrong operation. write: index of the
-        hidden write in question.
+        """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of
+        it. write: index of the hidden write about which it is wrong.
         """
         ...
 
     def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
-        """Returns the tag paths of those twins of the operation for which the instruction's value is wrong too. write:
-        index of the hidden write in question.
+        """Returns the tag paths of the twins of the operation at `path` for which the instruction's value is wrong too.
+        write: index of the hidden write about which it is wrong.
         """
         ...
 
@@ -85,11 +85,13 @@ class _Candidate:
     """One wrong operation, and the instruction that computes it."""
 
     paths: tuple[TagPath, ...]
-    """Tag paths of the operation, and of those of its twins for which the instruction's value is wrong too."""
+    """Tag paths of the operation, and of its twins (other operations that XLA computes by the same instruction) for
+    which the instruction's value is wrong too.
+    """
     instruction: int
     write: int
     """Index of the hidden write that may end the instruction's mark, because its kernel may run after the instruction;
-    NO_KERNEL if none does.
+    NO_KERNEL if none can.
     """
     cleared_by: int
     """Index of the hidden write that ends the operation's mark in the program, because the instruction runs after the

@@ -102,8 +102,8 @@ def _is_worse(verdict: Verdict, was: Verdict) -> bool:
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
-    """Returns a copy of the verdicts in which each output that depends on an ambiguity is unknown for the ambiguity's
-    write, and is no longer blamed on a read.
+    """Returns a copy of the verdicts in which each output that depends on an ambiguity (an unknown fact about a hidden
+    write) is unknown for that write, and no longer blamed on a read.
 
     order_unknown: indices of writes around which the author's order is unknown; outputs that depend on them become
     unknown.
