@@ -9,9 +9,9 @@ runs this operation without reading the value or its source, the schedule *recom
 that contains the kernel (a fusion, a loop, a call) is not a reader, nor is one that only waits for an asynchronous
 operation.
 
-Each reader has its reading operations: the instruction itself, or, in a fusion, the first operations that compute
-something from the fusion's parameter, after others that only move or cast it. If the fusion returns the moved value,
-the move counts as a reading operation too: the fusion makes a copy.
+The *reading operations* of a reader are the instruction itself, or, in a fusion, the first operations that compute
+something from the fusion's parameter, after operations that only move or cast it. If the fusion returns the moved
+value, the move is a reading operation too: the fusion makes a copy.
 """
 
 from collections import defaultdict

@@ -36,8 +36,8 @@ _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
-    """A workaround that forces an order and rounds: the author adds a term to an overwritten value and subtracts it
-    again.
+    """A workaround that forces an order at the price of rounding: the author adds a term to an overwritten value and
+    subtracts it again.
     """
 
     write: HiddenWrite
@@ -117,7 +117,9 @@ class Evaluator:
     retagged: Retagged | None = None
     """Both modules with tags that were computed from XLA's metadata, if the compile worker did not tag them."""
     canonicalized: bool = False
-    """Whether MLIR's canonicalizer has changed the program."""
+    """Whether MLIR's canonicalizer has changed the program, so that some of the author's operations are folded or
+    merged in it.
+    """
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Maps the id of an optimized instruction that holds an operand's contents from before a write to the labels that

@@ -137,7 +137,9 @@ class _Evaluation:
                 return [union] * _count_leaves(instruction)
 
     def _take(self, whole: HloInstruction, index: int) -> _Leaves:
-        """Returns the footprints of the leaves of one element of a tuple."""
+        """Returns the footprint (the parameters and kernels from which a value is computed) of each leaf in one element
+        of a tuple.
+        """
         begins = self._begins.get(whole.id)
         if begins is None:
             counts = [sum(1 for _ in iterate_leaves(child)) for child in whole.shape.tuple_shapes]

@@ -404,7 +404,7 @@ class _Comparison:
     space: LabelSpace
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
-    """Maps the name of each store to its mark."""
+    """Maps the name of each store to its mark, the bit that values have which depend on the store."""
     shared: frozenset[str]
     """Names of the kernel calls and stores that write to one Ref in all iterations, although each iteration means a Ref
     of its own.

@@ -1,4 +1,5 @@
-"""Finds the operations that define a kernel's operand, and operations that compute the same value (by value numbering).
+"""Finds the operations that define a kernel's operand, and the operations that have the same value (by value
+numbering): XLA keeps equal values in the same bytes, so a kernel that overwrites one overwrites the others.
 
 The functions walk from the operand back through the operations that pass a value on, which `hlo.dataflow` defines.
 
@@ -111,7 +112,9 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
 type Alternatives = tuple[tuple[int, ...], ...]
-"""For each element of a result, the value numbers that the element may have."""
+"""For each element of a result, the numbers of the values that the element may be. Values that XLA takes for one have
+the same number.
+"""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 
@@ -351,7 +354,7 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields those of the tag paths whose operation has two operands of the same value."""
+        """Yields the given tag paths whose operation has two operands that are one value to XLA."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 

@@ -1,8 +1,9 @@
 """Decides how far to trust the tags of an optimized module that ligerdiag did not compile.
 
-A tag is the number of a program operation, written as text in a file: an instruction may carry the tag of another
-operation, or none. Its operands, however, are the program itself, so they check the tag: a footprint (`footprints`) is
-the set of parameters and kernel results from which a value is computed.
+A tag is the number of a program operation, written into the metadata of the instructions that compute it. In a file of
+unknown origin an instruction may carry the tag of another operation, or none. Its operands, however, are the program
+itself, so they check the tag: a footprint (`footprints`) is the set of parameters and kernel results from which a value
+is computed.
 
 - The program's own tags count if its operations have them in program order, each operation its own (`are_in_order`).
 - An instruction with the tag and the opcode of an operation is that operation if its footprint is a subset of the

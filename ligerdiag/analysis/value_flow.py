@@ -128,8 +128,8 @@ class ValueFlow:
         return self.readers.times.get(number, -1)
 
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
-        """Returns the definition, and the nodes of those hidden writes to it that this reader may see. reader: None for
-        the program's end, which sees all of them.
+        """Returns the node of this definition, and a node for each hidden write to it that this reader may see. reader:
+        None for the program's end, which sees all of them.
         """
         if definition not in self._written:
             return (definition,)
@@ -207,8 +207,8 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest path of nodes from one for which `is_target` is true to one of `starts`, both included; ()
-        if there is none. Each node on the path is computed from the node before it.
+        """Returns a shortest path of nodes from a node for which `is_target` is true to a node in `starts`, both
+        included; () if there is none. Each node on the path is computed from the node before it.
         """
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 

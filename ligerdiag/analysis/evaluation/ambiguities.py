@@ -65,7 +65,7 @@ class Reason(StrEnum):
     """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made
-    it.
+    it; its name fits both.
     """
     NO_METADATA = "no metadata"
     """None of the operations that hold the overwritten value from before the write is found again in the optimized
@@ -87,8 +87,8 @@ class Reason(StrEnum):
     meet in a loop or conditional, whose result is then unknown (see `verdict.merged_values.find_twin_confluences`).
     """
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; when it does
-    so decides what it finds in the other one.
+    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; the contents
+    that it reads through the other operand depend on when it writes.
     """
 
 

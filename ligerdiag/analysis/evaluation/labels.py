@@ -157,21 +157,23 @@ class LabelSpace:
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """Returns FRESH(W, 0) for every hidden write W for which the set has FRESH(W, c) in some iteration class c."""
+        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has FRESH(W, c) in some iteration
+        class c.
+        """
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
             found |= fresh >> number
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns the label FRESH(W, 0), like `any_fresh`, for every hidden write W for which the set has ORIG(W, c) in
-        some iteration class c.
+        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has ORIG(W, c) in some iteration
+        class c.
         """
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns the set of the labels FRESH(W, 0) of these hidden writes W. In this form, with one bit for each
-        write, functions take and return sets of hidden writes ("as bits").
+        """Returns a set of hidden writes as bits, with the bit of the label FRESH(W, 0) for each of these hidden writes
+        W. Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
         """
         return unite(1 << (2 * self.classes * write) for write in writes)
 

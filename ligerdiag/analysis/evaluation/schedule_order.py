@@ -261,8 +261,8 @@ class ScheduleEvaluation:
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
-        """Defines the results of a collective with several operands: each result gets the dependence set of one
-        operand, whose number is the last entry of the result's ShapeIndex.
+        """Stores the dependence sets of the results of a collective with several operands. Each result gets the set of
+        one operand, whose number is the last entry of the result's ShapeIndex.
         """
         marks = self.find_started(collective, collective, reads)
         sets = self._list_piecewise(collective, reads)
@@ -313,8 +313,8 @@ class ScheduleEvaluation:
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is
-        wanted.
+        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is in
+        `wanted`.
         """
         path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
@@ -406,7 +406,9 @@ class ScheduleEvaluation:
         self.record(instruction, instruction, labels, reads)
 
     def _define_product(self, call: HloInstruction, product: Pieces, reads: tuple[Read, ...]) -> None:
-        """Defines the first result of a library's matrix product, which is known in pieces."""
+        """Stores the dependence sets of the first result of a library's matrix product, one set for each known piece of
+        the result.
+        """
         started = self.find_started(call, call, reads)
         for index, number in self.places.buffers.definitions.get(call.id, ()):
             if not any(index):

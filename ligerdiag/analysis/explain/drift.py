@@ -35,7 +35,7 @@ class ChangeKind(StrEnum):
     COPIED = "copied"
     """The kernel's operand is now a copy, is no longer a copy, or is copied in another way."""
     SHARED = "shared"
-    """The kinds of other values in the overwritten bytes have changed."""
+    """XLA now keeps other kinds of values, such as a constant, in the overwritten bytes."""
     SIZE = "size"
     """The kernel now overwrites a different number of bytes, or an array with a different shape."""
     FUSION = "fusion"

@@ -58,7 +58,9 @@ class AccessFinder:
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
     def find(self) -> tuple[BufferAccess, ...]:
-        """Returns the accesses of all hidden writes, in the order of the LogicalTime of the accessing instructions."""
+        """Returns the accesses to the bytes of all hidden writes, in the order of the LogicalTime of the accessing
+        instructions.
+        """
         found: list[BufferAccess] = []
         for write in self.context.writes:
             for one in self._list_performed(write):
@@ -81,8 +83,8 @@ class AccessFinder:
         return [one for one in self.context.followed.performed if one.write is write]
 
     def _list_around(self, one: PerformedWrite) -> Iterator[BufferAccess]:
-        """Yields the accesses of one write that are not reads: the definition of the overwritten value, the kernel's
-        own write, and definitions of other values in the same bytes.
+        """Yields the accesses to the bytes of one hidden write that are not reads: the definition of the overwritten
+        value, the kernel's own write, and definitions of other values in the same bytes.
         """
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])

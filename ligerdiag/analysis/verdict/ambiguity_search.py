@@ -148,7 +148,9 @@ class AmbiguitySearch:
         }
 
     def _find_open(self) -> Labels:
-        """Returns the hidden writes, as bits, on which some output depends that is not known to be stale for them."""
+        """Returns the hidden writes, as bits, for which at least one output that depends on them is not yet known to be
+        stale.
+        """
         found, space = 0, self.evaluator.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen

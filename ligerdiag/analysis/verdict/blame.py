@@ -230,7 +230,9 @@ class BlameSearch:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits, about which an output with these sets may have a part with this verdict."""
+        """Returns the hidden writes, as bits, for which some value that the output is computed from may have this
+        verdict, even if the output's own sets agree. intended, actual: the output's sets.
+        """
         space = self.evaluator.space
         if verdict is Verdict.STALE:
             return space.any_fresh(intended) | space.any_original(actual)

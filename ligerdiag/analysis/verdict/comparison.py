@@ -121,7 +121,9 @@ class Comparison:
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     loop_depth_differs: frozenset[int]
-    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are merged."""
+    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are not
+    distinguished.
+    """
     undecided: frozenset[int]
     """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
     traced: frozenset[int] = frozenset()

@@ -126,8 +126,8 @@ def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[in
 
 
 def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
-    """Returns the instruction that defines the operand. If the operand comes from outside of the fusion that contains
-    it, that is an instruction outside.
+    """Returns the instruction that defines the operand; if the operand is a parameter of a fusion, the instruction
+    outside of the fusion that defines the fusion's operand.
     """
     flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)

@@ -52,14 +52,14 @@ type OperandEdge = tuple[TagPath, Labels]
 _SLICES = frozenset({"slice", "dynamic-slice"})
 """Opcodes of slices. An evaluation may record no dependence set for a slice although it depends on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
-"""The edge of an operand that depends on no hidden write."""
+"""Describes an operand that depends on no hidden write."""
 _EXCHANGED, _RESHAPES_AND_CASTS = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
-"""The edge of an operand that is not recognised and whose dependence set is unknown too."""
+"""Describes an operand whose operation and dependence set are both unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +106,8 @@ class OperandProvenance:
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns each order of the operation's intended operands that is consistent with the recognised operands; an
-        empty list if the operands cannot be distinguished.
+        """Returns each order of the operation's intended operands into which XLA may have brought them, judged by the
+        recognised operands; an empty list if the operands cannot be distinguished.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):

@@ -75,7 +75,7 @@ class Reached:
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]
-    """For each output, the positions (in the list of reads that was asked about) of the reads on which it depends."""
+    """For each output, the reads on which it depends, by their positions in the list that `find_reached` was given."""
     open: frozenset[Cause] = frozenset()
     """Causes for which the search was not finished: some output may depend on one of the cause's wrong operations."""
 

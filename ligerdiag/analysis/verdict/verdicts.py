@@ -229,8 +229,8 @@ class Verdicts:
     differing: tuple[Differing, ...] = ()
     """Operations whose dependence set in the schedule makes them stale or clobbered for some write."""
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Maps the name of an output to the names of the scheduled loops and conditionals that give this output one of
-    several merged values instead of another.
+    """Maps the name of an output to the names of the scheduled loops and conditionals from which the output may get the
+    wrong one of several values that XLA merged.
     """
     decided: frozenset[str] = frozenset()
     """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
@@ -253,8 +253,8 @@ class Verdicts:
         return tuple([name for name in wrong if name not in explained])
 
     def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of the loops and conditionals that give one of these outputs one merged value instead of
-        another.
+        """Returns the names of the loops and conditionals from which one of these outputs may get the wrong one of
+        several values that XLA merged.
         """
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
@@ -279,8 +279,8 @@ class ReadCause(StrEnum):
     BLAMED = "blamed"
     """An output is wrong, or right by luck, because of the read."""
     DIVERGES_FIRST = "diverges first"
-    """The reader is the first wrong operation from which an output is computed that is wrong although no read is blamed
-    for it.
+    """An output is wrong and no read is blamed for it; the reader is the first wrong operation from which this output
+    is computed.
     """
     UNDECIDED = "undecided"
     """The version that the read gets, or the version that is meant, is unknown."""
