@@ -127,7 +127,7 @@ class CallPlace:
     """Lines of the kernel's source that write the operand; empty if the kernel's IR has no locations."""
     callers: tuple[SourceLine, ...] = ()
     """Lines of the functions that lead to `line`, innermost first; for a call in a backward pass, lines of the forward
-    pass that it belongs to.
+    pass whose derivative it computes.
     """
     in_backward: bool = False
     """Whether the call is in the backward pass of the lines in `callers`."""
@@ -231,7 +231,7 @@ class ReplayState(StrEnum):
     TOO_LARGE = "too large"
     """The replay is estimated to exceed the bounds on seconds or bytes; `--full` runs it anyway."""
     NOT_COVERED = "not covered"
-    """The program has something that replay does not compute; `reason` names it."""
+    """The program has an operation or a feature that replay does not compute; `reason` names it."""
     FAILED = "failed"
     """The worker died, took too long or could not run the case's function; `reason` says which."""
     NOT_ASKED = "not asked"
@@ -399,8 +399,8 @@ class LaunchNumbers:
     rounding of atomics and the differences in `racing`.
     """
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of bytes at which two programs meet, from the launch with the largest `order_difference`, or else from
-    the launch with the race.
+    """Examples of bytes that one program of the grid writes and another one accesses, from the launch with the largest
+    `order_difference`, or else from the launch with the race.
     """
     outside: tuple[OutsideAccess, ...] = ()
     line: SourceLine | None = None
@@ -513,7 +513,9 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended and the stale ones."""
+    """The numbers of one output computed on a device, compared with the intended numbers and with the stale ones, those
+    of a run in which no instruction sees a hidden write.
+    """
 
     errors: tuple[float, ...]
     """||device - intended|| / ||intended|| for each set of random inputs; NaN if either is not finite."""

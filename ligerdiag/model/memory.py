@@ -61,7 +61,7 @@ class Copy:
     count.
     """
     in_branch: bool = False
-    """Whether the copy runs only if the branch is taken that contains it."""
+    """Whether the copy is in a branch of a conditional, and so runs only if that branch is taken."""
     operand: str = ""
     """Name of the copied instruction."""
     source: str = ""
