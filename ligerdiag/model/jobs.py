@@ -95,7 +95,7 @@ class DiscoverAnswer:
 
     cases: tuple[CaseSpec, ...]
     dependencies: Mapping[str, str]
-    """Maps the path of each imported file of the project to the file's sha256."""
+    """From the path of each file of the project that was imported to the file's sha256."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
