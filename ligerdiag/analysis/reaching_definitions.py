@@ -420,8 +420,8 @@ def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, operations such as `x
-    * 1`, and the barriers that ligerdiag adds.
+    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, through operations
+    such as `x * 1`, and through the barriers that ligerdiag adds.
     """
     while True:
         base = find_equal_operand(instruction) or find_same_elements(instruction)

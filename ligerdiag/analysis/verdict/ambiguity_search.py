@@ -174,7 +174,7 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Returns the given writes on which at least one operation depends that is found again in the schedule."""
+        """Returns the given writes for which an operation that depends on the write is found again in the schedule."""
         tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
         fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
         return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}

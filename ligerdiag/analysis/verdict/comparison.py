@@ -168,8 +168,8 @@ class Comparison:
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write
-        and was not seen to: it may depend on them unseen.
+        """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write,
+        and the evaluation of the schedule does not show whether it does.
         """
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits
