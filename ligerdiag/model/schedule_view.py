@@ -249,8 +249,8 @@ class ScheduleStep:
     iteration; for a `while`, that of the first instruction that it runs.
     """
     end: int
-    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, for all others
-    equal to `start`.
+    """LogicalTime at which the instruction has finished: for an asynchronous operation, the time of its `-done`; for a
+    `while`, the time of the `while` itself, which comes after its body; for all others, `start`.
     """
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
