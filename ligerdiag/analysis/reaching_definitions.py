@@ -1,5 +1,6 @@
 """Finds the operations that define a kernel's operand, and the operations that have the same value (by value
-numbering): XLA keeps equal values in the same bytes, so a kernel that overwrites one overwrites the others.
+numbering): XLA may keep equal values in the same bytes, and a kernel that overwrites one then overwrites the others
+too.
 
 The functions walk from the operand back through the operations that pass a value on, which `hlo.dataflow` defines.
 

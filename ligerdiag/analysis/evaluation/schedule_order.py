@@ -120,8 +120,8 @@ class ScheduleEvaluation:
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""
     _reads_pieces: frozenset[int] = field(init=False)
-    """Ids of the instructions that make a lucky read (one that nothing orders with a hidden write) of which a kernel
-    overwrites only a known region.
+    """Ids of the instructions that make a lucky read (one that nothing orders with a hidden write) of an array of which
+    the kernel overwrites only a known region.
     """
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])

@@ -43,7 +43,7 @@ MOST_READS = 60
 MOST_NAMED = 100
 """Largest number of reads of one buffer that the view shows because an output's verdict is blamed on them."""
 _REUSES = 2
-"""Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again are
+"""Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again may be
 shown after it.
 """
 
