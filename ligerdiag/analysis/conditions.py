@@ -1,13 +1,13 @@
 """Finds the conditions of a kernel call: branches and loops around the call that may not run.
 
-If the program always makes a call and the schedule makes it only under a condition, values that depend on the call are
-unknown. XLA keeps conditions and removes some; it adds no new one around a call. So each condition around a call in the
-schedule must be one of those around it in the program. Two conditions are the same if both are loops, or both are
-conditionals with the same number of branches and the call is in the same branch; XLA may replace an index by a
-predicate (true is the first branch, index 1 the second) or the reverse. In addition, the schedule's predicate must
-depend only on arguments on which the program's predicate depends, and on at least one argument if the program's does. A
-loop that certainly runs, a branch that is always taken, and a conditional with the call in each branch do not count as
-conditions.
+If the program always makes a call and the schedule makes it only under a condition, it is unknown whether values that
+depend on the call are right. XLA keeps conditions and removes some; it adds no new one around a call. So each condition
+around a call in the schedule must be one of those around it in the program. Two conditions are the same if both are
+loops, or both are conditionals with the same number of branches and the call is in the same branch; XLA may replace an
+index by a predicate (true is the first branch, index 1 the second) or the reverse. In addition, the schedule's
+predicate must depend only on arguments on which the program's predicate depends, and on at least one argument if the
+program's does. A loop that certainly runs, a branch that is always taken, and a conditional with the call in each
+branch do not count as conditions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -140,7 +140,7 @@ def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
 
 @dataclass(slots=True, eq=False)
 class _Inputs:
-    """Finds the arguments on which the predicates of one module depend."""
+    """Finds the program's arguments on which the predicates of one module's conditionals and loops depend."""
 
     module: Final[HloModule]
     _flow: Dataflow = field(init=False)

@@ -143,13 +143,13 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation, and returns the context for its rules.
 
-    program: the module as written. retagged: both modules with tags (numbers of program operations) that were computed
-    from XLA's metadata, if the compile worker did not tag them. canonicalized: whether MLIR's canonicalizer has changed
-    `program`. tag_trust: how far to trust the tags of an optimized module that ligerdiag did not compile; `optimized`
-    then lacks the tags that are refuted. thunks, command_order: the steps that XLA's runtime executes, and the order
-    that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is XLA's own assignment.
-    crossed_operands: numbers of kernel operands around whose writes JAX changed the author's order of operations;
-    whatever depends on a write to one of these operands stays undecided.
+    program: the module as written. retagged: both modules with tags (the numbers of the program's operations) that were
+    computed from XLA's metadata, if the compile worker did not tag them. canonicalized: whether MLIR's canonicalizer
+    has changed `program`. tag_trust: how far to trust the tags of an optimized module that ligerdiag did not compile;
+    `optimized` then lacks the tags that are refuted. thunks, command_order: the steps that XLA's runtime executes, and
+    the order that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is XLA's own
+    assignment. crossed_operands: numbers of kernel operands around whose writes JAX changed the author's order of
+    operations; whatever depends on a write to one of these operands stays undecided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -219,7 +219,9 @@ def compute_context(
 
 
 def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: HloModule) -> HiddenWrite:
-    """Returns the hidden write of this index with the call path and the module of the optimized call that performs it."""
+    """Returns the hidden write that `actual` performs, with the call path and the module of the optimized call instead
+    of those of the program's call.
+    """
     return replace(writes[actual.write], frames=actual.frames, module=optimized)
 
 

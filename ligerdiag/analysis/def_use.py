@@ -1,4 +1,5 @@
-"""Finds the instructions that read a value that a kernel overwrites, or the value from which that one was made.
+"""Finds the instructions that read a value that a kernel overwrites, or the value from which the overwritten value was
+made.
 
 A reader of the value is a scheduled instruction with an operand of the same definition as the kernel's operand. An
 instruction that reads another value, which is in the same bytes at another time, does not count. If the kernel's
@@ -8,9 +9,9 @@ runs this operation without reading the value or its source, the schedule *recom
 that contains the kernel (a fusion, a loop, a call) is not a reader, nor is one that only waits for an asynchronous
 operation.
 
-Each reader has its reading operations: the instruction itself, or, in a fusion, the first operations that compute
-something from the fusion's parameter, after others that only move or cast it. If the fusion returns the moved value,
-the move counts as a reading operation too: the fusion makes a copy.
+The *reading operations* of a reader are the instruction itself, or, in a fusion, the first operations that compute
+something from the fusion's parameter, after operations that only move or cast it. If the fusion returns the moved
+value, the move is a reading operation too: the fusion makes a copy.
 """
 
 from collections import defaultdict
@@ -30,7 +31,9 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.schedule_view import Origin
 
 NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT, Trait.MAKES_TUPLE)
+"""Opcodes of instructions whose result is another name for their operand's bytes."""
 MOVES = having(Trait.MOVES, Trait.CASTS)
+"""Opcodes of instructions that move or cast their operand and compute nothing else."""
 
 
 def find_reading(
@@ -49,8 +52,8 @@ def find_reading(
 def _follow(
     computation: HloComputation, value: HloInstruction, index: ShapeIndex, seen: set[int]
 ) -> Iterator[HloInstruction]:
-    """Yields the operations inside a fusion that read this leaf of the value, looking through names and moves. seen:
-    ids of the instructions already visited.
+    """Yields the operations inside a fusion that read this leaf of the value, looking through operations that only
+    rename, move or cast it. seen: ids of the instructions already visited.
     """
     for user in computation.users[value.id]:
         if user.opcode == "get-tuple-element" and index:
@@ -126,8 +129,8 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueRead:
-    """One scheduled instruction that reads the overwritten value, or the value from which that one was moved, through
-    one operand.
+    """One scheduled instruction that reads the overwritten value, or the value from which the overwritten value was
+    moved, through one operand.
     """
 
     scheduled: Scheduled

@@ -22,7 +22,8 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Returns everything that depends on these leaves of a call's result, or on what the call leaves in these operands.
+    """Returns everything that depends on these leaves of a call's result, or on the contents that the call leaves in
+    these operands.
 
     module: the call's module, either the context's program or its optimized module. operands: numbers of operands that
     the call writes.

@@ -1,7 +1,9 @@
 """Holds the program and the schedule of one compilation, each with its dependence sets (on which hidden writes each
 value depends), and evaluates either one again with marks.
 
-A mark is an additional bit in dependence sets: put on one operation or instruction, it shows which values depend on it.
+A mark is an additional bit in dependence sets: put on one operation or instruction, it spreads to all values computed
+from that one. Operations are identified by *tag path*: the tag of the operation (the number that ligerdiag gave it
+before the compile), after the tags of the calls that lead to it.
 """
 
 from collections import defaultdict
@@ -34,8 +36,8 @@ _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
-    """A workaround that forces an order and rounds: the author adds a term to an overwritten value and subtracts it
-    again.
+    """A workaround that forces an order at the price of rounding: the author adds a term to an overwritten value and
+    subtracts it again.
     """
 
     write: HiddenWrite
@@ -83,8 +85,8 @@ class EvaluatedPair:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes for which it is unknown where in memory they are, which readers should see them,
-        or whether they happen.
+        """Indices of the hidden writes for which it is unknown which memory they overwrite, which readers should see
+        them, or whether they happen; a value that depends on one is unknown.
         """
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
@@ -96,7 +98,9 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks."""
+    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks (extra bits in
+    dependence sets that show which values depend on chosen operations).
+    """
 
     program: HloModule
     optimized: HloModule
@@ -113,7 +117,9 @@ class Evaluator:
     retagged: Retagged | None = None
     """Both modules with tags that were computed from XLA's metadata, if the compile worker did not tag them."""
     canonicalized: bool = False
-    """Whether MLIR's canonicalizer has changed the program."""
+    """Whether MLIR's canonicalizer has changed the program, so that some of the author's operations are folded or
+    merged in it.
+    """
     races: tuple[Race, ...] = ()
     carried: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Maps the id of an optimized instruction that holds an operand's contents from before a write to the labels that
@@ -191,14 +197,14 @@ class Evaluator:
         """Evaluates both programs with the given marks, which show in the dependence sets of the outputs which of these
         operations and instructions each output depends on.
 
-        operations: tag path of a program operation to its marks. instructions: id of an optimized instruction to its
-        marks.
+        operations: maps the tag path of a program operation to its marks. instructions: maps the id of an optimized
+        instruction to its marks.
         """
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """Evaluates the program as written. marked: tag path of an operation to its marks; if given, only the
-        dependence sets of the outputs are recorded.
+        """Evaluates the program as written. marked: maps the tag path of an operation to marks, extra bits that the set
+        of its result gets; if given, only the dependence sets of the outputs are recorded.
         """
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
@@ -222,9 +228,9 @@ class Evaluator:
         """Finds, for each output, the hidden writes whose rows the output does not use, neither in the program nor in
         the schedule.
 
-        Returns all writes that cover only some rows of their operand, and for each output those of them whose rows it
-        does not use, both as sets of bits (see `LabelSpace.bits_of`). Rows are not tracked, and no write is returned,
-        if tags were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
+        Returns, as bits (see `LabelSpace.bits_of`), all writes that cover only some rows of their operand, and for each
+        output the writes among them whose rows it does not use. Rows are not tracked, and no write is returned, if tags
+        were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
         """
         if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
@@ -277,9 +283,9 @@ class Evaluator:
     ) -> Actual:
         """Evaluates the schedule.
 
-        wanted: tag paths of operations to record even if they depend on no hidden write. marked: id of an instruction
-        to the marks that its result gets. records: whether to record operations at all; otherwise only the outputs
-        count.
+        wanted: tag paths of operations to record even if they depend on no hidden write. marked: maps the id of an
+        instruction to marks, extra bits that the set of its result gets. records: whether to record operations at all;
+        otherwise only the outputs count.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(

@@ -38,8 +38,8 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Gives each kernel that the program calls a number. Custom calls that only the optimized module has get no number:
-    they are XLA's implementation of some other operation.
+    """Maps the target and payload of each kernel that the program calls to a number. Custom calls that only the
+    optimized module has are left out: they are XLA's implementation of some other operation.
     """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
@@ -50,10 +50,11 @@ def number_kernels(program: HloModule) -> Kernels:
 def compute_footprints(
     module: HloModule, kernels: Kernels, *, empty: Container[int] = frozenset()
 ) -> Mapping[int, Footprint]:
-    """Maps the id of each instruction that is reachable from the entry to the footprint of its whole result.
+    """Maps the id of each instruction that is reachable from the entry to its footprint: the parameters and kernels
+    from which its result, all leaves together, is computed.
 
-    kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, that get
-    an empty footprint.
+    kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, whose
+    footprint is taken to be empty.
     """
     evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()
@@ -136,7 +137,9 @@ class _Evaluation:
                 return [union] * _count_leaves(instruction)
 
     def _take(self, whole: HloInstruction, index: int) -> _Leaves:
-        """Returns the footprints of the leaves of one element of a tuple."""
+        """Returns the footprint (the parameters and kernels from which a value is computed) of each leaf in one element
+        of a tuple.
+        """
         begins = self._begins.get(whole.id)
         if begins is None:
             counts = [sum(1 for _ in iterate_leaves(child)) for child in whole.shape.tuple_shapes]

@@ -83,14 +83,16 @@ class LostRef:
     """The first operation of the program as written whose operands are wrong; None if only outputs are wrong."""
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
-        """Returns those of the moves that concern this kernel call or store. moves: everything that JAX did to Refs."""
+        """Returns the moves that concern this kernel call or store. moves: the Ref accesses that JAX moved or dropped,
+        according to the trace.
+        """
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
         """Returns whether JAX drops this call where it reruns the function around the call, and has moved no read of
         its Ref.
 
-        moves: everything that JAX did to Refs.
+        moves: the Ref accesses that JAX moved or dropped, according to the trace.
         """
         return {move.kind for move in self.find_moves(moves)} == {RefMove.DROPPED}
 
@@ -107,9 +109,9 @@ def find_lost_refs(
 ) -> tuple[LostRef, ...]:
     """Returns each kernel call and each store whose write to a Ref is lost, or seems lost for an unknown reason.
 
-    program: the program as written. lowered: the program that JAX gives to XLA. call_names: tag of a kernel's custom
-    call to the call's name in the trace. stores: the stores into Refs that the worker has marked. moves: what JAX did
-    to Refs, according to the trace.
+    program: the program as written. lowered: the program that JAX gives to XLA. call_names: maps the tag of a kernel's
+    custom call to the call's name in the trace. stores: the stores into Refs that the worker has marked. moves: the Ref
+    accesses that JAX moved or dropped, according to the trace.
     """
     numbers: dict[tuple[str | TagPath, int], int] = {}
     writes = tuple(_find_writes(program, effects_of, call_names, numbers))
@@ -178,8 +180,9 @@ def find_lost_refs(
 
 
 def _drop_followers(found: Sequence[LostRef]) -> tuple[LostRef, ...]:
-    """Returns the calls and stores without each unexplained one all of whose outputs are also outputs of a lost one:
-    the result of the unexplained call may be stored in the lost one's Ref, for example.
+    """Returns the calls and stores, without each unexplained one whose outputs are all outputs of lost ones too: the
+    lost write then explains them. For example, the result of the unexplained call may be stored in the Ref of the lost
+    call.
     """
     known = {name for one in found if one.verdict is not Verdict.UNKNOWN for name in one.outputs}
     return tuple(one for one in found if one.verdict is not Verdict.UNKNOWN or not known.issuperset(one.outputs))
@@ -235,13 +238,15 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns the program's dependence sets, in which each of the stores has a mark of its own."""
+        """Returns the program's dependence sets, in which each of the stores has a mark (an extra bit of every value
+        that depends on the store).
+        """
         names = {one.tag: one.name for one in stores}
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of all operations on which the output depends. wrong: tag path of a
-        wrong operation to its errors.
+        """Returns, for each output, the errors of all operations on which the output depends. wrong: maps the tag path
+        of a wrong operation to its errors.
         """
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
@@ -251,7 +256,7 @@ class _Side:
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
         """Returns, for each output, the errors of those operations on which the output depends only through hidden
-        writes. wrong: tag path of a wrong operation to its errors.
+        writes. wrong: maps the tag path of a wrong operation to its errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
@@ -307,8 +312,8 @@ def _find_writes(
 def _join_carriers(
     program: HloModule, lowered: HloModule, ours: Carriers, theirs: Carriers
 ) -> tuple[Carriers, Carriers]:
-    """Returns the carriers of both programs. An operation that both programs have is a carrier in both if it is one in
-    either; a carrier holds the value of an operand from before a write.
+    """Returns the carriers of both programs (operations that hold the value of an operand from before a write). Only
+    operations that both programs have count; such an operation is a carrier in both if it is one in either.
     """
     paths: dict[TagPath, dict[int, HloInstruction]] = {}
     for carriers in (ours, theirs):
@@ -399,7 +404,7 @@ class _Comparison:
     space: LabelSpace
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
-    """Maps the name of each store to its mark."""
+    """Maps the name of each store to its mark, the bit that values have which depend on the store."""
     shared: frozenset[str]
     """Names of the kernel calls and stores that write to one Ref in all iterations, although each iteration means a Ref
     of its own.

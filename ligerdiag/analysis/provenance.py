@@ -1,13 +1,14 @@
 """Finds out which operation of the program each instruction of the schedule computes, if the compile worker did not tag
-the modules (did not number the operations in their metadata).
+the modules. A tag is a number that the worker writes into the metadata of each operation before the compile, to find
+the operation again in the optimized module.
 
 XLA's own metadata then replaces the tags. This module also corrects the tags of conditional branches that XLA has
 deduplicated.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
 a slash, and appends the call's stack frames; an instruction without an op_name or stack frames gets the call's. An
-*instance* is one operation reached by one path of calls: it has a tag path, and the op_name and chain of source
-locations that its clones in the optimized module carry.
+*instance* is one operation reached by one path of calls: it has a tag path (its own tag, after the tags of the calls),
+and the op_name and chain of source locations that its clones in the optimized module carry.
 
 The unoptimized module's operations are numbered in program order. An instruction of the optimized module is taken to be
 an instance with the same op_name, chain of source locations and opcode. If several instances match, these criteria are
@@ -18,8 +19,8 @@ applied one after another, until one instance is left:
 - element type and rank, since a partitioned module has smaller arrays.
 
 If a pass has joined two op_names with a semicolon, or has dropped the locations, the first op_name decides alone. If
-several instances remain, the instruction is *ambiguous*: it keeps its candidates under a negative tag of its own (see
-`ambiguities`).
+several instances remain, the instruction is *ambiguous*: it gets a negative tag of its own, and `Retagged.ambiguous`
+maps that tag to the candidates. An output that depends on the choice is unknown (see `ambiguities`).
 """
 
 from collections import defaultdict
@@ -50,9 +51,7 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One operation of the program, reached by one path of calls. The fields do not change, as those of
-    `HloInstruction`.
-    """
+    """One operation of the program, reached by one path of calls. The fields are set once and never changed."""
 
     path: Final[TagPath]
     instruction: Final[HloInstruction]
@@ -192,8 +191,8 @@ class Authorship(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """The program and the optimized module with the tags that `compute_tags` gave them, and the candidates of those
-    tags that are ambiguous.
+    """The program and the optimized module with the tags that `compute_tags` gave them; for an instruction that may
+    compute one of several operations, also the list of these.
     """
 
     program: HloModule
@@ -301,11 +300,10 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """Returns those of the found instances that fit the instruction's name, and if several do, its shape; each
-        once.
+        """Returns the found instances that fit the instruction's name and, if there are several, its shape; each once.
 
         namesake: the program's instruction whose name this instruction's name continues. Results are cached, because
-        many instructions have the same.
+        many instructions have the same candidates and shape.
         """
         group = id(found)
         if group not in self._by_instruction:

@@ -46,8 +46,11 @@ _OWN_KINDS: Mapping[str, str] = {
     "partition-id": "kPartitionId",
     "replica-id": "kReplicaId",
 }
+"""Maps the opcodes that XLA always emits as a thunk of one kind to the name of that kind."""
 _OF_OTHERS = frozenset({*_OWN_KINDS.values(), COMMAND_BUFFER})
+"""Kinds of thunks that XLA emits only for the opcodes in `_OWN_KINDS`, or for command buffers."""
 _OLD_NAME = "command_buffer"
+"""The name of a command buffer's computation in modules of XLA before 2025 begins with this."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +138,7 @@ def _list_launched(computation: HloComputation) -> Iterator[HloInstruction]:
 
 
 def _go_together(thunk: Thunk, instruction: HloInstruction) -> bool:
+    """Returns whether XLA may have emitted the thunk for this instruction, judged by kind and opcode."""
     own = _OWN_KINDS.get(instruction.opcode)
     return thunk.kind == own if own is not None else thunk.kind not in _OF_OTHERS
 

@@ -1,6 +1,8 @@
-"""Finds the operations that define a kernel's operand, and operations that compute the same value (by value numbering).
+"""Finds the operations that define a kernel's operand, and the operations that have the same value (by value
+numbering): XLA may keep equal values in the same bytes, and a kernel that overwrites one then overwrites the others
+too.
 
-`hlo.dataflow` defines the operations through which these walks pass.
+The functions walk from the operand back through the operations that pass a value on, which `hlo.dataflow` defines.
 
 - `resolve_operand` returns the one position whose value the operand is. A loop's parameter, an optimization barrier, a
   copy and a computation's result are values of their own.
@@ -111,7 +113,9 @@ _IGNORED = ("name", "id", "metadata", "operand_ids", "control_predecessor_ids", 
 type CallPath = tuple[int, ...]
 """Ids of `call` instructions, and of loops that run once, outermost first."""
 type Alternatives = tuple[tuple[int, ...], ...]
-"""For each element of a result, the value numbers that the element may have."""
+"""For each element of a result, the numbers of the values that the element may be. Values that XLA takes for one have
+the same number.
+"""
 type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 
@@ -198,9 +202,9 @@ class _Numbering:
         """Numbers the values of a computation. Returns the number of its result, and the numbers of the result's tuple
         elements; the latter are () if unknown.
 
-        arguments: value numbers of the computation's arguments. elements: number of a parameter to the value numbers of
-        its tuple elements, for those parameters where they are known. is_inlined: whether XLA inlines the computation;
-        False in a branch, whose numbers are not recorded in `found`.
+        arguments: value numbers of the computation's arguments. elements: maps the number of a parameter to the value
+        numbers of its tuple elements; has only parameters for which they are known. is_inlined: whether XLA inlines the
+        computation; False in a branch, whose numbers are not recorded in `found`.
         """
         numbers: dict[int, int] = {}
         parts: dict[int, tuple[int, ...]] = {}
@@ -351,7 +355,7 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields those of the tag paths whose operation has two operands of the same value."""
+        """Yields the given tag paths whose operation has two operands that are one value to XLA."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
@@ -417,8 +421,8 @@ def _is_chosen_by_constant(instruction: HloInstruction) -> bool:
 
 
 def _find_base(instruction: HloInstruction) -> HloInstruction:
-    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, `x * 1` and the like,
-    and the barriers that ligerdiag adds.
+    """Returns the value whose elements the instruction holds unchanged, looking through reshapes, through operations
+    such as `x * 1`, and through the barriers that ligerdiag adds.
     """
     while True:
         base = find_equal_operand(instruction) or find_same_elements(instruction)
@@ -460,7 +464,7 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
     """Returns the call path to each operation that makes the overwritten value. A loop or a conditional may have
-    several; operations that return an operand's elements unchanged are looked through (see the module's docstring).
+    several; looks through operations that return an operand's elements unchanged (see the module's docstring).
     """
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
@@ -495,8 +499,8 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns the value that the scheduled instruction around the kernel gets as the kernel's operand, and whether the
-    kernel gets only a slice of this value.
+    """Returns the value in memory that the kernel gets as this operand (if a fusion contains the kernel, an operand of
+    the fusion), and whether the kernel gets only a slice of this value.
 
     Returns None if the kernel is in a fusion and its operand is computed there, so that it is not an address in one of
     the fusion's operands. frames: the call path to the kernel.

@@ -1,8 +1,9 @@
 """Decides how far to trust the tags of an optimized module that ligerdiag did not compile.
 
-A tag is the number of a program operation, written as text in a file: an instruction may carry the tag of another
-operation, or none. Its operands, however, are the program itself, so they check the tag: a footprint (`footprints`) is
-the set of parameters and kernel results from which a value is computed.
+A tag is the number of a program operation, written into the metadata of the instructions that compute it. In a file of
+unknown origin an instruction may carry the tag of another operation, or none. Its operands, however, are the program
+itself, so they check the tag: a footprint (`footprints`) is the set of parameters and kernel results from which a value
+is computed.
 
 - The program's own tags count if its operations have them in program order, each operation its own (`are_in_order`).
 - An instruction with the tag and the opcode of an operation is that operation if its footprint is a subset of the
@@ -40,7 +41,9 @@ class TagTrust:
     """
 
     program: Mapping[int, Footprint]
-    """Maps the id of an instruction of the program to its footprint."""
+    """Maps the id of an instruction of the program to its footprint (the parameters and kernel results from which it is
+    computed); `optimized` does so for the optimized module.
+    """
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]
     """Maps a tag to the program's instructions that have it as the last one of their tag path."""
@@ -51,7 +54,7 @@ class TagTrust:
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
         """Returns the operations of the program that have the instruction's tag and that the instruction may compute,
-        judged by opcode and size; none if a pass copied the tag to this instruction.
+        judged by opcode and size; () if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
@@ -81,7 +84,9 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the optimized module without the tags that the footprints refute."""
+        """Returns the optimized module without the tags of instructions that cannot compute the operation with this
+        tag.
+        """
         if not self.refuted:
             return optimized
         return replace(optimized, tags={key: path for key, path in optimized.tags.items() if key not in self.refuted})
@@ -155,7 +160,9 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
 
 
 def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
-    """Compares the footprints of a program and an optimized module that have tags, and returns which tags to trust."""
+    """Checks the tags of the optimized module with footprints (the parameters and kernel results from which each value
+    is computed), and returns which of them to trust.
+    """
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
     for one in program.instructions:

@@ -56,7 +56,7 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
 
 
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
-    """Maps the name of an output to a line that says why the output may depend on memory that nobody has written.
+    """Maps the name of each output that may depend on memory that nobody has written to a line that says why.
 
     A kernel may read its own output before it writes there; whether it does can depend on values that only a replay
     computes.

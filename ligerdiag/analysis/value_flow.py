@@ -41,8 +41,9 @@ def name_written(write: int, kernel: int) -> Definition:
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of the values of one schedule, computed on demand. Call `add_write` for all hidden writes before any
-    query.
+    """The graph of the values of one schedule, computed on demand. A node is one leaf of the result of one scheduled
+    instruction, or the contents that a hidden write leaves in its operand; the node's step is the instruction that
+    computes it. Call `add_write` for all hidden writes before any query.
     """
 
     readers: ValueReaders
@@ -127,8 +128,8 @@ class ValueFlow:
         return self.readers.times.get(number, -1)
 
     def _see(self, definition: Definition, reader: HloInstruction | None) -> tuple[Definition, ...]:
-        """Returns the definition, and the nodes of those hidden writes to it that this reader may see. reader: None for
-        the program's end, which sees all of them.
+        """Returns the node of this definition, and a node for each hidden write to it that this reader may see. reader:
+        None for the program's end, which sees all of them.
         """
         if definition not in self._written:
             return (definition,)
@@ -206,8 +207,8 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest path of nodes from one for which `is_target` is true to one of `starts`, both included; ()
-        if there is none. Each node on the path is computed from the node before it.
+        """Returns a shortest path of nodes from a node for which `is_target` is true to a node in `starts`, both
+        included; () if there is none. Each node on the path is computed from the node before it.
         """
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 
@@ -250,8 +251,8 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Maps each node that is computed from one of `starts`, and from which an output is computed, to the node
-        before it on a shortest path; a start is mapped to None.
+        """Finds shortest paths in the graph: maps each node that is computed from one of `starts`, and from which an
+        output is computed, to the node before it on a shortest path from a start. A start is mapped to None.
         """
         if self._users is None:
             self._users = {}

@@ -1,9 +1,11 @@
 """Matches the program's hidden writes with the kernel calls of the optimized module, and finds calls that were lost on
 the way.
 
-A kernel call is recognised by its tag path, or, without tags, by target and payload if only one call of the program has
-them. A kernel call of the optimized module that is not in the program is never silently dropped: a note reports it. A
-`custom_partitioning` without a body contains unknown calls: its possible writes are neither found nor missing.
+A kernel call is recognised by its tag path (the tag of the call, a number that ligerdiag gave it before the compile,
+after the tags of the calls that lead to it). Without tags it is recognised by target and payload, if only one call of
+the program has them. A kernel call of the optimized module that is not in the program is never silently dropped: a note
+reports it. A `custom_partitioning` without a body contains unknown calls: its possible writes are neither found nor
+missing.
 
 XLA takes two calls with equal operands for one value and keeps one of them, with the tags of either. The remaining call
 does what the first of the two in program order would have done; the other one is missing. Calls are lost in two places.
@@ -99,8 +101,8 @@ def match_writes(
 ) -> Matching:
     """Finds every hidden write of the program in the optimized module, and its place in memory.
 
-    candidates: an ambiguous tag of the optimized module to the tag paths of the operations that it may mean; a call
-    with such a tag counts as performing the writes of all of them. broken: the declared aliases that the schedule
+    candidates: maps an ambiguous tag of the optimized module to the tag paths of the operations that it may mean; a
+    call with such a tag counts as performing the writes of all of them. broken: the declared aliases that the schedule
     breaks.
     """
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
@@ -175,8 +177,8 @@ def match_writes(
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Returns the value of `Matching.identical`: the index of each missing write whose call would see the same versions
-    as the call into which XLA merged it, to the index of that call's write.
+    """Returns the value of `Matching.identical`: maps the index of each missing write whose call would see the same
+    versions as the call into which XLA merged it to the index of that call's write.
 
     A call that follows another one on the same array sees that call's write, so two such calls are not identical.
     """
@@ -341,7 +343,9 @@ class TracedKernel:
     dropped: tuple[int, ...] = ()
     """Tags of the call's operations that the program as written has and the program that XLA gets lacks."""
     hidden: tuple[Access, ...] = ()
-    """For a missing call: the kernel's accesses to the operands that it may overwrite without an aliased output."""
+    """For a call that the lowered module lacks: the kernel's accesses to the operands that it may overwrite without an
+    aliased output.
+    """
     repeated: tuple[tuple[int, ...], ...] = ()
     """One group of operand numbers for each `Ref` that the call passes several times."""
 

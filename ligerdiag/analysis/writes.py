@@ -40,8 +40,8 @@ some thousands.
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One step of a call path: an instruction, and the computation that contains it. The fields do not change, as those
-    of `HloInstruction`.
+    """One step of a call path: an instruction, and the computation that contains it. The fields are set once and never
+    changed.
     """
 
     computation: Final[HloComputation]

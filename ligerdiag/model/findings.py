@@ -127,7 +127,7 @@ class CallPlace:
     """Lines of the kernel's source that write the operand; empty if the kernel's IR has no locations."""
     callers: tuple[SourceLine, ...] = ()
     """Lines of the functions that lead to `line`, innermost first; for a call in a backward pass, lines of the forward
-    pass that it belongs to.
+    pass whose derivative it computes.
     """
     in_backward: bool = False
     """Whether the call is in the backward pass of the lines in `callers`."""
@@ -186,7 +186,7 @@ class Finding:
     """The place that reads the value; None if the finding is about no read."""
     decided: tuple[str, ...] = ()
     """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: on some
-    inputs the decision, and so the output, is right all the same.
+    inputs the decision, and so the output, is right nevertheless.
     """
     parts: tuple["Finding", ...] = ()
     """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
@@ -229,14 +229,14 @@ class ReplayState(StrEnum):
 
     DONE = "done"
     TOO_LARGE = "too large"
-    """The replay is estimated to exceed the bounds on seconds or bytes; `--full` runs it all the same."""
+    """The replay is estimated to exceed the bounds on seconds or bytes; `--full` runs it anyway."""
     NOT_COVERED = "not covered"
-    """The program has something that replay does not compute; `reason` names it."""
+    """The program has an operation or a feature that replay does not compute; `reason` names it."""
     FAILED = "failed"
     """The worker died, took too long or could not run the case's function; `reason` says which."""
     NOT_ASKED = "not asked"
     NOT_DONE = "not done"
-    """The run was ended before its turn, or a dump lacks what a replay needs; `reason` says which."""
+    """The run was ended before this replay began, or a dump lacks data that a replay needs; `reason` says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +274,7 @@ class MemoryOperation(StrEnum):
 class ProgramMeeting:
     """Bytes that one program of a kernel's grid writes and that another program of the grid reads or writes.
 
-    Two atomic accesses to them count only if their order changes a result.
+    Two atomic accesses to the same bytes count only if their order changes a result.
     """
 
     buffer: int
@@ -391,14 +391,16 @@ class LaunchNumbers:
     the results when the programs of the grid run in another order or on bytes that are not shared.
     """
     operands: int = 0
-    """Number of operands of the call; buffers are numbered through, first these operands, then the call's outputs."""
+    """Number of operands of the call; buffers are numbered consecutively, these operands first, then the call's
+    outputs.
+    """
     order_difference: float = 0.0
     """Relative difference of the results when the programs of the grid run from last to first, not counting the
     rounding of atomics and the differences in `racing`.
     """
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of bytes at which two programs meet, from the launch with the largest `order_difference`, or else from
-    the launch with the race.
+    """Examples of bytes that one program of the grid writes and another one accesses, from the launch with the largest
+    `order_difference`, or else from the launch with the race.
     """
     outside: tuple[OutsideAccess, ...] = ()
     line: SourceLine | None = None
@@ -511,7 +513,9 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended and the stale ones."""
+    """The numbers of one output computed on a device, compared with the intended numbers and with the stale ones, those
+    of a run in which no instruction sees a hidden write.
+    """
 
     errors: tuple[float, ...]
     """||device - intended|| / ||intended|| for each set of random inputs; NaN if either is not finite."""
@@ -565,7 +569,7 @@ class DeviceRun:
     timed_runs: int = 0
     """Number of executions whose times `milliseconds` is the median of; others ran before, untimed."""
     error: str = ""
-    """One line that says why the case could not be run or has no intended result; empty if neither is so."""
+    """One line that says why the case could not be run or has no intended result; empty if it ran and has one."""
     died: bool = False
     """Whether the run crashed or timed out; if a case could not be run and this is false, the machine is too small for
     it.

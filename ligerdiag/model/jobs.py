@@ -1,4 +1,4 @@
-"""Records that ligerdiag and its compile workers exchange, one JSON object a line."""
+"""Records that ligerdiag and its compile workers exchange, one JSON object per line."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ class Source:
     file: str = ""
     """Absolute path of the file; empty if the cases come from a module."""
     module: str = ""
-    """`module:name` of cases in an importable module; empty if they come from a file. With `pickled`, the name that
-    messages call the function by.
+    """`module:name` of cases in an importable module; empty if they come from a file. With `pickled`, the name by which
+    messages call the function.
     """
     root: str
     """Absolute path of the folder that is first on the import path."""
@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSpec:
-    """A case without its function: all that a process other than the worker knows of it."""
+    """A case without its function: everything that processes other than the compile worker know of it."""
 
     id: str
     name: str

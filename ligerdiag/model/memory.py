@@ -40,7 +40,7 @@ class CopyCause(StrEnum):
     BRANCH_UNCHANGED = "branch without effect"
     """A branch returns its operand unchanged, and has to copy it to the bytes of the other branches' results."""
     BRANCH_EXCHANGED = "branch exchanges"
-    """A branch returns its operands in another order than another branch."""
+    """Two branches return the same operands in different orders."""
     EQUAL_VALUES = "equal initial values"
     """XLA makes one value of two equal initial values, both of which the program then overwrites."""
     RESHARDED = "resharded"
@@ -61,7 +61,7 @@ class Copy:
     count.
     """
     in_branch: bool = False
-    """Whether the copy runs only if the branch is taken that contains it."""
+    """Whether the copy is in a branch of a conditional, and so runs only if that branch is taken."""
     operand: str = ""
     """Name of the copied instruction."""
     source: str = ""
@@ -154,7 +154,7 @@ class LiveValue:
     instruction: str
     bytes: int
     about: str
-    """The value's role: `argument`, `output`, `temporary` or `constant`, with the name of an argument or an output."""
+    """The value's role: `argument`, `output`, `temporary` or `constant`; the name follows for an argument or an output."""
     shape: str = ""
     """The value's shape as HLO text, such as `f32[1024,512]`."""
     line: SourceLine | None = None
@@ -189,7 +189,7 @@ class MemoryUse:
     """Name of the instruction that runs when `peak` bytes are alive."""
     peak_line: SourceLine | None = None
     at_peak: tuple[LiveValue, ...] = ()
-    """The largest values that are alive when `peak` bytes are, largest first."""
+    """The largest values that are alive when the memory in use is at its peak, largest first."""
     curve: tuple[CurvePoint, ...] = ()
     """The memory in use over the schedule: at most `MOST_POINTS` points, the largest one among them."""
     copies: tuple[Copy, ...] = ()

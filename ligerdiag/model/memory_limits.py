@@ -76,7 +76,7 @@ def compute_figures(memory: MemoryUse) -> MemoryFigures:
 
 
 def record_copy(copy: Copy) -> RecordedCopy:
-    """Returns the record of the copy, without names of instructions and without folders."""
+    """Returns the copy as a baseline records it, without names of instructions and without folders."""
     return RecordedCopy(
         cause=copy.cause,
         bytes=copy.total,

@@ -182,7 +182,7 @@ class CheckReport:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """From the name of each of the toolchain's packages to its version."""
     is_other_toolchain: bool = False
-    """Whether the toolchain is another one than ligerdiag is installed with."""
+    """Whether the toolchain differs from the one that is installed with ligerdiag."""
     seconds: float = 0.0
     interrupted: bool = False
     """Whether the run was ended early; each case says whether it was checked."""
@@ -272,8 +272,9 @@ class Inspection:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the intended output depends, as a bit set that
-    `analysis.evaluation.labels` defines, with the writes in program order; empty if no output depends on one.
+    """From output name to the hidden writes on which the output depends in the program as written, as a bit set
+    (`analysis.evaluation.labels` defines the bits; the writes are in program order); empty if no output depends on a
+    write.
     """
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
     """From output name to the reason why the output may hold bytes that no kernel has written; whether it does, only a
@@ -300,7 +301,7 @@ class Refusal:
     log_tail: str = ""
     """Last lines of the log of a worker that died, or of the traceback of a bug in ligerdiag."""
     is_undone: bool = False
-    """Whether the run was ended before the case's turn."""
+    """Whether the run was ended before the case was analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

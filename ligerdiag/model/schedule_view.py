@@ -1,12 +1,12 @@
-"""Views of a schedule: the neighbourhoods of hidden writes, and the mutated buffers with the ways to the outputs.
+"""Views of a schedule: the neighbourhoods of hidden writes, and the mutated buffers with the paths to the outputs.
 
 A neighbourhood says which instructions read the overwritten value, on which side of the kernel and from which bytes. It
 leaves out names and ids, which differ between compiles, and keeps everything that decides a verdict: two equal
 neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
-A `ScheduleView` holds the data of the HTML report: the mutated buffers, their readers and the way to each output, a few
-hundred instructions at most, and in `text` the whole module. `analysis.explain.view_builder` computes it from
-both programs.
+A `ScheduleView` holds the data of the HTML report: the mutated buffers (those that a kernel overwrites), their readers
+and the path to each output, a few hundred instructions at most, and in `text` the whole module.
+`analysis.explain.view_builder` computes it from both programs.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ class Neighbourhood:
     """Opcodes of the operations, such as `all-gather`, that copy the computed value to the bytes that the kernel gets.
     """
     shares: tuple[str, ...] = ()
-    """Other values of the neighbourhood that lie in the operand's bytes: one phrase each, sorted."""
+    """Phrases for the kinds of other values, such as `a constant`, that XLA keeps in the operand's bytes; sorted."""
 
     @property
     def title(self) -> str:
@@ -249,8 +249,8 @@ class ScheduleStep:
     iteration; for a `while`, that of the first instruction that it runs.
     """
     end: int
-    """LogicalTime of its end: for an asynchronous operation that of its `-done`, for a `while` its own, for all others
-    equal to `start`.
+    """LogicalTime at which the instruction has finished: for an asynchronous operation, the time of its `-done`; for a
+    `while`, the time of the `while` itself, which comes after its body; for all others, `start`.
     """
     lane: Lane = Lane.COMPUTE
     loops: tuple[int, ...] = ()
@@ -304,7 +304,7 @@ class ScheduleView:
     instructions: int
     """Number of instructions of the whole module, fused ones included."""
     length: int
-    """Number of LogicalTimes (steps in time) of the schedule."""
+    """Number of LogicalTimes (positions in the flattened schedule)."""
     buffers: tuple[MutatedBuffer, ...] = ()
     """The mutated buffers, one for each hidden write, in program order."""
     accesses: tuple[BufferAccess, ...] = ()

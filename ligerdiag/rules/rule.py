@@ -35,7 +35,7 @@ class Measured:
     """
 
     outputs: Mapping[str, Verdict]
-    """Output name to the verdict of the static analysis, in the program's order."""
+    """Maps an output name to the verdict of the static analysis, in the program's order."""
     findings: tuple[Finding, ...]
     """The findings that the rules made from the analysis alone."""
     replay: Replay | None

@@ -21,7 +21,7 @@ _KEEPS = having(Trait.SAME_ELEMENTS, Trait.BROADCAST_IN_DIM) | {"abs", "negate"}
 _MOST_STEPS = 6
 _INFINITE = {"f32s": float("inf"), "f64s": float("inf")}
 _BYTES = {"f16s": (b"\\x00\\x7c", b"\\x00\\xfc"), "bf16s": (b"\\x80\\x7f", b"\\x80\\xff")}
-"""Field of an HLO literal to the bytes of positive and of negative infinity in its type."""
+"""Maps a field of an HLO literal to the bytes of positive and of negative infinity in its type."""
 
 
 class Special(StrEnum):
@@ -48,7 +48,8 @@ def describe_special(outputs: Sequence[str], special: Special, value: str) -> st
 
 def _find(context: Context, one: HloInstruction, left: int) -> Special:
     """Returns the special value for which all uses of the instruction's value test; NOTHING if the uses test for
-    different values, or use the value otherwise. left: how many further steps along users to follow.
+    different values, or use the value otherwise. left: largest number of steps from the instruction to its users, their
+    users and so on.
     """
     if one.opcode == "is-finite":
         return Special.NOT_FINITE

@@ -89,8 +89,8 @@ def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
-    """Returns the source line of a call, and its callers. site: the line from the trace of the program, which is more
-    reliable than the HLO; None if the trace has no line.
+    """Returns the source line of a call, and its callers. site: the line of the call according to the trace of the
+    program, which is more reliable than the HLO; None if the trace has no line.
     """
     every = iterate_user_frames(module, call)
     frames = (

@@ -65,11 +65,11 @@ class Reason(StrEnum):
     """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made
-    it.
+    it; its name fits both.
     """
     NO_METADATA = "no metadata"
-    """None of the instructions that hold the overwritten value from before the write is found in the optimized module,
-    by any name.
+    """None of the operations that hold the overwritten value from before the write is found again in the optimized
+    module, where instructions are identified by their metadata.
     """
     TOO_MANY = "too many"
     """There are too many wrong operations to find out which of them an output depends on."""
@@ -87,8 +87,8 @@ class Reason(StrEnum):
     meet in a loop or conditional, whose result is then unknown (see `verdict.merged_values.find_twin_confluences`).
     """
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; when it does
-    so decides what it finds in the other one.
+    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; the contents
+    that it reads through the other operand depend on when it writes.
     """
 
 
@@ -108,7 +108,7 @@ class Ambiguity:
 
 
 type Ambiguities = Mapping[str, frozenset[Ambiguity]]
-"""Maps the name of an output to the output's ambiguities."""
+"""Maps the name of an output to its ambiguities, the unknown facts on which its verdict depends."""
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
@@ -172,7 +172,9 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def _skip_barrier(value: HloInstruction) -> HloInstruction:
-    """Returns the value below the barriers that the translation of the program as written adds after operations."""
+    """Returns the value without the optimization barriers around it that ligerdiag added when it translated the program
+    as written.
+    """
     while is_added_barrier(value):
         value = value.operands[0]
     return value
@@ -262,14 +264,14 @@ class AmbiguityMarker:
     to_constants: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
     _origin: dict[Storage, Storage] = field(default_factory=dict[Storage, Storage])
-    """Maps a storage that is a reshape, cast or the like of another one, directly or through several steps, to the
-    first storage in this chain.
+    """Maps a storage that was made from another one by a chain of reshapes, casts or similar operations to the first
+    storage in this chain.
     """
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records whether an operation's result is computed from constants alone, and of which storage it is a reshape,
-        cast or the like.
+        """Records whether an operation's result is computed from constants alone, and, if the operation only reshapes
+        or casts its operand, from which storage the result was made.
         """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
@@ -292,8 +294,8 @@ class AmbiguityMarker:
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns the marks for all operands about which it is unknown whether this reader means the old or the new
-        contents.
+        """Returns a mark (an extra bit in dependence sets) for each operand and hidden write for which it is unknown
+        whether this reader means the contents from before or from after the write.
         """
         labels = 0
         origin, overwritten = self._origin, self.overwritten
@@ -304,7 +306,9 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns the marks for one storage if it is unknown whether this reader means its old or its new contents."""
+        """Returns a mark for each hidden write for which it is unknown whether this reader means the contents of the
+        storage (the place of one array) from before or from after the write.
+        """
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
             if storage >= newer:

@@ -5,19 +5,23 @@ stale, depends on the write through the fresh one. But it *also* depends on the 
 through the kernel (the label ORIG, see `labels`). ORIG starts at an entry parameter that a kernel overwrites
 (`Carriers.parameters`), and at carriers:
 
-- the operation that defines the overwritten operand, found through its other names (see `reaching_definitions`);
-- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias); not
-  a broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is needed.
+- the operation that computes the overwritten operand, looking through operations that only pass its elements on (see
+  `reaching_definitions.find_origins`);
+- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias is
+  added); not a broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is
+  needed.
 
 An operation that depends on no parameter (zeros, an iota) is no carrier, because XLA may share its value legitimately.
 Neither is an operation with a *twin*, which is another operation of equal value in the same computation, in its callers
 or in computations called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
 
-Carriers are found again in the optimized module by tag and opcode. An instruction with more elements than the carrier
-is a merger of two operations (two products with a common factor) and does not count as either. An operand with several
-definitions (elements of a loop's state that change places) should have as many in the optimized module. If n of them
-are not found there by tag, and exactly n instructions that are no carriers define the operand, these instructions are
-the missing definitions (`carry_displaced`). Without any carrier, only the check for missing writes remains.
+Carriers are found again in the optimized module by opcode and tag (the number that ligerdiag gave each operation of the
+program before the compile; a *tag path* also has the tags of the calls that lead to the operation). An instruction with
+more elements than the carrier is a merger of two operations (two products with a common factor) and counts as neither.
+An operand with several definitions (elements of a loop's state that change places) should have as many in the optimized
+module. If n of them are not found there by tag, and exactly n instructions that are no carriers define the operand,
+these instructions are the missing definitions (`carry_displaced`). If a write has no carrier and overwrites no entry
+parameter, it has no ORIG label anywhere, and a value is found stale only if the FRESH label is missing.
 
 Exceptions, and where ORIG ends, are decided elsewhere:
 
@@ -71,7 +75,9 @@ class Carriers:
 
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
-    """Finds the carriers of every hidden write of the program as written."""
+    """Finds the carriers of every hidden write of the program as written, the operations that hold the operand's value
+    from before the write.
+    """
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
     paths: defaultdict[TagPath, list[tuple[HloInstruction, int]]] = defaultdict(list)
     parameters: defaultdict[int, list[int]] = defaultdict(list)
@@ -159,11 +165,12 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps the ids of carriers in the optimized module to the ORIG labels that start there; ORIG says that a value
-    depends on the contents from before a write.
+    """Maps the id of each instruction of the optimized module that computes a carrier (an operation that holds an
+    operand's value from before a write) to the ORIG labels that start there. An ORIG label says that a value depends on
+    the contents from before a write.
 
-    candidates: tag path of an instruction that may compute one of several operations to the tag paths of these
-    operations; a label then starts only if all of these operations carry it.
+    candidates: maps the tag of an instruction that may compute one of several operations to the tag paths of these
+    operations. At such an instruction a label starts only if it would start at each of these operations.
     """
     paths, tags = carriers.paths, module.tags
     if not paths:
@@ -174,8 +181,8 @@ def compute_carried(
 
 
 def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns those carriers for which no instruction of the optimized module has the tag and computes the operation,
-    because XLA has rewritten them.
+    """Returns the carriers (operations that hold an operand's value from before a write) that no instruction of the
+    optimized module computes under their tag, because XLA has rewritten them.
     """
     tags = module.tags
     found = {
@@ -197,8 +204,8 @@ def carry_displaced(
     rewritten, for operands with several definitions.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
-    carriers, of which those replaced in this way no longer count as origins, and `carried` with the ORIG labels
-    (dependences on contents from before a write) that start at the instructions found.
+    carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on
+    contents from before a write) that start at the instructions found.
     """
     lost = frozenset(find_lost_carriers(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
@@ -236,8 +243,8 @@ def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
     """Yields each instruction that may compute one of several operations (its candidates) of which at least one is a
-    carrier: (instruction, ORIG labels that any candidate carries, ORIG labels that all candidates carry). An ORIG label
-    says that a value depends on the contents from before a write.
+    carrier: (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate). An ORIG
+    label says that a value depends on the contents from before a write.
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}

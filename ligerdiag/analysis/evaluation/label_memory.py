@@ -9,8 +9,9 @@ the pieces in that region change (see `pieces`). A read that nothing orders with
 and gets a mark, an extra bit in the set (see `unordered_reads`). A value without a place in the buffer assignment has a
 negative slice number of its own.
 
-An evaluation of the schedule returns `Actual`: the dependence sets of the outputs, and an `Occurrence` of each tagged
-operation that the evaluation meets.
+An evaluation of the schedule returns `Actual`: the dependence sets of the outputs, and an `Occurrence` of each
+instruction that carries the tag of a program operation (the number by which ligerdiag finds the operation again after
+the compile). A *tag path* is that tag, after the tags of the calls that lead to the operation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -139,8 +140,8 @@ class ActualWrite:
     region: ArrayRegion | None = None
     """The part of the array that the kernel gets, if it is a single known region; `slices` then holds one array."""
     slice_tags: TagPath = ()
-    """Tags of the dynamic-slice that takes the kernel's part of the array; empty unless as many loops surround the call
-    as in the program. Instructions with these tags take the same elements in the same iteration.
+    """Tag path of the dynamic-slice that takes the kernel's part of the array; empty unless the call is in as many
+    loops as in the program. Instructions with these tags take the same elements in the same iteration.
     """
 
     def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
@@ -176,7 +177,9 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Gives a slice the dependence set of a newly defined value; the slice is then no longer raw."""
+        """Replaces a slice's dependence set by that of a newly defined value. The slice is then no longer raw
+        (overwritten by a kernel without XLA knowing).
+        """
         if isinstance(value, Pieces):
             self.pieces[number] = value
             value = value.union
@@ -243,7 +246,9 @@ class LabelMemory:
         return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
-        """Sets the dependence set of a slice where alternative paths join; makes no entry in the journal."""
+        """Replaces the dependence set of a slice after a branch or an iteration, where alternative paths join. The
+        change is not entered in the journal.
+        """
         self.pieces.pop(number, None)
         if labels:
             self.sets[number] = labels
@@ -300,8 +305,8 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Occurrence:
-    """An instruction of the optimized module that computes a tagged operation of the program. The fields do not change,
-    as those of `HloInstruction`.
+    """An instruction of the optimized module that computes a tagged operation of the program. The fields are set once
+    and never changed.
     """
 
     instruction: Final[HloInstruction]

@@ -17,17 +17,18 @@ A custom call passes labels on by the same rules in the program and in the sched
 - A hidden-written operand then depends on the same operands, and is FRESH. If it is unknown whether the kernel writes,
   the operand is FRESH and has no other label, because no other dependence is certain.
 - A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG: the original
-  ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark on an
-  operation that is right before a call and wrong after it ends at every value that the call overwrites, because these
-  values were computed before the call.
+  ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark that says
+  that a value is wrong about this write (`WrongAbout`) ends at the call in the same way, because the kernel replaces
+  the contents of the operand.
 - The result of a kernel with unknown effects is FRESH of that unknown write: every value downstream is then unknown.
 - In an evaluation about the bytes themselves (`direct`), a hidden-written operand is FRESH of this write and of no
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
   propagate.
 
-Most of a large schedule does not depend on any kernel. An instruction is *inert* if its operands have no labels, and no
-label starts at it or in a computation that it calls. The result of an inert instruction has no labels, and the
-computations that it calls need not be followed. An operation that the caller wants to see is recorded nevertheless.
+Most of a large schedule does not depend on any kernel, and need not be evaluated. An instruction is *inert* if its
+operands have no labels, and no label starts at it or in a computation that it calls. The result of an inert instruction
+has no labels, and the evaluation does not enter the computations that it calls. It still records those operations there
+that its own caller has listed (`InertInstructions.wanted`), with an empty set.
 """
 
 from collections import defaultdict
@@ -87,7 +88,9 @@ class WrongAbout:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop."""
+    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop, in which the hidden
+    write overwrites another value.
+    """
 
     of: WrongAbout
 
@@ -130,7 +133,9 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """The lowest bit that belongs to no hidden write: the bit of the first mark."""
+        """The lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels & -above`
+        keeps only the marks.
+        """
         return 1 << (2 * self.classes * self.writes)
 
     def fresh(self, write: int) -> Labels:
@@ -152,20 +157,24 @@ class LabelSpace:
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """Returns FRESH(W, 0) for every hidden write W for which the set has FRESH(W, c) in some iteration class c."""
+        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has FRESH(W, c) in some iteration
+        class c.
+        """
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
             found |= fresh >> number
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns the label FRESH(W, 0), like `any_fresh`, for every hidden write W for which the set has ORIG(W, c) in
-        some iteration class c.
+        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has ORIG(W, c) in some iteration
+        class c.
         """
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns the set of the labels FRESH(W, 0) of these hidden writes W."""
+        """Returns a set of hidden writes as bits, with the bit of the label FRESH(W, 0) for each of these hidden writes
+        W. Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
+        """
         return unite(1 << (2 * self.classes * write) for write in writes)
 
     def writes_of(self, bits: Labels) -> Iterator[int]:
@@ -213,7 +222,7 @@ class LabelSpace:
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """Returns a new label space for the same hidden writes and loops, in which no marks have been made."""
+        """Returns a new label space for the same hidden writes and loops, for an evaluation that makes its own marks."""
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
@@ -223,8 +232,8 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns those bits of `wrong_about(write)` whose mark is on an operation of the program, and not on an
-        instruction of the optimized module.
+        """Returns the bits of `wrong_about(write)` whose mark is on an operation of the program, not on an instruction
+        of the optimized module.
         """
         return self._before.get(write, 0)
 
@@ -346,23 +355,27 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the inert instructions of one evaluation: the dependence set of an inert instruction's result stays empty
-    as long as its operands' sets are empty.
+    """Finds the instructions that one evaluation of the schedule can skip because no label reaches them: as long as the
+    sets of such an *inert* instruction's operands are empty, the set of its result is empty, too.
     """
 
     module: HloModule
     started: frozenset[int]
     """Ids of the instructions, scheduled or fused, at which a label or mark starts."""
     wanted: frozenset[TagPath]
-    """Tag paths of the operations that the caller wants to see."""
+    """Tag paths of the operations that the evaluation has to record even if they depend on no hidden write. (A tag path
+    is the tag of an operation, after the tags of the calls that lead to it.)
+    """
     _active: frozenset[int] = field(init=False)
-    """Ids of the computations that must be followed. A kernel call or a starting label is in them or in a computation
-    that they call; or a wanted operation is in a fused computation nested in them.
+    """Ids of the computations that the evaluation must enter. They, or computations that they call, contain a kernel
+    call or an instruction at which a label starts; or a fused computation nested in them contains a wanted operation.
     """
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)
     )
-    """Maps the id of a computation to the wanted operations directly in that computation, in its order."""
+    """Maps the id of a computation to those of its own instructions that compute an operation in `wanted`, in the
+    computation's order.
+    """
 
     def __post_init__(self) -> None:
         module, wanted, tags, homes = self.module, self.wanted, self.module.tags, self.module.homes
@@ -382,13 +395,17 @@ class InertInstructions:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether this scheduled instruction is inert, provided that its operands have no labels."""
+        """Returns whether no label can start at this scheduled instruction or inside it, so that the evaluation may
+        skip the instruction if its operands have no labels either.
+        """
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Returns the wanted operations that this inert instruction runs: itself, or the operations fused into it."""
+        """Returns the operations to record (those in `wanted`) that this skipped instruction computes: the instruction
+        itself, or operations fused into it.
+        """
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])
         return [instruction] if self.module.tags.get(instruction.id) in self.wanted else []

@@ -2,8 +2,9 @@
 share bytes.
 
 Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if the buffer assignment
-gives them the same slice: an output in the bytes of a dead operand, or one value that is passed twice. Buffers that
-overlap only partially are not considered, nor is a call inside of a fusion, whose buffers have no slices of their own.
+gives them the same slice: an output in the bytes of a dead operand, or one value that is passed as two operands.
+Buffers that overlap only partially are not considered, nor is a call inside of a fusion, whose buffers have no slices
+of their own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,8 +43,8 @@ def find_accesses(
     actual: tuple[ActualWrite, ...],
     times: Mapping[int, int],
 ) -> Mapping[int, Accesses]:
-    """Maps the index of each hidden write to the instructions that read its memory. times: id of an instruction to its
-    LogicalTime.
+    """Maps the index of each hidden write to the instructions that read its memory. times: maps the id of an
+    instruction to its LogicalTime (position in the flattened schedule).
     """
     readers = [
         instruction

@@ -22,8 +22,8 @@ class Order:
     """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
 
     Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between
-    the first and the second one. The state of the search from each instruction is kept, so that a later question
-    resumes where it stopped.
+    the first and the second one. The state of the search from each instruction is kept, so that a later search from
+    that instruction resumes where it stopped.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Order:
         loop around them. True as well if one contains the other, or if they are in two branches or in the body and the
         condition of one loop. first, second: the call paths of two scheduled instructions.
 
-        from_second: search backward from `second`, which is cheaper if one `second` is used in many questions.
+        from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """
         for a, b in zip(first, second, strict=False):
             if a.computation is not b.computation:

@@ -58,7 +58,7 @@ class Pieces:
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns the same pieces along a dimension of an array with another shape."""
+        """Returns pieces with the same limits and sets, along `dimension` of an array of shape `shape`."""
         return Pieces(shape, dimension, self.limits, self.labels)
 
 

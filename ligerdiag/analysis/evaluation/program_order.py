@@ -1,7 +1,8 @@
 """Computes the dependence sets of the program as the author wrote it: program order, every value with its own storage.
 
-A dependence set says on which hidden writes a value depends (see `labels`). In this evaluation, *storage* is the place
-of one array; each has a dependence set.
+A dependence set says on which hidden writes a value depends (see `labels`). In this evaluation, a *storage* is the
+place of one array, identified by a number, and has a dependence set. Operations are identified by *tag path*: the tag
+of the operation (the number that ligerdiag gave it before the compile), after the tags of the calls that lead to it.
 
 - The order is that of the tags, which the compile worker numbers in program order; an instruction without a tag follows
   its operands.
@@ -12,8 +13,8 @@ of one array; each has a dependence set.
   array outside.
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
-- In the program as written, snapshots show which version autodiff means where it reads a value (see
-  `compile.lowering.intent`). In a program that MLIR has canonicalized, an operation that autodiff derived from an
+- In the program as written, snapshots (copies that ligerdiag adds, see `compile.lowering.intent`) show which version of
+  a value autodiff means to read. In a program that MLIR has canonicalized, an operation that autodiff derived from an
   operation before the write reads the version from before it; other doubts about the version get marks, extra bits in
   dependence sets (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the initial values
@@ -21,9 +22,9 @@ of one array; each has a dependence set.
   branch, and after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and
   a loop that never runs (see `hlo.fixed_values`) do nothing.
 - Each result of a collective of several operands depends on its own operand alone.
-- A slice of a concatenation depends on the operands from which it takes elements (the *pieces*), also after further
-  operations (see `pieces`): XLA may compute each piece alone. The evaluation of the schedule follows pieces through the
-  same operations.
+- A slice of a concatenation depends only on the operands from which it takes elements (the *pieces*), even if other
+  operations come between the two (see `pieces`): XLA may compute each piece alone. The evaluation of the schedule
+  follows pieces through the same operations.
 - A program that was read from HLO may have fusions: fused instructions are evaluated one by one, and a fusion's results
   have their own storage.
 
@@ -77,8 +78,8 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the tag path under which a mark is put on one leaf of the result of a loop or conditional. path: tag path
-    of the loop or conditional. number: number of the leaf.
+    """Returns the key, in a map from tag path to marks (extra bits in dependence sets), for one leaf of the result of a
+    loop or conditional. path: tag path of the loop or conditional. number: number of the leaf.
     """
     return (*path, -2 - number)
 
@@ -152,12 +153,12 @@ def compute_intended(
 ) -> Intended:
     """Evaluates the unoptimized module in program order; returns the dependence sets of its values.
 
-    marked: tag path of an operation to marks, extra bits that the set of its result gets. canonicalized: whether MLIR's
-    canonicalizer has changed the module. records: whether to return `tagged` too; otherwise only the outputs count.
-    undecided: marks that end at a decision (see `labels.decides`), and at a choice between alternatives unless every
-    alternative has them. rows: index of a hidden write to the rows of the array that it overwrites; a write without an
-    entry overwrites all rows. direct: whether a set describes only the bytes of a value itself (see
-    `labels.transfer_call`).
+    marked: maps the tag path of an operation to marks, extra bits that the set of its result gets. canonicalized:
+    whether MLIR's canonicalizer has changed the module. records: whether to return `tagged` too; otherwise only the
+    outputs count. undecided: marks that end at a decision (see `labels.decides`), and at a choice between alternatives
+    unless every alternative has them. rows: maps the index of a hidden write to the rows of the array that it
+    overwrites; a write without an entry overwrites all rows. direct: whether a set describes only the bytes of a value
+    itself (see `labels.transfer_call`).
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -215,7 +216,7 @@ class _Evaluation:
     """
     ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
-    """Numbers of the storage that the states of the enclosing loops have."""
+    """Numbers of the storage that holds the states of the loops around the current instruction."""
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far; in a loop or branch, of those met inside it."""
     _overwriting: frozenset[TagPath] = field(init=False)
@@ -225,7 +226,7 @@ class _Evaluation:
     path.
     """
     _given: dict[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """The value that `Intended.operands` will have."""
+    """Collects the dependence sets of the operands of kernel calls, for `Intended.operands`."""
     _call_edges: tuple[tuple[TagPath, Labels], ...] = ()
     """The `TaggedSet.edges` of the current call, from before the call overwrites its operands."""
     _declared: list[tuple[ShapeIndex, StoredValue]] = field(default_factory=list[tuple[ShapeIndex, StoredValue]])
@@ -367,7 +368,9 @@ class _Evaluation:
         return value
 
     def _find_ended(self, instruction: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns those of the `undecided` marks that end at this instruction, because it makes a decision or a choice."""
+        """Returns the `undecided` marks that end at this instruction, because it makes a decision or a choice; 0 if it
+        makes neither.
+        """
         if decides(instruction):
             return self.undecided
         if is_one_choice(instruction):
@@ -384,7 +387,9 @@ class _Evaluation:
         return unite(map(union_of, known)) if found is None else found
 
     def _keep_pieces(self, operands: list[StoredValue], results: tuple[StoredValue, ...], started: Labels) -> None:
-        """Gives each result of a collective the pieces of its own operand. started: labels to add to every piece."""
+        """Copies the pieces of each operand of a collective to the result that is computed from this operand. started:
+        labels to add to every piece.
+        """
         for operand, result in zip(operands, results, strict=True):
             if isinstance(operand, int) and isinstance(result, int) and operand in self._pieces:
                 self._pieces[result] = self._pieces[operand].add(started)
@@ -393,7 +398,7 @@ class _Evaluation:
         self, call: HloInstruction, operands: list[StoredValue], path: TagPath, ambiguous: Labels
     ) -> Labels:
         """Calls a kernel, whose hidden writes change the dependence sets of storage; returns the set that the call's
-        results get. path: the call's tag path. ambiguous: marks to add.
+        results get. path: the call's tag path. ambiguous: marks to add to the sets of the operands.
         """
         own = self._by_call.get((path, call.id), ())
         certain = ~self.ambiguities.mark_constants(self.to_constants & {write.index for write in own})
@@ -475,8 +480,8 @@ class _Evaluation:
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Returns the dependence set of each leaf of the value that a computation returns, with the marks for what is
-        unknown about the leaf (see `ambiguities`).
+        """Returns the dependence set of each leaf of the value that a computation returns, with a mark for each
+        ambiguity of the leaf (a reason why its intended version is unknown, see `ambiguities`).
         """
         return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 

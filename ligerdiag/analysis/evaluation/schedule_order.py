@@ -15,9 +15,9 @@ the contents from before a write (see `labels`).
   A branch that is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
 - A custom call inside a fusion gets addresses: an operand that is a slice or bitcast of a fusion parameter is that
   parameter's memory.
-- After the kernel, reading the slice that it wrote once more gives the new value; ORIG does not start at that read
-  again. If each iteration of a loop overwrites another slice, a read of this iteration's slice does not see earlier
-  iterations' writes either.
+- A read, after the kernel, of the slice that the kernel wrote sees the new value, so no ORIG starts at that read. If
+  each iteration of a loop overwrites another slice, a read of this iteration's slice does not see earlier iterations'
+  writes either.
 """
 
 from collections import Counter, defaultdict
@@ -71,7 +71,9 @@ class ScheduleEvaluation:
     """Maps the id of a custom call in the optimized module to its hidden writes."""
     actual_writes: tuple[ActualWrite, ...]
     wanted: frozenset[TagPath]
-    """Tag paths of the operations whose occurrences are kept even if they have no labels."""
+    """Tag paths of the operations that are recorded even if they depend on no hidden write. (A tag path is the tag of
+    an operation, after the tags of the calls that lead to it.)
+    """
     marked: Mapping[int, Labels] = field(default_factory=dict[int, Labels])
     """Maps the id of an instruction, scheduled or fused, to marks: extra bits that the dependence sets of its results
     get.
@@ -116,10 +118,10 @@ class ScheduleEvaluation:
     iteration of a loop, if the instruction that takes this part has tags.
     """
     _lucky: Labels = field(init=False)
-    """The marks of all lucky reads."""
+    """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""
     _reads_pieces: frozenset[int] = field(init=False)
-    """Ids of the readers for which only some of the elements that they read are lucky (not ordered with a hidden
-    write).
+    """Ids of the instructions that make a lucky read (one that nothing orders with a hidden write) of an array of which
+    the kernel overwrites only a known region.
     """
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
@@ -205,9 +207,8 @@ class ScheduleEvaluation:
                     self._compute(instruction, frames)
 
     def _skip_inert(self, instruction: HloInstruction) -> None:
-        """Empties the dependence sets of the memory slices that an inert instruction defines, and records the wanted
-        operations that the instruction runs. The operands of an inert instruction have no labels, and none starts at
-        it.
+        """Skips an inert instruction, one whose operands have no labels and at which none starts: empties the
+        dependence sets of the memory slices that it defines, and records the operations in `wanted` that it computes.
         """
         for number in self.places.list_defined(instruction):
             self.memory.put(number, 0)
@@ -260,8 +261,8 @@ class ScheduleEvaluation:
         return values
 
     def _define_elements(self, collective: HloInstruction, reads: tuple[Read, ...]) -> None:
-        """Defines the results of a collective with several operands: each result gets the dependence set of one
-        operand, whose number is the last entry of the result's ShapeIndex.
+        """Stores the dependence sets of the results of a collective with several operands. Each result gets the set of
+        one operand, whose number is the last entry of the result's ShapeIndex.
         """
         marks = self.find_started(collective, collective, reads)
         sets = self._list_piecewise(collective, reads)
@@ -312,8 +313,8 @@ class ScheduleEvaluation:
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is
-        wanted.
+        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is in
+        `wanted`.
         """
         path = self.module.tags.get(instruction.id) if self.records else None
         if path and (labels or path in self.wanted):
@@ -405,7 +406,9 @@ class ScheduleEvaluation:
         self.record(instruction, instruction, labels, reads)
 
     def _define_product(self, call: HloInstruction, product: Pieces, reads: tuple[Read, ...]) -> None:
-        """Defines the first result of a library's matrix product, which is known in pieces."""
+        """Stores the dependence sets of the first result of a library's matrix product, one set for each known piece of
+        the result.
+        """
         started = self.find_started(call, call, reads)
         for index, number in self.places.buffers.definitions.get(call.id, ()):
             if not any(index):

@@ -53,7 +53,7 @@ def find_unordered_reads(
     effects_of: EffectsOf,
 ) -> UnorderedReads:
     """Maps the id of each reading instruction in the module to its lucky reads: only the order of this schedule decides
-    whether they see a hidden write. writes_by_call: id of a call in the module to its hidden writes.
+    whether they see a hidden write. writes_by_call: maps the id of a call in the module to its hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}

@@ -1,10 +1,11 @@
 """Finds the changes around the hidden writes between two compiles of a program.
 
 A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand_number and
-running number. The readers of a write are paired by criteria from strict to loose (`_KEYS`), in the order of the
-schedule; for each criterion, readers that read on the same side of the kernel and from the same bytes are paired first.
-Readers without a partner were gained or lost. A change is `minor` if another fusion now contains a reader, or if only
-one compile has an output. If only the source line of a reader differs, nothing has changed.
+position among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose
+(`_KEYS`), in the order of the schedule; for each criterion, readers that read on the same side of the kernel and from
+the same bytes are paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if
+a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
+not changed.
 """
 
 from collections import Counter, defaultdict
@@ -34,7 +35,7 @@ class ChangeKind(StrEnum):
     COPIED = "copied"
     """The kernel's operand is now a copy, is no longer a copy, or is copied in another way."""
     SHARED = "shared"
-    """The kinds of other values in the overwritten bytes have changed."""
+    """XLA now keeps other kinds of values, such as a constant, in the overwritten bytes."""
     SIZE = "size"
     """The kernel now overwrites a different number of bytes, or an array with a different shape."""
     FUSION = "fusion"
@@ -80,7 +81,7 @@ class NeighbourhoodPair:
 
     @property
     def title(self) -> str:
-        """Returns the `Neighbourhood.title` of the write in the first compile, or in the second if the first lacks the
+        """Returns the heading for the write, such as "`ce_kernel` operand 0", as in the first compile that has the
         write.
         """
         return next(one.title for one in (self.before, self.after) if one is not None)

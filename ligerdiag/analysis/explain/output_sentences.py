@@ -192,8 +192,8 @@ class OutputSentences:
         )
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the end of the sentence about an output that JAX or XLA makes wrong without any hidden write; empty
-        for any other output.
+        """Returns the end of the sentence about an output that JAX or XLA makes wrong without any hidden write (a lost
+        write to a Ref, or two values in the same bytes); empty for any other output.
         """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):
@@ -299,8 +299,8 @@ class OutputSentences:
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
-        """Returns the finding about the reader that makes this access, whichever outputs the finding is about; None if
-        there is none.
+        """Returns the finding about a stale read by the instruction that makes this access, even if it is about other
+        outputs; None if there is none.
         """
         if access is None:
             return None
@@ -308,8 +308,8 @@ class OutputSentences:
         return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """Returns the first read of this kind that makes the output wrong, even if the compiler made the reading
-        instruction, so that no finding names it; None if there is none.
+        """Returns the first read of this kind that makes the output wrong; None if there is none. Unlike the findings,
+        the accesses include reads by instructions that the compiler made.
         """
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 

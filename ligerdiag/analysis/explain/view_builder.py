@@ -2,10 +2,11 @@
 and how each output is computed.
 
 An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the accesses that are
-reads. If there are too many reads, the view keeps those that are blamed for a wrong or lucky output, then those that
-run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the steps are the
-instructions that access an overwritten buffer or are on the path to an output, the instructions whose results these use
-directly, and the instructions that run nearest to the kernels; each with the loops around it.
+reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by
+luck, then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a
+limit, the steps are the instructions that access an overwritten buffer or are on the path to an output, the
+instructions whose results these use directly, and the instructions that run nearest to the kernels; each with the loops
+around it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,12 +39,12 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""Largest number of reads of one buffer that are kept although no output's verdict is blamed on them."""
+"""Largest number of reads of one buffer that the view shows although no output's verdict is blamed on them."""
 MOST_NAMED = 100
-"""Largest number of reads of one buffer that are kept because an output's verdict is blamed on them."""
+"""Largest number of reads of one buffer that the view shows because an output's verdict is blamed on them."""
 _REUSES = 2
-"""Largest number of other values in a buffer's bytes that are kept from before the kernel runs, and again from after
-it.
+"""Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again may be
+shown after it.
 """
 
 
@@ -57,7 +58,9 @@ class AccessFinder:
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
     def find(self) -> tuple[BufferAccess, ...]:
-        """Returns the accesses of all hidden writes, in the order of the LogicalTime of the accessing instructions."""
+        """Returns the accesses to the bytes of all hidden writes, in the order of the LogicalTime of the accessing
+        instructions.
+        """
         found: list[BufferAccess] = []
         for write in self.context.writes:
             for one in self._list_performed(write):
@@ -80,8 +83,8 @@ class AccessFinder:
         return [one for one in self.context.followed.performed if one.write is write]
 
     def _list_around(self, one: PerformedWrite) -> Iterator[BufferAccess]:
-        """Yields the accesses of one write that are not reads: the definition of the overwritten value, the kernel's
-        own write, and definitions of other values in the same bytes.
+        """Yields the accesses to the bytes of one hidden write that are not reads: the definition of the overwritten
+        value, the kernel's own write, and definitions of other values in the same bytes.
         """
         flow = self.context.followed.flow
         maker = flow.find_step(one.overwritten.definition[0])
@@ -134,8 +137,9 @@ class AccessFinder:
 
 
 MOST_STEPS = 400
+"""Largest number of scheduled instructions that a view shows."""
 _NEAREST = 100
-"""Number of steps up to which a small view is filled with the instructions nearest to the kernels."""
+"""A view with fewer steps than this is filled up to this number with the instructions that run nearest to the kernels."""
 _MOST_FUSED = 200
 """Largest number of lines of one fused computation that the view shows."""
 _PHASES = ("-done", "-update")
@@ -352,8 +356,8 @@ class OutputViews:
         return self.context.followed.flow
 
     def describe(self) -> tuple[OutputView, ...]:
-        """Returns the description of each output, in the program's order; fills the lists of output names from which
-        `list_notes` makes its sentences.
+        """Returns the description of each output, in the program's order; collects the names of outputs that
+        `list_notes` then mentions.
         """
         sentences = OutputSentences(self.context, self.accesses)
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
@@ -541,7 +545,9 @@ def _rank_steps(accesses: Sequence[BufferAccess], outputs: Sequence[OutputView])
 def _list_cuts(
     chosen: frozenset[int], accesses: Sequence[BufferAccess], outputs: Sequence[OutputView]
 ) -> Iterator[str]:
-    """Yields one sentence for each kind of fact that is left out because the view has a limit on its number of steps."""
+    """Yields one sentence for each kind of fact (readers, paths, missing writes) that the view leaves out because of
+    its limit on steps.
+    """
     why = f"the view holds {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"

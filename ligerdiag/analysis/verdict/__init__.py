@@ -6,6 +6,7 @@
 
 The other modules work for these. They find where a wrong value begins (`first_divergence`), which operation each
 operand comes from (`operand_provenance`), values that XLA merges (`merged_values`), which outputs a wrong value reaches
-and which read caused it (`blame`, `output_reachability`), kernels that are not responsible (`bystanders`), and
-questions that cannot be answered (`ambiguity_search`, `schedule_alone`).
+and which read caused it (`blame`, `output_reachability`), kernels that are not responsible (`bystanders`), and outputs
+that cannot be decided because a fact is unknown (`ambiguity_search`) or the program as written is missing
+(`schedule_alone`).
 """

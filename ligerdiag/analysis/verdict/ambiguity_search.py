@@ -2,9 +2,9 @@
 instruction; `ambiguities` defines the kinds of ambiguities.
 
 The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations to
-search. This module gives a mark (an extra bit in dependence sets) to each operation or instruction that may be another
-one, evaluates both programs once more, and adds the ambiguities whose marks reach an output. It also checks for each
-write that some carrier (an operation that holds the operand's value from before the write) is found again in the
+search. This module puts a mark (an extra bit in dependence sets) on each operation and each instruction whose match is
+uncertain, evaluates both programs once more, and adds the ambiguities whose marks reach an output. It also checks for
+each write that some carrier (an operation that holds the operand's value from before the write) is found again in the
 schedule. An output that is already stale for a write gets no ambiguity about this write, because it cannot get worse.
 """
 
@@ -28,7 +28,7 @@ from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict
 
 _NAMED = 16
-"""Largest number of similar instructions among which the search looks for one that an ambiguity can name."""
+"""Largest number of similar instructions that are searched for the one that an ambiguity names in its message."""
 _MANY = 10_000
 """Largest number of (write, unclear instruction) pairs for which ambiguities still name an instruction."""
 
@@ -48,7 +48,9 @@ class _AmbiguityKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AmbiguitySearch:
-    """Finds the ambiguities on which each output of one schedule depends."""
+    """Finds the ambiguities of each output of one schedule: the unknown facts on which the verdict on the output
+    depends.
+    """
 
     outputs: Mapping[str, OutputVerdict]
     """Maps the name of an output to its verdict before any ambiguity is considered."""
@@ -146,7 +148,9 @@ class AmbiguitySearch:
         }
 
     def _find_open(self) -> Labels:
-        """Returns the hidden writes, as bits, on which some output depends that is not known to be stale for them."""
+        """Returns the hidden writes, as bits, for which at least one output that depends on them is not yet known to be
+        stale.
+        """
         found, space = 0, self.evaluator.space
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             labels = wanted | seen
@@ -170,7 +174,7 @@ class AmbiguitySearch:
             yield name, {Ambiguity(write, Reason.NO_METADATA, 0) for write in touched}
 
     def _find_met(self, writes: set[int]) -> set[int]:
-        """Returns those of the writes for which an operation that depends on the write is found again in the schedule."""
+        """Returns the given writes for which an operation that depends on the write is found again in the schedule."""
         tagged, occurrences = self.pair.intended.tagged, self.pair.actual.occurrences
         fresh = self.evaluator.space.any_fresh(unite(one.labels for path, one in tagged.items() if path in occurrences))
         return {write for write in writes if fresh & self.evaluator.space.bits_of((write,))}
@@ -183,8 +187,9 @@ class AmbiguitySearch:
                     yield write
 
     def _find_ambiguous(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[TagPath, _AmbiguityKey]]:
-        """Yields the tag path of each operation that an ambiguous instruction may compute, if the instruction's value
-        would be wrong for this operation, with the key of a mark.
+        """Yields the tag path of each operation that an ambiguous instruction (one that may compute any of several
+        operations, its candidates) may compute and for which the instruction's value would be wrong, with the key of
+        the mark to put on the operation.
 
         Instructions with the same candidates and opcode share one key: repeated layers have as many instructions as
         candidates.
@@ -243,7 +248,7 @@ class AmbiguitySearch:
 
     def _find_unclear_carriers(self, retagged: Retagged, open_: Labels) -> Iterator[tuple[int, _AmbiguityKey]]:
         """Yields each instruction that is a carrier if it computes one of its candidates, and not if it computes
-        another one, with the key of a mark. A carrier holds the value of an operand from before a write.
+        another one, with the key of the mark to put on it. A carrier holds the value of an operand from before a write.
         """
         evaluator, space = self.evaluator, self.evaluator.space
         if not evaluator.carriers.paths or not open_:
@@ -256,7 +261,9 @@ class AmbiguitySearch:
 
 
 def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
-    """Returns (`Ambiguity.reason`, `Ambiguity.instruction`) to the writes of all keys with these, as bits."""
+    """Maps (`Ambiguity.reason`, `Ambiguity.instruction`) to the hidden writes, as bits, that the keys with this reason
+    and instruction are about.
+    """
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
     for key in keys:
         for instruction, bits in key.about:

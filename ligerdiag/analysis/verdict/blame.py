@@ -56,7 +56,9 @@ LIMIT = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadFinding:
-    """A wrong or lucky read, with the names of the outputs that are wrong or latent because of it."""
+    """A read that is wrong, or right only by luck, with the names of the outputs that are wrong or latent because of
+    it.
+    """
 
     write: HiddenWrite
     reader: HloInstruction
@@ -73,8 +75,8 @@ class Blamed:
     stale: tuple[ReadFinding, ...]
     clobbered: tuple[ReadFinding, ...]
     unsearched: Mapping[str, set[int]] = field(default_factory=dict[str, set[int]])
-    """Maps the name of an output to the indices of the hidden writes with too many wrong operations to find out whether
-    the output depends on one of them.
+    """Maps the name of an output to the indices of the hidden writes for which the search did not find out whether the
+    output depends on a wrong operation, because there are too many.
     """
     mixed: Mapping[str, tuple[TwinConfluence, ...]] = field(default_factory=dict[str, tuple[TwinConfluence, ...]])
     """Maps the name of an output to the loops and conditionals on which the output depends and whose result may be any
@@ -189,7 +191,7 @@ class BlameSearch:
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether the instruction's value, wrong for the operation at `path`, is right for a twin of this
-        operation. write: index of the hidden write in question.
+        operation. write: index of the hidden write about which it is wrong.
 
         A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
         takes after the kernel's call and that should hold the kernel's result.
@@ -228,15 +230,17 @@ class BlameSearch:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits, about which an output with these sets may have a part with this verdict."""
+        """Returns the hidden writes, as bits, for which some value that the output is computed from may have this
+        verdict, even if the output's own sets agree. intended, actual: the output's sets.
+        """
         space = self.evaluator.space
         if verdict is Verdict.STALE:
             return space.any_fresh(intended) | space.any_original(actual)
         return space.any_fresh(actual)
 
     def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
-        """Returns the hidden writes, as bits, about which wrong operations with this verdict may make some output
-        worse.
+        """Returns the hidden writes, as bits, for which a search for wrong operations with this verdict may still make
+        some output worse.
         """
         found = 0
         space = self.evaluator.space
@@ -278,8 +282,8 @@ class BlameSearch:
     def _report(
         self, reads: _Reads, outputs: Mapping[str, OutputVerdict], reached: tuple[frozenset[int], ...]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Returns each read that makes outputs wrong, with its verdict. Omits a read on which no output depends that
-        has the read's verdict for the read's write.
+        """Returns each read that makes outputs wrong, with its verdict and these outputs: those that depend on the read
+        and have the read's verdict for its write. Omits reads without such an output.
 
         reached: for each output, the positions in `reads` of the reads on which the output depends.
         """
@@ -298,9 +302,10 @@ class BlameSearch:
     def _report_unnamed(
         self, spare: _Reads, outputs: Mapping[str, OutputVerdict], findings: list[tuple[Verdict, ReadFinding]]
     ) -> list[tuple[Verdict, ReadFinding]]:
-        """Returns further reads that make outputs wrong, for outputs on whose verdict none of `findings` is blamed.
+        """Returns additional reads that make outputs wrong, for each output, write and verdict that no read in
+        `findings` explains.
 
-        spare: the reads of operations that are not the first wrong ones of their reader.
+        spare: reads whose rank is above 0.
         """
         named = {(verdict, one.write.index, name) for verdict, one in findings for name in one.outputs}
         unnamed = {
@@ -323,8 +328,8 @@ class BlameSearch:
         return found
 
     def _blame_merged_calls(self, outputs: Mapping[str, OutputVerdict]) -> dict[str, OutputVerdict]:
-        """Returns the verdicts, in which each output is stale that depends on a call which XLA merged with an earlier
-        call that sees another version.
+        """Returns the verdicts, in which each output that depends on a call is stale if XLA merged this call with an
+        earlier one that sees another version.
         """
         tagged = self.pair.intended.tagged
         gone = {

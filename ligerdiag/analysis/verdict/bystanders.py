@@ -147,7 +147,8 @@ def _keep_reads(reads: tuple[ReadFinding, ...], responsible: Mapping[str, set[in
     """Returns the reads on which an output is still blamed, each without the outputs for which the read's write is not
     responsible.
 
-    responsible: output name to the indices of its responsible writes; an output that is not in it keeps every read.
+    responsible: maps an output name to the indices of the output's responsible writes; an output that is not in it
+    keeps every read.
     """
     kept = [
         replace(

@@ -28,8 +28,9 @@ latent     if none of these, and a read on the way was lucky, whichever version 
            computation, which XLA has merged with the one that defines W's operand
 fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
 
-`Comparison._compare_write` decides this for one W; `Comparison.compare` does so for every W, and the worst verdict is
-the value's. `verdicts.judge` calls it for each output.
+W's operand was *seen* to hold the original if its actual set had ORIG(W) when the kernel ran (`Comparison.traced`).
+`Comparison._compare_write` decides the verdict for one W; `Comparison.compare` does so for every W, and the worst
+verdict is the value's. `verdicts.judge` calls it for each output.
 
 An output may be worse than its own sets:
 
@@ -85,7 +86,7 @@ class OutputVerdict:
     causes: tuple[Cause, ...]
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """Returns a copy of the verdict with these further causes; the worst verdict of all causes counts."""
+        """Returns a copy of the verdict with these causes added; the worst verdict of all causes counts."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
@@ -120,7 +121,9 @@ class Comparison:
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     loop_depth_differs: frozenset[int]
-    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are merged."""
+    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are not
+    distinguished.
+    """
     undecided: frozenset[int]
     """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
     traced: frozenset[int] = frozenset()
@@ -165,8 +168,8 @@ class Comparison:
         return self.find_clobbered_among(intended, self.summarize((actual,)))
 
     def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write
-        and was not seen to: it may depend on them unseen.
+        """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write,
+        and the evaluation of the schedule does not show whether it does.
         """
         missing = self.space.any_original(intended) & ~self.space.any_original(actual)
         return missing & self.space.any_fresh(actual) & ~self._traced_bits

@@ -57,7 +57,8 @@ class WrongRead:
     operand: int | None
     """operand_number of the reader through which it gets the wrong value; None if unknown."""
     rank: int
-    """Number of operations that the same reader computes before this one and that are wrong about the same write too.
+    """Number of operations, wrong about the same write, that the same reader computes before this one; reads of rank 0
+    are blamed first.
     """
 
 
@@ -76,11 +77,11 @@ class Differing:
     stale: Labels
     clobbered: Labels
     twin: TagPath = ()
-    """Tag path of the operation after which the instruction is named, if XLA merged that operation with the one at
+    """Tag path of the operation whose name the instruction carries, if XLA merged that operation with the one at
     `path`; otherwise ().
     """
     is_joined: bool = False
-    """Whether XLA computes the operation at `path` and the one after which the instruction is named as one product."""
+    """Whether XLA computes the operation at `path` and the operation whose name the instruction carries as one product."""
 
     @property
     def is_same(self) -> bool:
@@ -88,8 +89,8 @@ class Differing:
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
-        """Returns the instructions whose dependence set in the schedule makes them stale or clobbered about some hidden
-        write, compared with the set that the program has for their operation.
+        """Returns the hidden writes, as bits, about which the instruction has this verdict: `stale` for STALE,
+        `clobbered` for any other verdict.
         """
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
@@ -180,15 +181,15 @@ def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> L
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Returns a sort key for program order, in which the operations of a called computation come before the call's own
-    result.
+    """Returns the key by which tag paths sort into program order; the operations of a called computation come before
+    the call itself.
     """
     return (*path, inf)
 
 
 class _Upstream:
-    """Finds the hidden writes about which some operation is wrong that a given operation is computed from, directly or
-    through operations that XLA folded.
+    """Finds the hidden writes about which some operand of a given operation is already wrong, looking through operands
+    that the schedule lacks.
     """
 
     def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
@@ -198,7 +199,9 @@ class _Upstream:
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
-        """Returns the hidden writes, as bits, about which an operation is wrong from which this one is computed."""
+        """Returns the hidden writes, as bits, about which an operand of the operation at `path` is wrong. An operand
+        that the schedule lacks, because XLA folded it, is replaced by its own operands.
+        """
         tagged = self._intended.tagged
         pending = [path]
         while pending:
@@ -225,8 +228,8 @@ class _Upstream:
 def find_authored_occurrences(
     differing: tuple[Differing, ...], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Returns the instructions that are the author's own operations, according to `is_authored`, and those that compute
-    two of the author's products as one.
+    """Returns the instructions that are the author's own operations, according to `is_authored`, and the instructions
+    that compute two of the author's products as one.
 
     Other instructions only carry the metadata of an operation: passes copy it to instructions that compute something
     else, such as parts of a reassociated sum.
@@ -265,8 +268,8 @@ def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> I
     """Yields operations with a wrong operand, each with the hidden writes about which the operand is wrong and the
     operation as a whole is not.
 
-    An instruction that is wrong as the operation after which it is named may compute a twin of it (an operation that is
-    the same value to XLA), and is therefore compared with each twin too.
+    If an instruction is wrong for the operation whose name it carries, it is also compared with each twin of that
+    operation (an operation that is the same value to XLA), because it may be wrong for the twin as well.
     """
     intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
     for path, tagged in intended.tagged.items():
@@ -301,7 +304,8 @@ def _judge_operands(
     comparison: Comparison,
 ) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
     """Returns two pairs (stale writes, clobbered writes), as bits: first the writes about which the instruction as a
-    whole is wrong if it computes this operation, then further writes about which only one of its operands is wrong.
+    whole is wrong if it computes this operation, then the additional writes about which only one of its operands is
+    wrong.
 
     seen: the instruction, and its recognised operands.
     """

@@ -90,7 +90,7 @@ def find_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterat
 
 
 def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
-    """Maps the tag of each concatenation in the program as written to that concatenation."""
+    """Maps the tag of each concatenation that the author wrote to that concatenation."""
     tagged = (
         (evaluator.program.tags.get(one.id, ()), one)
         for one in evaluator.program.instructions
@@ -100,9 +100,9 @@ def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
 
 
 def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
-    """Returns the number of the operand that joined products have in common, as a list with one element: the other
-    operand is then a concatenation that XLA made. Returns an empty list for any other product. own: tag of each
-    concatenation in the program to the concatenation.
+    """Returns the number of the operand that joined products (one product that XLA made of several) have in common, as
+    a list with one element; the other operand is then a concatenation that XLA made. Returns an empty list for any
+    other product. own: maps the tag of each concatenation in the program to the concatenation.
     """
     operands = product.instruction.operands
     if len(operands) != 2:
@@ -114,8 +114,9 @@ def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, Hl
 def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
     """Returns whether the value is a concatenation that XLA made.
 
-    If XLA concatenates the result of an author's concatenation, the new concatenation may be named after the author's;
-    it then has the author's as an operand, or has the operands of the author's and more.
+    If XLA concatenates the result of an author's concatenation with other values, the new concatenation may carry the
+    name of the author's. It is recognised because it has another number of operands, or because the author's
+    concatenation is one of its operands.
     """
     path = evaluator.optimized.tags.get(value.id, ())
     meant = own.get(path[-1]) if path else None
@@ -125,8 +126,8 @@ def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[in
 
 
 def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
-    """Returns the instruction that defines the operand. If the operand comes from outside of the fusion that contains
-    it, that is an instruction outside.
+    """Returns the instruction that defines the operand; if the operand is a parameter of a fusion, the instruction
+    outside of the fusion that defines the fusion's operand.
     """
     flow = Dataflow(evaluator.optimized, RENAMED)
     value, _ = flow.find_definition(operand)
@@ -210,8 +211,9 @@ def find_shared_state(
 
 
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the hidden writes, as bits, on which one value depends and another value with the same number does not.
-    fresh: the writes on which each value depends. numbers: the value number of each.
+    """Returns the hidden writes, as bits, on which one value depends and another value, which is equal to it for XLA
+    (has the same value number), does not. fresh: the writes on which each value depends. numbers: the value number of
+    each.
     """
     values = list(zip(numbers, fresh, strict=True))
     return unite(one & ~other for number, one in values for same, other in values if number == same)

@@ -1,8 +1,9 @@
-"""Finds the program operation that each operand of an optimized instruction is, and the operand's dependence set (the
-hidden writes on which it depends).
+"""Finds out which operation of the program computes each operand of an optimized instruction, and on which hidden
+writes the operand depends (its dependence set).
 
-An operand is recognised by its tag: the instruction itself, or the value that a fusion's parameter gets, carries the
-tag of the intended operation, through bitcasts and get-tuple-elements. There are exceptions:
+The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag
+(the number that ligerdiag gave each operation before the compile): looking through bitcasts and get-tuple-elements, the
+operand, or the value that a fusion gets for it, carries the tag of the intended operation. There are exceptions:
 
 - XLA merges operations with the same value (twins, see `reaching_definitions`), and merges an operation with another
   one that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised.
@@ -15,13 +16,14 @@ tag of the intended operation, through bitcasts and get-tuple-elements. There ar
   another operation of the chain; it is ignored.
 - XLA may move a scalar factor to the other operand of a product. The operand is then `x` instead of `x * s`. The same
   holds for terms of a sum.
-- A slice of a joined product is named after one of the products. It is recognised as this product only if none of the
-  joined products depends on a hidden write, because nothing says which slice belongs to which product.
+- A slice of a joined product (one product that XLA made of several) carries the name of one of them. It is recognised
+  as this product only if none of the joined products depends on a hidden write, because nothing says which slice
+  belongs to which product.
 
-An instruction is the author's operation if it is named after the operation. The partitioner makes many instructions
-anew, such as a `dot.2` from each `dot_general`, that have only the metadata of the operation; but so have instructions
-with which passes compute something else. An instruction of this sort is the author's operation if each operand that
-depends on a hidden write comes from the intended operation.
+An instruction is the author's operation if its own name, and not only its metadata, comes from that operation. The
+partitioner gives new names, such as `dot.2` for a `dot_general`, and keeps only the metadata; but passes also copy the
+metadata to instructions that compute something else. So an instruction with only the metadata is the author's operation
+if each operand that depends on a hidden write comes from the intended operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,17 +48,18 @@ _GATHERS = having(Trait.GATHERS)
 _COMMUTATIVE, _BARRIERS = having(Trait.COMMUTES), having(Trait.BARRIER)
 
 type OperandEdge = tuple[TagPath, Labels]
+"""An operand: (tag path of the operation that computes it, or () if that is unknown; its dependence set)."""
 _SLICES = frozenset({"slice", "dynamic-slice"})
 """Opcodes of slices. An evaluation may record no dependence set for a slice although it depends on a hidden write."""
 _UNTOUCHED: OperandEdge = (), 0
-"""The edge of an operand that depends on no hidden write."""
+"""Describes an operand that depends on no hidden write."""
 _EXCHANGED, _RESHAPES_AND_CASTS = having(Trait.EXCHANGED), having(Trait.SAME_ELEMENTS, Trait.CASTS)
 _RESHAPES = having(Trait.SAME_ELEMENTS)
 _ANY_ORDER = having(Trait.COMMUTES) | _EXCHANGED
 _FACTORS, _TERMS = having(Trait.MULTIPLIES), having(Trait.ADDS)
 _NOTHING = frozenset[str]()
 UNSEEN: OperandEdge = (), -1
-"""The edge of an operand that is not recognised and whose dependence set is unknown too."""
+"""Describes an operand whose operation and dependence set are both unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +106,8 @@ class OperandProvenance:
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns each order of the operation's intended operands that is consistent with the recognised operands; an
-        empty list if the operands cannot be distinguished.
+        """Returns each order of the operation's intended operands into which XLA may have brought them, judged by the
+        recognised operands; an empty list if the operands cannot be distinguished.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
@@ -139,8 +142,8 @@ class OperandProvenance:
         return False
 
     def _are_same_value(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether the two operations are one value to XLA: they are twins, or one only reshapes the other's
-        result.
+        """Returns whether the two operations are one value to XLA: common subexpression elimination merges them (they
+        are twins), or one only reshapes the other's result.
         """
         if self._twins.are_twins(one, other):
             return True
@@ -182,8 +185,8 @@ class OperandProvenance:
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
-        """Returns whether an operand is as intended: the recognised operation is the intended one, or both are
-        arguments of the program. edge: tag path of the intended operation.
+        """Returns whether an operand is as intended: the recognised operation is the intended one, or neither operand
+        has a tag path, as arguments of the program have none. edge: tag path of the intended operation.
         """
         return seen != UNSEEN and (self._are_same_value(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
@@ -198,8 +201,8 @@ class OperandProvenance:
         )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
-        """Returns whether the operand is an operation of the author that depends on no hidden write and is not meant to
-        be an operand here: XLA's reassociation may have moved it.
+        """Returns whether the operand can be ignored: it is an operation of the author that depends on no hidden write
+        and is no intended operand of this operation, so XLA's reassociation may have moved it here.
         """
         path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
@@ -277,9 +280,7 @@ class OperandProvenance:
         return self._get_tag(value)
 
     def _get_tag(self, value: HloInstruction) -> TagPath:
-        """Returns the tag path of the operation after which the instruction is named; () for a concatenation that XLA
-        made.
-        """
+        """Returns the tag path that the instruction carries; () for a concatenation that XLA made."""
         is_made = value.opcode == "concatenate" and self._is_made_by_xla(value)
         return () if is_made else self.evaluator.optimized.tags.get(value.id, ())
 

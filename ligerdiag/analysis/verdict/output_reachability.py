@@ -1,22 +1,31 @@
-"""Finds the outputs that depend on wrong operations, in the program and in the schedule.
+"""Finds the outputs that depend on wrong operations, both in the program and in the schedule.
 
-One instruction may compute several operations that the compiler merged. It affects an output only if the program, too,
-computes the output from the operation after which the instruction is named. So each question has two marks (extra bits
-in dependence sets), one on the operation and one on the instruction, and an output that has both depends on the wrong
-operation.
+An operation is *wrong* about a hidden write if the instruction that computes it in the schedule misses that write, or
+sees it and should not (it is stale or clobbered, see `comparison`). Not every output that uses the instruction is wrong
+then: XLA may have merged several operations into this instruction, and the output may need it for another of these
+operations. So an output counts as dependent on the wrong operation only if it depends on the operation in the program
+and on the instruction in the schedule. To find out, a mark (an extra bit in dependence sets that spreads to all values
+computed from the marked one) is put on each of the two, both programs are evaluated again, and the outputs that have
+both marks are taken.
 
-XLA computes merged values (twins) once, under the name of one of them. If the result is also wrong for another one of
-them, the outputs of that one are affected too. If the instruction runs after the last call of the kernel and its value
-is right for a twin, dependences of an output that go only through the kernel do not count.
+Merged operations and the kernel's own write need special rules:
 
-A kernel's write ends the marks for this write on the overwritten value. The mark of an instruction that runs after the
-kernel's last call stays, and serves all writes about which the operation is wrong.
+- XLA computes operations of equal value (*twins*) by one instruction, which carries the name of one of them. If the
+  value of the instruction is wrong for another twin too, the outputs that the program computes from this twin are
+  affected as well, so the twin gets the operation's mark.
+- The instruction's mark ends where the hidden write overwrites the value, because the kernel replaces the wrong
+  contents. If the instruction runs after the last call of the kernel, its mark ends nowhere; then one mark is enough
+  for all writes about which the operation is wrong.
+- If an instruction that runs after the last call of the kernel is right for a twin, the operation's mark ends at the
+  kernel's write in the program: the kernel cannot have read the late instruction, so an output that depends on the
+  operation only through the kernel is not affected.
 
-Sets of many marks are large. For each cause it is enough to know one wrong operation on which an output depends. So one
-evaluation has at most MARKS questions; if there are more wrong operations, several share a question. An output without
-both marks of a question depends on none of its operations. An output with both marks may still get the one from one
-operation and the other from another operation; the first such question is then split and asked again, until a single
-operation or none is left. Questions that are unanswered after ROUNDS evaluations stay open.
+A *question* is the pair of marks for one wrong operation. Sets of many marks are large, so one evaluation has at most
+MARKS questions. If there are more wrong operations, several with the same cause (hidden write and verdict) share a
+question; one operation on which the output depends is enough for the cause. An output without both marks depends on
+none of the operations in the question. An output with both may have got them from two different operations; then the
+first such question of each output and cause is split and asked again, until a single operation or none is left.
+Questions that remain after ROUNDS such evaluations stay open (`Reached.open`), and `blame` makes the outputs unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,24 +44,29 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinJudge(Protocol):
-    """Answers questions about the twins of an operation: other operations that XLA computes by the same instruction."""
+    """Decides whether the instruction that computes a wrong operation is right or wrong for the operation's twins, the
+    other operations that XLA computes by the same instruction.
+    """
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction's value is right for a twin of this wrong operation. write: index of the
-        hidden write in question.
+        """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of
+        it. write: index of the hidden write about which it is wrong.
         """
         ...
 
     def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
-        """Returns the tag paths of those twins of the operation for which the instruction's value is wrong too. write:
-        index of the hidden write in question.
+        """Returns the tag paths of the twins of the operation at `path` for which the instruction's value is wrong too.
+        write: index of the hidden write about which it is wrong.
         """
         ...
 
 
 MARKS = 4096
+"""Largest number of questions (pairs of marks) in one evaluation."""
 ROUNDS = 6
+"""Largest number of evaluations in which questions about several operations are split."""
 NO_KERNEL = -1
+"""Replaces the index of a hidden write if no kernel's write ends the mark."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +75,9 @@ class Reached:
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]
-    """For each output, the positions (in the list of reads that was asked about) of the reads on which it depends."""
+    """For each output, the reads on which it depends, by their positions in the list that `find_reached` was given."""
     open: frozenset[Cause] = frozenset()
-    """Causes not all of whose wrong operations could be searched: an output may depend on one of them."""
+    """Causes for which the search was not finished: some output may depend on one of the cause's wrong operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +85,26 @@ class _Candidate:
     """One wrong operation, and the instruction that computes it."""
 
     paths: tuple[TagPath, ...]
-    """Tag paths of the operation, and of those of its twins for which the instruction's value is wrong too."""
+    """Tag paths of the operation, and of its twins (other operations that XLA computes by the same instruction) for
+    which the instruction's value is wrong too.
+    """
     instruction: int
     write: int
     """Index of the hidden write that may end the instruction's mark, because its kernel may run after the instruction;
-    NO_KERNEL if none does.
+    NO_KERNEL if none can.
     """
     cleared_by: int
-    """Index of the hidden write that ends the operation's mark in the program; NO_KERNEL if none does."""
+    """Index of the hidden write that ends the operation's mark in the program, because the instruction runs after the
+    kernel's last call and is right for a twin; NO_KERNEL if none does.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    """The question whether an output depends on any of these wrong operations."""
+    """The question whether an output depends on at least one of these wrong operations, which share one pair of marks."""
 
     write: int
-    """Index of the hidden write whose kernel ends the mark; NO_KERNEL if none does."""
+    """Index of the hidden write that ends the instructions' mark; NO_KERNEL if none does."""
     candidates: tuple[_Candidate, ...]
     cause: Cause | None = None
 
@@ -101,8 +119,8 @@ def find_reached(
     """Returns, for each output, the causes and the reads on which the output depends.
 
     An output depends on a cause if it depends on one of the cause's wrong operations. outputs: number of outputs.
-    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: answers questions about merged
-    operations.
+    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: decides whether a wrong
+    instruction is right for merged operations.
     """
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)
@@ -151,8 +169,8 @@ def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[
 def _find_causes(
     evaluator: Evaluator, by_cause: Mapping[Cause, Mapping[_Candidate, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
-    """Adds to `known` the causes on which each output certainly depends; returns the causes for which this is still
-    open for some output.
+    """Adds to `known` the causes on which each output certainly depends; returns the causes for which it stays unknown
+    whether some output depends on them.
     """
     size = -(-sum(map(len, by_cause.values())) // MARKS)
     questions = [
@@ -183,10 +201,10 @@ def _find_causes(
 
 
 def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause], ...]) -> list[tuple[int, _Question]]:
-    """Adds the cause of each question about a single operation to `known`. Returns the questions whose cause is not yet
-    known for their output.
+    """Adds the cause of each question about a single operation to `known`, because both marks can only come from that
+    operation. Returns the pairs whose cause is not yet known for their output.
 
-    waiting: (number of an output, question about it) pairs.
+    waiting: pairs of the number of an output, and a question both of whose marks reach it.
     """
     for output, question in waiting:
         if len(question.candidates) == 1 and question.cause is not None:

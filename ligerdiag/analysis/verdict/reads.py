@@ -162,7 +162,7 @@ def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrite
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Read:
-    """One reader of one overwritten value, if no output is blamed on it."""
+    """A scheduled instruction that reads an overwritten value, and on which no output is blamed."""
 
     performed: PerformedWrite
     reader: HloInstruction
@@ -180,7 +180,7 @@ class _Read:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ReadJudge:
-    """Judges the reads of one schedule."""
+    """Judges the reads of one schedule. A step is a scheduled instruction, identified by its id (see `value_flow`)."""
 
     pair: EvaluatedPair
     verdicts: Verdicts
@@ -231,7 +231,7 @@ class ReadJudge:
 
     def _list_others(self, one: PerformedWrite, known: Mapping[int, ReadKind]) -> Iterator[_Read]:
         """Yields the reads of the value that this write overwrites, except those at a step with a blamed read. known:
-        id of each step with a blamed read to the kind of this read.
+        maps the id of each step with a blamed read to the kind of this read.
         """
         readers, overwritten = self.followed.flow.readers, one.overwritten
         seen: set[int] = set()
@@ -259,7 +259,7 @@ class ReadJudge:
 
     def _find_kind_of_users(self, step: int, write: int, known: Mapping[int, ReadKind]) -> ReadKind:
         """Returns the kind of read, such as stale, that all users of the step's result have; NONE if they differ or
-        have none. known: id of each step with a blamed read to the kind of this read.
+        have none. known: maps the id of each step with a blamed read to the kind of this read.
         """
         kinds = {known.get(user, ReadKind.NONE) for user in self._users.get(step, ())}
         said = [self._by_output.get((name, write), Verdict.FRESH) for name in self._results.get(step, ())]

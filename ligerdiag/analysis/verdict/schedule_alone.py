@@ -120,8 +120,8 @@ def find_mixed_up_donations(
 
 
 def _find_displaced(module: HloModule, buffers: BufferAssignment) -> tuple[HloInstruction, frozenset[int]] | None:
-    """Returns an entry parameter that is in another parameter's allocation, and the numbers of all parameters that are
-    in such a place or own such an allocation; None if there are none.
+    """Returns an entry parameter that XLA keeps in another parameter's allocation, and the numbers of all parameters
+    concerned, on either side; None if every parameter has its own allocation.
     """
     positions = Positions(module, buffers)
     found: set[int] = set()

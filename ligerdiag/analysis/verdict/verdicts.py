@@ -71,11 +71,11 @@ def add_unidentified(
     comparison: Comparison,
     evaluator: Evaluator,
 ) -> Ambiguities:
-    """Returns the ambiguities with a further one for each output that would get worse if instructions without a trusted
+    """Returns the ambiguities, with one added for each output that would get worse if instructions without a trusted
     name were carriers, that is, held the value of an operand from before a write.
 
-    possible: id of such an instruction to the ORIG labels that would start there. outputs: the verdicts without
-    ambiguities.
+    possible: maps the id of such an instruction to the ORIG labels that would start there. outputs: the verdicts
+    without ambiguities.
     """
     if not possible:
         return ambiguities
@@ -102,8 +102,8 @@ def _is_worse(verdict: Verdict, was: Verdict) -> bool:
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
-    """Returns a copy of the verdicts in which each output that depends on an ambiguity is unknown for the ambiguity's
-    write, and is no longer blamed on a read.
+    """Returns a copy of the verdicts in which each output that depends on an ambiguity (an unknown fact about a hidden
+    write) is unknown for that write, and no longer blamed on a read.
 
     order_unknown: indices of writes around which the author's order is unknown; outputs that depend on them become
     unknown.
@@ -160,10 +160,10 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
 
 
 def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]]) -> Ambiguities:
-    """Returns the ambiguities with a further one for each output and each write for which `blame` found too many wrong
+    """Returns the ambiguities, with one added for each output and each write for which `blame` found too many wrong
     operations to search.
 
-    unsearched: output name to the indices of these writes.
+    unsearched: maps an output name to the indices of these writes.
     """
     return {
         name: ambiguities.get(name, frozenset())
@@ -173,7 +173,7 @@ def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]])
 
 
 def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
-    """Returns the ambiguities with a further one for each output that depends on a loop or conditional which may return
+    """Returns the ambiguities, with one added for each output that depends on a loop or conditional which may return
     one merged value for another, if the schedule does not show whether it does.
     """
     added = {
@@ -224,13 +224,13 @@ class Verdicts:
     clobbered: tuple[ReadFinding, ...] = ()
     latent: tuple[ReadFinding, ...] = ()
     ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
-    """Output name to the ambiguities (unknown facts on which the output depends) that make it unknown."""
+    """Maps an output name to the ambiguities (unknown facts on which the output depends) that make it unknown."""
     comparison: Comparison
     differing: tuple[Differing, ...] = ()
     """Operations whose dependence set in the schedule makes them stale or clobbered for some write."""
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Maps the name of an output to the names of the scheduled loops and conditionals that give this output one of
-    several merged values instead of another.
+    """Maps the name of an output to the names of the scheduled loops and conditionals from which the output may get the
+    wrong one of several values that XLA merged.
     """
     decided: frozenset[str] = frozenset()
     """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
@@ -253,8 +253,8 @@ class Verdicts:
         return tuple([name for name in wrong if name not in explained])
 
     def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of the loops and conditionals that give one of these outputs one merged value instead of
-        another.
+        """Returns the names of the loops and conditionals from which one of these outputs may get the wrong one of
+        several values that XLA merged.
         """
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
@@ -279,8 +279,8 @@ class ReadCause(StrEnum):
     BLAMED = "blamed"
     """An output is wrong, or right by luck, because of the read."""
     DIVERGES_FIRST = "diverges first"
-    """The reader is the first wrong operation from which an output is computed that is wrong although no read is blamed
-    for it.
+    """An output is wrong and no read is blamed for it; the reader is the first wrong operation from which this output
+    is computed.
     """
     UNDECIDED = "undecided"
     """The version that the read gets, or the version that is meant, is unknown."""
@@ -295,7 +295,7 @@ class ReadCause(StrEnum):
 
     @property
     def is_of_outputs(self) -> bool:
-        """Returns whether the read is judged by the verdicts on outputs."""
+        """Returns whether the verdict on the read was derived from an output that is wrong, or right by luck."""
         return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
 
 
@@ -326,7 +326,7 @@ def judge(
 ) -> Verdicts:
     """Returns the verdict on each output of a schedule, with the evidence.
 
-    evaluator: evaluates either program again, with marks on the instructions in question. possible: id of an
+    evaluator: evaluates either program again, with marks on the instructions in question. possible: maps the id of an
     instruction without a trusted name to the ORIG labels that may start there: it may hold the contents from before a
     write (see `tag_trust`).
     """

@@ -115,8 +115,8 @@ def _describe(pair: SharedBuffers, operands: int, *, is_update: bool) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings with the numbers of a replay, and a finding for each further operand whose races the
-    replay shows.
+    """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional
+    operand that the replay shows to race.
     """
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()

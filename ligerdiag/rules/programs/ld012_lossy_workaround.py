@@ -51,8 +51,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings with the measured loss of their outputs. Drops a finding if the reference confirms all
-    of its outputs, and adds one for other lossy outputs.
+    """Yields the findings of `check`, annotated with the measured loss of precision of their outputs. Drops a finding
+    if the case's reference confirms all of its outputs, and adds one for other lossy outputs.
     """
     numbers = measured.numbers
     if numbers is None:

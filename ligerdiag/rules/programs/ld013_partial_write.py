@@ -88,11 +88,11 @@ def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings with the number of unwritten elements, and a finding for each further output in which
-    a replay finds such elements.
+    """Yields the findings of `check`, annotated with the number of unwritten elements, and a finding for each
+    additional output in which a replay finds such elements.
 
-    Leaves out an output if, on the drawn inputs, no output of the program depends on its unwritten elements. A static
-    finding is left out for that reason only if the program uses the result through slices at constant offsets alone.
+    Leaves out an output if, on the drawn inputs, no output of the program depends on its unwritten elements. A finding
+    of `check` is left out for that reason only if the program uses the result through slices at constant offsets alone.
     """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}

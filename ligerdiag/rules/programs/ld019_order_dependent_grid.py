@@ -73,11 +73,11 @@ def _render(kernel: str, output: int | None) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings with the numbers of a replay, and a finding for each further call whose results depend
-    on the order.
+    """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional call
+    whose results depend on the order.
 
-    Leaves out a difference that reaches no output of the program. `order_difference` of a launch does not contain what
-    LD011 reports.
+    Leaves out a difference that reaches no output of the program. The differences that LD011 reports are not in a
+    launch's `order_difference`.
     """
     numbers = measured.numbers
     launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}

@@ -27,8 +27,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields a finding for each access outside a buffer that a replay observes, and the static findings that the replay
-    does not repeat.
+    """Yields a finding for each access outside a buffer that a replay observes, and the findings of `check` about
+    accesses that it does not observe.
     """
     numbers = measured.numbers
     seen = [

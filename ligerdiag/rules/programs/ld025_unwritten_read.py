@@ -92,8 +92,8 @@ def _describe_static(read: OldRead, output: int) -> tuple[str, str]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings with the numbers of a replay, and a finding for each further output that the replay
-    sees read before it is written.
+    """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional
+    output that a kernel reads in the replay before it is written.
 
     Leaves out a read on which no output of the program depends.
     """
@@ -128,8 +128,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _measure_allocations(measured: Measured) -> Iterator[Finding]:
-    """Yields the static findings about memory that the program allocates and never fills, then one for each further such
-    allocation whose accidental contents change an output of the replay.
+    """Yields the findings of `check` about memory that the program allocates and never fills, then one for each
+    additional such allocation whose accidental contents change an output of the replay.
     """
     known = [finding for finding in measured.findings_of(RULE.id) if finding.help == _FILL]
     yield from known

@@ -9,8 +9,8 @@ from ligerdiag.rules.rule import Example, Rule
 from ligerdiag.text import join_words, render_bytes
 
 _SMALLEST = 4096
-"""Smallest total size, in bytes, of arguments with a common fault that is worth a finding: an optimizer's state has
-tiny counters.
+"""Smallest total size, in bytes, at which donated arguments with the same fault are reported; an optimizer's state has
+tiny counters that are not worth a finding.
 """
 _MOST_NAMED = 4
 

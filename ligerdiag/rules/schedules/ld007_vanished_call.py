@@ -48,8 +48,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def _report_lost(context: Context, lost: LostRef) -> Finding:
-    """Returns the finding about a call on a Ref that JAX runs in the forward pass, and drops where it computes the
-    forward pass again.
+    """Returns the finding about a kernel call on a Ref that JAX runs in the forward pass, and drops when it computes
+    the forward pass again for the backward pass.
     """
     move = next(iter(lost.find_moves(context.moved_refs)), None)
     site = next((context.sites[tag] for tag in lost.tags if tag in context.sites), None)

@@ -62,7 +62,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def choose_remedy(one: ExplainedCopy) -> str:
-    """Returns the help for the cause of a copy, with more detail where the reason of the copy allows it."""
+    """Returns the help for the cause of a copy; it is more detailed if more is known about the reason for the copy."""
     if one.reason.form in _BY_FORM:
         return _BY_FORM[one.reason.form]
     if one.copy.cause is CopyCause.READ_LATER and is_of_the_backward_pass(one):
