@@ -35,7 +35,7 @@ from ligerdiag.report.relative_errors import compute_worst, render_figure
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
-from ligerdiag.text import count_of, join_words
+from ligerdiag.text import count_of, join_words, render_bytes
 from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
@@ -245,7 +245,6 @@ def _describe_siblings(case: CaseSpec) -> str:
 ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
 DEVICE_ERROR, MILLISECONDS = "on the GPU", "ms"
 _NO_RUNS: Mapping[str, DeviceRun] = {}
-_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
@@ -347,14 +346,6 @@ def _render_more(value: int | None, least: int | None, render: Callable[[int], s
     if value is None or least is None:
         return ""
     return render(value) if value == least else f"+{render(value - least)}"
-
-
-def render_bytes(size: int) -> str:
-    """Returns a text such as `201 MiB` or `96 bytes`."""
-    for unit, name in _UNITS:
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"
 
 
 def _note(draft: Draft, mitigations: Sequence[Mitigation]) -> None:

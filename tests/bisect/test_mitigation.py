@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.bisect import mitigation
-from ligerdiag.bisect.mitigation import bisect_mitigation, render_bytes
+from ligerdiag.bisect.mitigation import bisect_mitigation
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import CaseError, InputError
 from ligerdiag.model.findings import Attribution, DeviceOutput, DeviceRun, Verdict
 from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.text import render_bytes
 from ligerdiag.toolchains.gpu_targets import Target
 from tests.bisect.conftest import Load, make_options
 from tests.bisect.programs import TWO_READERS, make_file
@@ -136,11 +137,3 @@ def test_a_missing_device_is_an_input_error_before_anything_is_compiled(runner: 
     with pytest.raises(InputError, match="not those of `seed`"):
         climb(runner, h100, device=True, toolchain="seed")
     assert runner.trials == trials
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (201 << 20, "201 MiB"), (5 << 29, "2.5 GiB")],
-)
-def test_bytes_are_written_in_the_unit_that_fits(size: int, text: str) -> None:
-    assert render_bytes(size) == text
