@@ -297,6 +297,7 @@ def _write(pair: NeighbourhoodPair) -> JsonObject:
         "first": _neighbourhood(pair.before),
         "second": _neighbourhood(pair.after),
         "readers": [{"first": _reader(two.before), "second": _reader(two.after)} for two in pair.readers],
+        "instead": pair.instead and pair.instead.value,
         "changes": [_change(change) for change in pair.changes],
     }
 
