@@ -1,9 +1,7 @@
 """Measures the cost of each mitigation of a hidden write, by compiling the program once with each of them.
 
 The mitigations come from the case file: the siblings of a case have its name, and params that differ in one place. A
-case without siblings has two mitigations: as written, and `trivial`, in which `value + s - s` replaces each value that
-is read after a kernel has overwritten it (`edges` ties the same readers one by one). All other mitigations are other
-programs, which only their author can write.
+case without siblings is compared as written and with the mitigations that `bisect.automatic_cures` can apply to it.
 
 Memory is that of one device by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted once.
 The cheapest right mitigation has every output fresh and no known loss of precision.
@@ -13,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
 
-from ligerdiag.bisect.edges import find_knobs
+from ligerdiag.bisect.automatic_cures import make_automatic_trials, name_variation
 from ligerdiag.bisect.trials import (
     Draft,
     Outcome,
@@ -26,10 +24,9 @@ from ligerdiag.bisect.trials import (
     run_on_device,
     try_in_batches,
 )
-from ligerdiag.errors import CaseError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
-from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.relative_errors import compute_worst, render_figure
 from ligerdiag.rules.registry import list_ids
@@ -194,52 +191,14 @@ def _is_sibling(one: CaseSpec, other: CaseSpec) -> bool:
     return sum(mine != theirs for mine, theirs in zip(one.params, other.params, strict=True)) == 1
 
 
-AS_WRITTEN, TRIVIAL = "as written", "trivial"
-
-
-def make_automatic_trials(
-    runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
-) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings: the case as written and, if readers can be tied, the case with
-    all of them tied.
-
-    Raises CaseError if JAX cannot trace the case.
-    """
-    written = Trial(case=case, target=target, toolchain=toolchain)
-    draft.notes.append(_describe_siblings(case))
-    base = runner.try_one(written)
-    if base.exit_code == CaseError.exit_code:
-        raise CaseError(base.error)
-    if base.artifact is None or base.error:
-        return (written,)
-    if not base.written:
-        draft.notes.append("no kernel overwrites an operand behind XLA's back: there is nothing to tie")
-        return (written,)
-    knobs = find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
-    if not knobs:
-        draft.notes.append(
-            f"the mitigation `{TRIVIAL}` was not tried: no reader of what a kernel overwrites can be tied to the kernel"
-        )
-        return (written,)
-    ties = tuple(knob.id for knob in knobs)
-    return written, Trial(case=case, target=target, toolchain=toolchain, variation=Variation(ties=ties))
+AS_WRITTEN = "as written"
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the name of a trial's mitigation: `trivial` for a trial with ties; otherwise that of the trial's case, or
-    `as written` if the case has none.
+    """Returns the name of a trial's mitigation: that of the change to the lowered program; without a change that of the
+    trial's case, or `as written` if the case has none.
     """
-    return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
-
-
-def _describe_siblings(case: CaseSpec) -> str:
-    """Returns a note with code that a user can copy to compare further mitigations."""
-    name = case.name if not case.params else case.id
-    return (
-        "all other mitigations are programs that you write: define the case once for each of them, such as `CASES ="
-        f' tuple(Case(name="{name}", params=(word,), function=functools.partial(program, mode=word), args=ARGS)'
-        ' for word in ("hidden", "barrier", "aliased"))`'
-    )
+    return name_variation(trial.variation) or find_mitigation(trial.case) or AS_WRITTEN
 
 
 ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
@@ -291,7 +250,7 @@ def _make_mitigation(outcome: Outcome, replay: Replay | None, runs: Mapping[str,
         name=name_mitigation(trial),
         outcome=outcome,
         replay=replay,
-        device=None if trial.variation.ties else runs.get(trial.case.id),
+        device=None if name_variation(trial.variation) else runs.get(trial.case.id),
     )
     if outcome.artifact is None or outcome.error:
         return mitigation
