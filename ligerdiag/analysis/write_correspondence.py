@@ -375,6 +375,8 @@ class VanishedCall:
     """Whether the program as written lacks the call too, because JAX dropped it while tracing. The verdicts then do not
     consider the call's write.
     """
+    lost: tuple[int, ...] = ()
+    """Indices of all hidden writes that the schedule lacks with the call, or with another lost call of the same line."""
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
@@ -408,12 +410,15 @@ def find_vanished(
     ]
     known = {(call.kernel, call.source) for call in found}
     by_tag = {tag: call for call in traced for tag in (*call.tags, *call.dropped)}
+    lost: dict[tuple[str, SourceLine], list[int]] = {}
     for write in matching.missing:
-        if not any(labels & space.all_fresh(write.index) for labels in intended.outputs):
-            continue
         tag = write.tag_path[-1] if write.tag_path else 0
         asked = by_tag.get(tag)
         source = None if asked is None else asked.site or asked.source
+        if source is not None and write.index not in matching.merged_into:
+            lost.setdefault((write.kernel, source), []).append(write.index)
+        if not any(labels & space.all_fresh(write.index) for labels in intended.outputs):
+            continue
         if (write.kernel, source) in known or (source is None and any(kernel == write.kernel for kernel, _ in known)):
             continue
         is_dropped = asked is not None and tag in asked.dropped
@@ -427,7 +432,14 @@ def find_vanished(
                 write=write.index,
             )
         )
-    return tuple(found)
+    return tuple(replace(call, lost=_list_lost(call, lost)) for call in found)
+
+
+def _list_lost(call: VanishedCall, lost: Mapping[tuple[str, SourceLine], Sequence[int]]) -> tuple[int, ...]:
+    """Returns the hidden writes that are lost with the call. lost: those of each (kernel, line), in program order."""
+    own = () if call.write is None else (call.write,)
+    alike = () if call.source is None else lost.get((call.kernel, call.source), ())
+    return tuple(dict.fromkeys((*own, *alike)))
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:

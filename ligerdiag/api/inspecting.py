@@ -222,9 +222,12 @@ class InspectedModules:
 
 
 def _has_something(inspection: Inspection) -> bool:
-    """Returns whether the module has a hidden write, a finding or an output whose verdict is unknown."""
+    """Returns whether the module has a write in place, hidden or declared, a finding or an output whose verdict is
+    unknown.
+    """
     is_decided = Verdict.UNKNOWN not in inspection.outputs.values()
-    return bool(inspection.coverage.hidden_writes or inspection.findings) or not is_decided
+    coverage = inspection.coverage
+    return bool(coverage.hidden_writes or coverage.declared_writes or inspection.findings) or not is_decided
 
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)

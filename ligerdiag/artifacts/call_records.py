@@ -162,6 +162,10 @@ class TieSite:
     """The innermost frame of the reading operation outside of installed packages; file "" if there is none."""
     untieable: str = ""
     """The reason why no tie can be inserted here; empty if one can."""
+    unreachable: str = ""
+    """The reason why the kernel's results are not available here; empty if they are."""
+    no_barrier: str = ""
+    """The reason why no barrier can stand here although the kernel's results are available; empty if one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

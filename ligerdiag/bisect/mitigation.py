@@ -3,9 +3,7 @@ compiling the program once with each of them. A mitigation is a change to the pr
 correctly.
 
 The mitigations come from the case file: the siblings of a case have its name, and params that differ in one place. A
-case without siblings has two mitigations: as written, and `trivial`, in which `value + s - s` replaces each value that
-is read after a kernel has overwritten it (`edges` ties the same readers one by one). All other mitigations are other
-programs, which only their author can write.
+case without siblings is compared as written and with the mitigations that `bisect.automatic_cures` can apply to it.
 
 Memory is counted for one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted
 once. The cheapest right mitigation has every output fresh and no known loss of precision.
@@ -15,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
 
-from ligerdiag.bisect.edges import find_knobs
+from ligerdiag.bisect.automatic_cures import make_automatic_trials, name_variation
 from ligerdiag.bisect.trials import (
     Draft,
     Outcome,
@@ -28,16 +26,15 @@ from ligerdiag.bisect.trials import (
     run_on_device,
     try_in_batches,
 )
-from ligerdiag.errors import CaseError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
-from ligerdiag.model.jobs import CaseSpec, Variation
+from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.relative_errors import compute_worst, render_figure
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import BisectOptions
-from ligerdiag.text import count_of, join_words
+from ligerdiag.text import count_of, join_words, render_bytes
 from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
@@ -197,58 +194,19 @@ def _is_sibling(one: CaseSpec, other: CaseSpec) -> bool:
     return sum(mine != theirs for mine, theirs in zip(one.params, other.params, strict=True)) == 1
 
 
-AS_WRITTEN, TRIVIAL = "as written", "trivial"
-
-
-def make_automatic_trials(
-    runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
-) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings (cases of the same name with other mitigations): the case as
-    written and, if readers can be tied, the case with all of them tied.
-
-    Raises CaseError if JAX cannot trace the case.
-    """
-    written = Trial(case=case, target=target, toolchain=toolchain)
-    draft.notes.append(_describe_siblings(case))
-    base = runner.try_one(written)
-    if base.exit_code == CaseError.exit_code:
-        raise CaseError(base.error)
-    if base.artifact is None or base.error:
-        return (written,)
-    if not base.written:
-        draft.notes.append("no kernel overwrites an operand behind XLA's back: there is nothing to tie")
-        return (written,)
-    knobs = find_knobs(draft, base, base.artifact.readers, base.artifact.readers_trouble)
-    if not knobs:
-        draft.notes.append(
-            f"the mitigation `{TRIVIAL}` was not tried: no reader of what a kernel overwrites can be tied to the kernel"
-        )
-        return (written,)
-    ties = tuple(knob.id for knob in knobs)
-    return written, Trial(case=case, target=target, toolchain=toolchain, variation=Variation(ties=ties))
+AS_WRITTEN = "as written"
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the name of a trial's mitigation: `trivial` for a trial with ties; otherwise that of the trial's case, or
-    `as written` if the case has none.
+    """Returns the name of a trial's mitigation: that of the change to the lowered program; without a change that of the
+    trial's case, or `as written` if the case has none.
     """
-    return TRIVIAL if trial.variation.ties else find_mitigation(trial.case) or AS_WRITTEN
-
-
-def _describe_siblings(case: CaseSpec) -> str:
-    """Returns a note with code that a user can copy to compare additional mitigations."""
-    name = case.name if not case.params else case.id
-    return (
-        "all other mitigations are programs that you write: define the case once for each of them, such as `CASES ="
-        f' tuple(Case(name="{name}", params=(word,), function=functools.partial(program, mode=word), args=ARGS)'
-        ' for word in ("hidden", "barrier", "aliased"))`'
-    )
+    return name_variation(trial.variation) or find_mitigation(trial.case) or AS_WRITTEN
 
 
 ERROR, BYTES, INSTRUCTIONS = "worst error", "memory", "instructions"
 DEVICE_ERROR, MILLISECONDS = "on the GPU", "ms"
 _NO_RUNS: Mapping[str, DeviceRun] = {}
-_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
@@ -296,7 +254,7 @@ def _make_mitigation(outcome: Outcome, replay: Replay | None, runs: Mapping[str,
         name=name_mitigation(trial),
         outcome=outcome,
         replay=replay,
-        device=None if trial.variation.ties else runs.get(trial.case.id),
+        device=None if name_variation(trial.variation) else runs.get(trial.case.id),
     )
     if outcome.artifact is None or outcome.error:
         return mitigation
@@ -351,14 +309,6 @@ def _render_more(value: int | None, least: int | None, render: Callable[[int], s
     if value is None or least is None:
         return ""
     return render(value) if value == least else f"+{render(value - least)}"
-
-
-def render_bytes(size: int) -> str:
-    """Returns a text such as `201 MiB` or `96 bytes`."""
-    for unit, name in _UNITS:
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"
 
 
 def _note(draft: Draft, mitigations: Sequence[Mitigation]) -> None:

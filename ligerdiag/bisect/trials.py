@@ -113,7 +113,8 @@ class Trial:
         """Returns a key that is equal for two trials that compile one case in the same way."""
         flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
         ties = tuple(sorted(set(self.variation.ties)))
-        return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, ties
+        how = (ties, self.variation.by_barrier, tuple(sorted(set(self.variation.declared))))
+        return self.case.source, self.case.id, self.target.name, self.target.sha256, self.toolchain, flags, how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ compiles, a sentence for each answer, and evidence.
 \b
 Axes (--over):
   mitigation  compares measures against a hidden write: hidden, trivial, barrier,
-              aliased, out_of_place; the verdicts with each, and its costs
+              aliased, out_of_place; the verdicts with each, and its costs. Of a case
+              without siblings, those that can be applied to its lowered program
   edges       which readers must be tied to the kernel (a trivial operation forces
               them to run after it): all minimal sets of ties, or why there is none
   passes      the first pass of XLA after which an output is no longer right

@@ -238,6 +238,8 @@ def _make_request(
         flags={**pool.toolchain.options, **variation.flags},
         not_before=not_before,
         ties=tuple(sorted(set(variation.ties))),
+        by_barrier=variation.by_barrier,
+        declared=tuple(sorted(set(variation.declared))),
     )
 
 
@@ -333,6 +335,8 @@ def _make_question(
         "target": target.sha256,
         "flags": dict(variation.flags),
         "ties": sorted(set(variation.ties)),
+        "by_barrier": variation.by_barrier,
+        "declared": sorted(set(variation.declared)),
         **_compute_circumstances(toolchain, environ),
     }
 

@@ -13,7 +13,7 @@ from typing import Required, TypedDict, Unpack
 
 from ligerdiag.analysis.context import Context, compute_context, compute_context_without_program
 from ligerdiag.analysis.evaluation.labels import unite
-from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
+from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods, list_kernel_calls
 from ligerdiag.analysis.explain.sharing_sentences import describe_must_share
 from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.analysis.lost_refs import find_lost_refs
@@ -133,6 +133,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         compilation, memory = _analyse_memory(compilation, names)
         context = replace(context, memory=memory)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
+        called = list_kernel_calls(context) if words.get("neighbourhoods") else None
         drawn = compute_schedule_view(context) if words.get("view") else None
     except _LOOSE as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # the traceback shows where the modules are inconsistent
@@ -164,6 +165,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         meant=dict(zip(names, _renumber(context), strict=False)),
         unlooked=find_unresolved_reads(context),
         neighbourhoods=around,
+        kernel_calls=called,
         view=drawn,
         memory=None if memory is None else memory.use,
     )

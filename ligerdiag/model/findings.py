@@ -188,9 +188,16 @@ class Finding:
     """Names of the outputs that the hazard reaches only through decisions, such as the predicate of a branch: on some
     inputs the decision, and so the output, is right nevertheless.
     """
+    lost_writes: tuple[int, ...] = ()
+    """Numbers of the hidden writes (as `CallPlace.number`) that are lost with a call that the schedule lacks, for a
+    finding about such a call: a read that misses one of them follows from this finding.
+    """
     parts: tuple["Finding", ...] = ()
     """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
     finding.
+    """
+    follows_from: "Finding | None" = None
+    """The finding that this one is a consequence of, which `report.consequences` decides; None if it stands on its own.
     """
 
 

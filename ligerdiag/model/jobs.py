@@ -127,6 +127,10 @@ class CompileRequest:
     """Artifacts older than this time are compiled again; seconds since the epoch."""
     ties: tuple[str, ...] = ()
     """Ids of the reads that the worker ties to their kernel: it adds a trivial operation that makes the reader wait."""
+    by_barrier: bool = False
+    """Whether an optimization barrier ties the reads, in place of a trivial operation."""
+    declared: tuple[str, ...] = ()
+    """The writes that the worker declares, as in `Variation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,4 +228,10 @@ class Variation:
     ties: tuple[str, ...] = ()
     """Ids of `Artifact.readers`, in any order; the compile adds a trivial operation that makes each of these readers
     wait for its kernel.
+    """
+    by_barrier: bool = False
+    """Whether an optimization barrier ties the readers, in place of a trivial operation."""
+    declared: tuple[str, ...] = ()
+    """Hidden writes as `<tag of the kernel call>.<operand>`; the compile declares them: the call gets an output that
+    aliases the operand, and all readers after the call read that output.
     """

@@ -13,7 +13,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError, LigerdiagError, describe_bug
 from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, RuleFailure, SuppressionKind, Verdict
 from ligerdiag.model.memory import MemoryUse
-from ligerdiag.model.schedule_view import Neighbourhood, ScheduleView
+from ligerdiag.model.schedule_view import KernelCall, Neighbourhood, ScheduleView
 
 SCHEMA_VERSION = "7"
 """Version of the JSON of these records (docs/json.md); a change that breaks a reader raises it."""
@@ -140,6 +140,8 @@ class CaseReport:
     """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if a
     baseline or a comparison needs it. No report shows it.
     """
+    kernel_calls: tuple[KernelCall, ...] | None = None
+    """The kernel calls of the schedule, if a comparison needs them; else None. No report shows them."""
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
     memory: MemoryUse | None = None
@@ -284,6 +286,8 @@ class Inspection:
     """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if
     requested.
     """
+    kernel_calls: tuple[KernelCall, ...] | None = None
+    """The kernel calls of the schedule, if neighbourhoods are requested; else None."""
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None

@@ -105,6 +105,18 @@ class Neighbourhood:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCall:
+    """One kernel call of a schedule, and the operands that it overwrites."""
+
+    kernel: str
+    """The kernel's function name."""
+    hidden: tuple[int, ...] = ()
+    """Numbers of the operands that the call overwrites, surely or perhaps, and that no output aliases."""
+    declared: tuple[int, ...] = ()
+    """Numbers of the operands that an output of the call aliases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
     """The verdicts, neighbourhoods and memory of a schedule, without the names and ids of instructions, so that two
     compiles can be compared.
@@ -116,6 +128,8 @@ class ScheduleFacts:
     """One for each hidden write, in program order."""
     memory: MemoryFigures | None = None
     """The memory that the program needs; None if unknown, or in a baseline of an older ligerdiag."""
+    kernel_calls: tuple[KernelCall, ...] | None = None
+    """The kernel calls of the schedule; None if unknown, as in a baseline."""
 
 
 class Lane(StrEnum):

@@ -18,6 +18,7 @@ from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import Replay, ReplayState
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.text import render_bytes
 from ligerdiag.workers.loop import Answerer, serve
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -107,13 +108,6 @@ def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
             break
         workers += 1
     return max(1, workers)
-
-
-def render_bytes(size: int) -> str:
-    """Renders a size such as `4 GiB` or `512 MiB`."""
-    if size < 1 << 30:
-        return f"{size / (1 << 20):.0f} MiB"
-    return f"{size / (1 << 30):.3g} GiB"
 
 
 def render_seconds(seconds: float) -> str:

@@ -4,8 +4,9 @@ A rule reports a read in each call of each layer, while the author made one mist
 the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
 The ways are: a read misses the kernel's write, or gets it only by luck; a read sees the write but needs the original
 value; a read only tests for special values, NaN or infinity (then the rules about reads give a warning); and one way
-for each other rule. The finding about the hidden write itself becomes a note of a cause about the same write, or a
-cause of its own if there is none.
+for each other rule. The finding about the hidden write itself becomes a note of a cause about the same write: of reads
+that miss it, else of reads that see it, else of a write to the caller's bytes, else of a race. Without any of these it
+is a cause of its own.
 
 A cause is a `Finding` that has the id and the severity of its worst rule, of equally bad ones the first by number; its
 other rules become notes. Findings of one other rule that say the same about one line, except for the names of
@@ -19,8 +20,9 @@ from dataclasses import dataclass, replace
 
 from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.model.report import CaseReport
+from ligerdiag.report.consequences import arrange_consequences
 from ligerdiag.report.status import list_counted
-from ligerdiag.rules.registry import RULES, get_only_id
+from ligerdiag.rules.registry import RULES, get_only_id, list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.rules.wording import name_outputs, render_at, render_patch
 from ligerdiag.text import FEW, count_of, describe_names, find_layers, order_names, render_patterns
@@ -36,6 +38,8 @@ _WAYS_OF_KINDS: Mapping[RuleKind, str] = {
 }
 _WAYS: Mapping[str, str] = {rule.id: _WAYS_OF_KINDS[rule.kind] for rule in RULES if rule.kind in _WAYS_OF_KINDS}
 _ROOT = get_only_id(RuleKind.HIDDEN_WRITE)
+_HOSTS = (_MISSED, _SEEN, *list_ids(RuleKind.CALLER_WRITE), *list_ids(RuleKind.RACE))
+"""The ways of causes that the finding about the hidden write can be a note of, in the order of preference."""
 _LUCK = get_only_id(RuleKind.LUCKY_READ)
 _NAMES = {rule.id: rule.name for rule in RULES}
 _VARYING = re.compile(r"%[\w.$-]+|\d+")
@@ -47,7 +51,8 @@ def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
     """Returns one finding for each cause: it joins the findings about one kernel call, at one source line, that go
-    wrong in one way. The order is that of each cause's first finding.
+    wrong in one way. The order is that of each cause's first finding, but a cause that follows from another one comes
+    right after it.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.
@@ -56,7 +61,7 @@ def compute_causes(
     for finding in findings:
         groups.setdefault(_compute_key(finding), []).append(finding)
     _move_roots(groups)
-    return tuple(_merge(tuple(parts), outputs, source_roots) for parts in groups.values() if parts)
+    return arrange_consequences([_merge(tuple(parts), outputs, source_roots) for parts in groups.values() if parts])
 
 
 def list_rules(cause: Finding) -> tuple[str, ...]:
@@ -106,13 +111,11 @@ def _find_way(finding: Finding) -> str:
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
-    """Moves findings about a hidden write into the group of reads that miss this write, or else of reads that see it."""
+    """Moves findings about a hidden write into the group that has the first of `_HOSTS` among those about this write."""
     for key in [key for key in groups if key[0] == _ROOT]:
-        for way in (_MISSED, _SEEN):
-            other = (way, *key[1:])
-            if other in groups:
-                groups[other] += groups.pop(key)
-                break
+        about = [other for other in groups if other[0] in _HOSTS and other[2:] == key[2:]]
+        if about:
+            groups[min(about, key=lambda other: _HOSTS.index(other[0]))] += groups.pop(key)
 
 
 def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Sequence[str]) -> Finding:
@@ -128,11 +131,15 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Seq
         merged = replace(merged, help=patch)
     if len(parts) == 1:
         return merged
-    merged = replace(merged, parts=parts)
+    merged = replace(merged, parts=parts, lost_writes=_collect_lost(parts))
     instructions = dict.fromkeys(name for part in parts for name in part.instructions)
     decided = tuple(dict.fromkeys(name for part in parts for name in part.decided))
-    evidence = _collect_evidence(merged, leading, outputs)
+    evidence = _collect_evidence(merged, leading, outputs, source_roots)
     return replace(merged, instructions=tuple(instructions), decided=decided, evidence=evidence)
+
+
+def _collect_lost(parts: Sequence[Finding]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(number for part in parts for number in part.lost_writes))
 
 
 def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
@@ -168,8 +175,19 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
     return f"{named} {'do' if plural else 'does'} not see {what}"
 
 
+def _list_declarations(cause: Finding, roots: Sequence[Finding], source_roots: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns a ("declare", patch) pair with the kernel call's line as it would declare the write, if the cause has the
+    finding about the write and the remedy is in other words.
+    """
+    for root in roots[:1]:
+        patch = _find_patch(root, source_roots)
+        if patch and patch != cause.help:
+            return [("declare", patch)]
+    return []
+
+
 def _collect_evidence(
-    cause: Finding, leading: Sequence[Finding], outputs: Sequence[str]
+    cause: Finding, leading: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     """Returns the evidence of a cause as (label, sentence) pairs: outputs, calls, the first write, each line that
     reads, the remaining evidence, and a note for each other rule.
@@ -192,6 +210,7 @@ def _collect_evidence(
     if not any(part.reader is not None for part in leading):
         kept += [pair for pair in cause.evidence if pair[0] == "read"]
     kept += [pair for pair in rest if pair[0] != "write"]
+    kept += _list_declarations(cause, roots, source_roots)
     return tuple(dict.fromkeys((*kept, *_list_notes(cause, outputs))))
 
 
@@ -247,19 +266,20 @@ class FindingGroup:
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
     """Returns the causes (findings of one mistake, joined) of all cases; causes of different cases with the same rule,
-    message and source line become one group. Sorted by severity, then rule.
+    message and source line, which follow from the same cause or from none, become one group. Sorted by severity, then
+    rule, each cause before those that follow from it.
     """
-    members: dict[tuple[object, ...], list[CaseReport]] = {}
-    first: dict[tuple[object, ...], Finding] = {}
+    members: dict[_Key, list[CaseReport]] = {}
+    first: dict[_Key, Finding] = {}
     for case in cases:
         for finding in list_causes(case):
-            key = (finding.rule, finding.message, finding.source)
+            key = _identify(finding)
             first.setdefault(key, finding)
             met_in = members.setdefault(key, [])
             if not met_in or met_in[-1] is not case:
                 met_in.append(case)
     groups = [FindingGroup(finding=first[key], cases=tuple(met_in)) for key, met_in in members.items()]
-    return tuple(sorted(groups, key=_weight))
+    return _sort_groups(groups)
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
@@ -269,8 +289,22 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
     return tuple(
         group
         for case in cases
-        for group in sorted((FindingGroup(finding=f, cases=(case,)) for f in list_causes(case)), key=_weight)
+        for group in _sort_groups([FindingGroup(finding=finding, cases=(case,)) for finding in list_causes(case)])
     )
+
+
+def list_families(groups: Sequence[FindingGroup]) -> tuple[tuple[FindingGroup, ...], ...]:
+    """Returns the groups in their order, each together with those that follow from it."""
+    families: dict[_Key, list[FindingGroup]] = {}
+    for group in groups:
+        families.setdefault(_identify(group.finding.follows_from or group.finding), []).append(group)
+    return tuple(tuple(family) for family in families.values())
+
+
+def describe_origin(finding: Finding) -> str:
+    """Returns the rule and the message of the finding that this one follows from; empty if it stands on its own."""
+    origin = finding.follows_from
+    return "" if origin is None else f"{origin.rule} {_NAMES.get(origin.rule, '')}: {origin.message}"
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
@@ -290,5 +324,21 @@ def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[
     return tuple(f"{case_id} ({', '.join(names)})" for case_id, names in targets.items())
 
 
-def _weight(group: FindingGroup) -> tuple[int, str]:
+def _identify(finding: Finding) -> _Key:
+    origin = finding.follows_from
+    own = (finding.rule, finding.message, finding.source)
+    return own if origin is None else (*own, origin.rule, origin.message, origin.source)
+
+
+def _sort_groups(groups: Sequence[FindingGroup]) -> tuple[FindingGroup, ...]:
+    """Returns the groups with the worst families first; in each family the cause, then those that follow from it."""
+    families = [
+        sorted(family, key=lambda group: (group.finding.follows_from is not None, *_weigh(group)))
+        for family in list_families(groups)
+    ]
+    families.sort(key=lambda family: (min(_weigh(group)[0] for group in family), family[0].finding.rule))
+    return tuple(group for family in families for group in family)
+
+
+def _weigh(group: FindingGroup) -> tuple[int, str]:
     return -group.finding.severity.weight, group.finding.rule

@@ -167,7 +167,11 @@ def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> 
     if first.report.error or second.report.error:
         return Difference(name=name, first=first, second=second)
     before, after = (
-        ScheduleFacts(outputs=side.report.outputs, neighbourhoods=side.report.neighbourhoods)
+        ScheduleFacts(
+            outputs=side.report.outputs,
+            neighbourhoods=side.report.neighbourhoods,
+            kernel_calls=side.report.kernel_calls,
+        )
         for side in (first, second)
     )
     changes, writes = compare_schedules(before, after)

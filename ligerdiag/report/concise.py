@@ -41,6 +41,7 @@ def _list_lines(case: CaseReport, *, several: bool) -> Iterator[str]:
     for finding in compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots):
         place = compute_place(finding.source) if finding.source is not None else "-"
         rule = get_rule(finding.rule)
-        yield f"{place}: {finding.severity.value} {rule.id} {rule.name}: {finding.message} [{name}]"
+        origin = "" if finding.follows_from is None else f" (follows from {finding.follows_from.rule})"
+        yield f"{place}: {finding.severity.value} {rule.id} {rule.name}: {finding.message}{origin} [{name}]"
     for trouble in list_troubles(case):
         yield f"-: {trouble.severity.value} {trouble.kind.value}: {trouble.message} [{name}]"

@@ -122,9 +122,7 @@ def _case(case: CaseReport) -> JsonObject:
         "expected": dict(case.expected) if isinstance(case.expected, Mapping) else case.expected,
         "expected_rules": None if case.expected_rules is None else list(case.expected_rules),
         "outputs": {name: verdict.value for name, verdict in case.outputs.items()},
-        "findings": [
-            _finding(cause) for cause in compute_causes(case.findings, tuple(case.outputs), case.source_roots)
-        ],
+        "findings": _findings(compute_causes(case.findings, tuple(case.outputs), case.source_roots)),
         "coverage": make_plain(case.coverage),
         "replay": None if case.replay is None else _replay(case.replay),
         "device": make_plain(case.device),
@@ -161,6 +159,12 @@ def _memory(memory: MemoryUse) -> JsonObject:
         "copy_milliseconds": make_plain(memory.copy_milliseconds),
         "is_in_place": memory.is_in_place,
     }
+
+
+def _findings(causes: Sequence[Finding]) -> list[JsonObject]:
+    places = {cause: place for place, cause in enumerate(causes)}
+    origins = [cause.follows_from and places[cause.follows_from] for cause in causes]
+    return [{**_finding(cause), "follows_from": origin} for cause, origin in zip(causes, origins, strict=True)]
 
 
 def _finding(finding: Finding) -> JsonObject:
@@ -285,6 +289,7 @@ def _write(pair: NeighbourhoodPair) -> JsonObject:
         "first": _neighbourhood(pair.before),
         "second": _neighbourhood(pair.after),
         "readers": [{"first": _reader(two.before), "second": _reader(two.after)} for two in pair.readers],
+        "instead": pair.instead and pair.instead.value,
         "changes": [_change(change) for change in pair.changes],
     }
 

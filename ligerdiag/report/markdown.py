@@ -17,7 +17,7 @@ from ligerdiag.model.findings import Finding, Severity, SourceLine, SuppressionK
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.case_places import Repository, find_case_place
-from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups
+from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups, list_families
 from ligerdiag.report.memory_words import (
     is_small,
     list_void,
@@ -151,11 +151,11 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
     several = len(report.targets) > 1
     groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
 
-    def render(group: FindingGroup) -> str:
+    def render(group: FindingGroup) -> list[str]:
         lines: Sequence[Line] = render_group(group, width=None, several_targets=several, verbose=False)
-        return render_block([compute_text(line) for line in lines if line != BLANK])
+        return [compute_text(line) for line in lines if line != BLANK]
 
-    blocks = [render(group) for group in groups]
+    blocks = [render_block([line for group in family for line in render(group)]) for family in list_families(groups)]
     for case in watched:
         for trouble in list_troubles(case):
             if trouble.evidence:

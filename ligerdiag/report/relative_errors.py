@@ -27,21 +27,31 @@ def render_error(numbers: OutputNumbers) -> str:
     """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
     hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
     """
-    error = f"relative error {render_figure(numbers.error)}"
+    error, tolerance = f"relative error {render_figure(numbers.error)}", render_figure(numbers.tolerance)
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
     match numbers.attribution:
         case Attribution.STALE:
             words = f"{error}, equal to the stale prediction"
         case Attribution.PARTLY_STALE:
             words = f"{error}, some rows as intended and the others stale"
+        case Attribution.FRESH if is_blind(numbers):
+            distance = f"the stale prediction is {render_figure(numbers.distance)} away"
+            words = f"{error}, but the numbers cannot tell fresh from stale: {distance}, tolerance {tolerance}"
         case Attribution.FRESH | Attribution.LOSSY:
             distance = render_figure(numbers.distance)
-            words = f"{error}, tolerance {render_figure(numbers.tolerance)}, the stale prediction {distance} away"
+            words = f"{error}, tolerance {tolerance}, the stale prediction {distance} away"
         case Attribution.NEITHER:
             words = f"{error}, and {render_figure(numbers.stale_error)} from the stale prediction"
         case Attribution.UNDECIDED:
             words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
     return words + rows if numbers.rows else words
+
+
+def is_blind(numbers: OutputNumbers) -> bool:
+    """Returns whether the numbers are as intended and do not show that the output is not stale, because the stale numbers
+    are the same up to rounding.
+    """
+    return numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
 
 
 def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
@@ -50,8 +60,7 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
     """
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
-        cannot_tell = numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
-        word = "with equal intended and stale numbers" if cannot_tell else numbers.attribution.value
+        word = "whose numbers cannot tell fresh from stale" if is_blind(numbers) else numbers.attribution.value
         found.setdefault(word, []).append(numbers.error)
     phrases: list[str] = []
     for word, errors in sorted(found.items(), key=lambda item: -len(item[1])):

@@ -25,7 +25,7 @@ from ligerdiag.model.findings import Finding, Severity, SourceLine, Suppression,
 from ligerdiag.model.report import CaseReport, CheckReport, UnusedSuppression
 from ligerdiag.package_metadata import compute_page_address, compute_version
 from ligerdiag.report.case_places import Repository, find_case_place
-from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
+from ligerdiag.report.causes import compute_causes, describe_origin, list_calls, list_reads, list_rules
 from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.report.status import compute_excuse
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble, TroubleKind, list_troubles
@@ -192,12 +192,17 @@ def render_results(report: CheckReport, repository: Repository) -> list[JsonObje
 
 def _render_case(case: CaseReport, repository: Repository) -> Iterator[JsonObject]:
     seen: Counter[str] = Counter()
+    prints: dict[Finding, str] = {}
     for finding in compute_causes(case.findings, tuple(case.outputs), case.source_roots):
         result = _render_finding(case, finding, repository)
         function = "" if finding.source is None else finding.source.function
-        yield _with_fingerprint(
+        result = _with_fingerprint(
             result, seen, (finding.kernel, finding.operand, *_identify(case, finding, repository), function)
         )
+        prints[finding] = result["partialFingerprints"][FINGERPRINT]
+        if finding.follows_from is not None:
+            result["properties"]["followsFrom"] = prints[finding.follows_from]
+        yield result
     for trouble in list_troubles(case):
         result = _render_trouble(case, trouble, repository)
         yield _with_fingerprint(result, seen, ("", None, *_identify(case, None, repository), trouble.outputs))
@@ -233,8 +238,8 @@ def _render_finding(case: CaseReport, finding: Finding, repository: Repository) 
 def _render_related(
     case: CaseReport, finding: Finding, place: SourceLine | None, repository: Repository
 ) -> list[JsonObject]:
-    """Returns `relatedLocations` of SARIF: the stores of the kernel, the reads, the call sites, and the definition of
-    the case.
+    """Returns `relatedLocations` of SARIF: the stores of the kernel, the reads, the call sites, the finding that this one
+    follows from, and the definition of the case.
     """
     reads = [
         (line, "read in the backward pass of this line" if in_backward else "read here")
@@ -249,6 +254,9 @@ def _render_related(
         texts = [text for label, text in finding.evidence if label == "from"]
         found += [(parse_place(text.rpartition(" in ")[0]), f"from {compute_near(text)}") for text in texts]
     places = [(line, text) for line, text in found if repository.compute_absolute(line.file) and line != place]
+    origin = None if finding.follows_from is None else finding.follows_from.source
+    if origin is not None and repository.compute_absolute(origin.file):
+        places.append((origin, f"follows from {describe_origin(finding)}"))
     defined = find_case_place(case)
     if defined is not None and defined != place:
         places.append((defined, f"case {case.id}"))

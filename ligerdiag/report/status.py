@@ -330,6 +330,7 @@ def conclude(
             facts = ScheduleFacts(
                 outputs=inspection.outputs,
                 neighbourhoods=inspection.neighbourhoods,
+                kernel_calls=inspection.kernel_calls,
                 memory=None if memory is None else compute_figures(memory),
             )
             measured = Measured(
@@ -423,6 +424,7 @@ def _conclude(
         disagreements=disagreements,
         mismatch=mismatch,
         neighbourhoods=inspection.neighbourhoods,
+        kernel_calls=inspection.kernel_calls,
         view=mark_undefined_in_view(inspection.view, findings, unlooked),
         memory=inspection.memory,
     )

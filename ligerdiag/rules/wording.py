@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
@@ -91,8 +91,10 @@ def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
     """Returns the source line of a call, and its callers. site: the line of the call according to the trace of the
     program, which is more reliable than the HLO; None if the trace has no line.
+
+    Several frames in a row at one line are one caller: a loop of JAX traces its body in frames of its own.
     """
-    every = iterate_user_frames(module, call)
+    every = (frame for frame, _ in groupby(iterate_user_frames(module, call)))
     frames = (
         *islice(every, _MAX_CALLERS),
         *deque(every, 1),

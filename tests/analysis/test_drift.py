@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.analysis.explain.drift import ChangeKind, Drift, compare_schedules, pair_readers
+from ligerdiag.analysis.explain.drift import ChangeKind, Drift, Instead, compare_schedules, pair_readers
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime
+from ligerdiag.model.schedule_view import Fate, KernelCall, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 
@@ -106,7 +106,66 @@ def test_another_kernel_or_call_is_another_write() -> None:
     one = make_neighbourhood(make_reader())
     assert kinds(one, replace(one, kernel="other")) == ["kernel", "kernel"]
     assert kinds(one, replace(one, number=2)) == ["kernel", "kernel"]
-    assert [change.text for change in compare(None, one)] == ["the call is new"]
+    assert [change.text for change in compare(None, one)] == ["the hidden write is new"]
+
+
+HIDDEN, DECLARED, OUT_OF_PLACE = (
+    KernelCall(kernel="ce_kernel", **words) for words in ({"hidden": (0,)}, {"declared": (0,)}, {})
+)
+OTHER = KernelCall(kernel="other")
+
+
+def compare_calls(before: tuple[KernelCall, ...], after: tuple[KernelCall, ...]) -> list[tuple[str, Instead | None]]:
+    """Returns the text about each hidden write that only one of the two compiles has, and what the other one has."""
+
+    def make(calls: tuple[KernelCall, ...]) -> ScheduleFacts:
+        around = [make_neighbourhood(number=n + 1) for n in range(calls.count(HIDDEN))]
+        return ScheduleFacts(neighbourhoods=tuple(around), kernel_calls=calls)
+
+    _, pairs = compare_schedules(make(before), make(after))
+    return [(change.text, pair.instead) for pair in pairs for change in pair.changes]
+
+
+@pytest.mark.parametrize(
+    ("after", "text", "instead"),
+    [
+        ((DECLARED,), "the write is declared now: an output of the call aliases the operand", Instead.DECLARED),
+        ((OUT_OF_PLACE,), "the kernel works out of place now: it does not overwrite the operand", Instead.OUT_OF_PLACE),
+        ((), "the call is gone", Instead.NO_CALL),
+        ((OTHER,), "the call is gone", Instead.NO_CALL),
+    ],
+)
+def test_a_hidden_write_that_is_not_there_is_declared_or_out_of_place_or_gone(
+    after: tuple[KernelCall, ...], text: str, instead: Instead
+) -> None:
+    assert compare_calls((HIDDEN,), after) == [(text, instead)]
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ((DECLARED,), "the write was declared and is hidden now"),
+        ((OUT_OF_PLACE,), "the kernel worked out of place and overwrites the operand now"),
+        ((), "the call is new"),
+    ],
+)
+def test_a_hidden_write_that_is_new_was_declared_or_out_of_place_or_is_a_new_call(
+    before: tuple[KernelCall, ...], text: str
+) -> None:
+    assert [one for one, _ in compare_calls(before, (HIDDEN,))] == [text]
+
+
+def test_a_call_that_was_declared_before_is_no_cure_of_another_one() -> None:
+    assert [one for _, one in compare_calls((HIDDEN, DECLARED), (DECLARED,))] == [Instead.NO_CALL]
+    assert [one for _, one in compare_calls((HIDDEN, HIDDEN), (HIDDEN, DECLARED))] == [Instead.DECLARED]
+    assert [one for _, one in compare_calls((HIDDEN, HIDDEN), (DECLARED,))] == [Instead.DECLARED, Instead.NO_CALL]
+
+
+def test_the_state_is_unknown_if_the_calls_of_one_side_are() -> None:
+    before = ScheduleFacts(neighbourhoods=(make_neighbourhood(),))
+    _, (pair,) = compare_schedules(before, ScheduleFacts(kernel_calls=(DECLARED,)))
+    assert pair.instead is Instead.UNKNOWN
+    assert [change.text for change in pair.changes] == ["the hidden write is gone"]
 
 
 def test_another_fusion_is_a_minor_change_and_an_unrecorded_one_is_none() -> None:

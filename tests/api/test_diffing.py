@@ -1,5 +1,7 @@
 """Two compiles of a case for two GPUs, compared as cases and as artifacts."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from ligerdiag import api
 from ligerdiag.cli.exit_codes import compute_difference_code
 from ligerdiag.errors import InputError
 from ligerdiag.report.comparisons import Difference, DifferenceReport
+from ligerdiag.report.json import render_differences_json
+from ligerdiag.report.terminal.full_report import render_difference_report
 
 HIDDEN = "seed_flce[False-float32-True-1-4-32-16]"
 TIED = "seed_flce[True-float32-True-1-4-32-16]"
@@ -76,6 +80,48 @@ def test_a_dump_without_tags_shows_the_same_readers(gpus: DifferenceReport, cach
     assert any(
         "there is no module from before" in line for side in one.sides for line in side.report.coverage.not_covered
     )
+
+
+@pytest.fixture(scope="module")
+def modes(cache: Path) -> Mapping[str, str]:
+    """The artifacts of one loss, by the way in which its kernel's write is treated."""
+    names = {mode: f"flce_modes[{mode}-float32-True-1-4-32-16]" for mode in ("hidden", "aliased", "out_of_place")}
+    selectors = tuple(f"{CASES}::{name}" for name in names.values())
+    report = api.check(api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False))
+    artifacts = {case.id: case.artifact for case in report.cases}
+    return {mode: artifacts[name] for mode, name in names.items()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text", "instead"),
+    [
+        ("hidden", "aliased", "the write is declared now: an output of the call aliases the operand", "declared"),
+        (
+            "hidden",
+            "out_of_place",
+            "the kernel works out of place now: it does not overwrite the operand",
+            "out of place",
+        ),
+        ("aliased", "hidden", "the write was declared and is hidden now", "declared"),
+    ],
+)
+def test_a_cure_is_called_by_what_it_does(
+    modes: Mapping[str, str], cache: Path, first: str, second: str, text: str, instead: str
+) -> None:
+    report = api.diff(api.DiffOptions(subjects=(modes[first], modes[second]), cache_directory=cache))
+    (one,) = report.differences
+    (write,) = one.writes
+    assert [change.text for change in write.changes] == [text]
+    assert f"kernel: {text}" in render_difference_report(report)
+    (written,) = json.loads(render_differences_json(report))["differences"]
+    assert written["writes"][0]["instead"] == instead
+
+
+def test_a_side_that_declares_its_write_is_not_called_without_in_place_kernels(
+    modes: Mapping[str, str], cache: Path
+) -> None:
+    report = api.diff(api.DiffOptions(subjects=(modes["hidden"], modes["aliased"]), cache_directory=cache))
+    assert not any("nothing to check" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ def test_a_replay_within_the_bounds_runs(seconds: float, size: int, bounds: Boun
 @pytest.mark.parametrize(
     ("seconds", "size", "bounds", "reason"),
     [
-        (42.0, GIB, Bounds(), "estimated 42 s and 1 GiB, more than 10 s or 4 GiB: `--full` replays it"),
-        (1.0, 6 * GIB, Bounds(), "estimated 1 s and 6 GiB, more than 10 s or 4 GiB: `--full` replays it"),
-        (1.0, 17 * GIB, Bounds(full=True), "estimated 17 GiB, more than 16 GiB: `--replay-memory` allows more"),
-        (1.0, PLENTY, Bounds(full=True), "estimated 64 GiB, more than the 64 GiB that this machine has left"),
-        (1.0, PLENTY, Bounds(), "estimated 64 GiB, more than the 64 GiB that this machine has left"),
+        (42.0, GIB, Bounds(), "estimated 42 s and 1.0 GiB, more than 10 s or 4.0 GiB: `--full` replays it"),
+        (1.0, 6 * GIB, Bounds(), "estimated 1 s and 6.0 GiB, more than 10 s or 4.0 GiB: `--full` replays it"),
+        (1.0, 17 * GIB, Bounds(full=True), "estimated 17.0 GiB, more than 16.0 GiB: `--replay-memory` allows more"),
+        (1.0, PLENTY, Bounds(full=True), "estimated 64.0 GiB, more than the 64.0 GiB that this machine has left"),
+        (1.0, PLENTY, Bounds(), "estimated 64.0 GiB, more than the 64.0 GiB that this machine has left"),
     ],
 )
 def test_a_refusal_states_the_estimate_and_the_option_that_lifts_the_bound(

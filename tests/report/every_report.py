@@ -3,6 +3,7 @@
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import (
     Attribution,
+    CallPlace,
     DeviceRun,
     Replay,
     ReplayState,
@@ -43,6 +44,14 @@ REPORTS = {
     "every verdict": make_report(make_case(outputs={v.value: v for v in Verdict})),
     "findings": make_report(
         make_case(findings=(make_finding(), make_finding(source=None, operand=None, evidence=(), kernel="")))
+    ),
+    "findings that follow from another": make_report(
+        make_case(
+            findings=(
+                make_finding(rule="LD007", outputs=(), lost_writes=(0,)),
+                make_finding(call=CallPlace(line=SourceLine(file="train.py", line=41))),
+            )
+        )
     ),
     "a line that is not known": make_report(
         make_case(findings=(make_finding(source=SourceLine(file="a.py", line=0)),))

@@ -116,7 +116,7 @@ def test_a_write_whose_place_is_unknown_is_not_covered() -> None:
 def test_a_call_on_only_one_side_differs() -> None:
     assert NEW.differs
     assert {change.kind for change in NEW.changes} == {ChangeKind.VERDICT, ChangeKind.KERNEL}
-    assert "   kernel: the call is new" in show(NEW)
+    assert "   kernel: the hidden write is new" in show(NEW)
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS.keys())

@@ -10,8 +10,10 @@ from ligerdiag.model.findings import Attribution, CutLoop, OutputNumbers, Replay
 from ligerdiag.model.report import Disagreement, Status
 from ligerdiag.report.agreement import compute_disagreements
 from ligerdiag.report.json import render_json
-from ligerdiag.report.relative_errors import summarise_numbers
+from ligerdiag.report.relative_errors import render_error, summarise_numbers
+from ligerdiag.report.terminal.diagnostics import render_agreement_word
 from ligerdiag.report.terminal.full_report import render_terminal
+from ligerdiag.report.terminal.spans import compute_text
 from tests.report.samples import (
     AGREEING,
     OUTPUTS,
@@ -230,6 +232,26 @@ def test_numbers_that_cannot_distinguish_right_from_stale_are_not_called_fresh()
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)
     assert (
-        summarise_numbers({"w": lost, "b": lost}) == "2 outputs with equal intended and stale numbers, relative error 0"
+        summarise_numbers({"w": lost, "b": lost})
+        == "2 outputs whose numbers cannot tell fresh from stale, relative error 0"
     )
     assert summarise_numbers({"w": told}) == "1 output fresh, relative error 0"
+
+
+def test_numbers_that_cannot_tell_say_so_and_change_no_verdict() -> None:
+    lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
+    told = replace(lost, distance=1.0, stale_error=1.0)
+    assert render_error(lost) == (
+        "relative error 0, but the numbers cannot tell fresh from stale: the stale prediction is 0 away, tolerance 0.0001"
+    )
+    assert render_error(told) == "relative error 0, tolerance 0.0001, the stale prediction 1 away"
+    latent = {"w": Verdict.LATENT, "b": Verdict.LATENT}
+    word = render_agreement_word(latent, make_replay({"w": lost, "b": told}), ())
+    assert compute_text(word) == "agrees, 1 cannot tell"
+    assert compute_text(render_agreement_word(latent, make_replay({"w": lost}), ())) == "agrees, cannot tell"
+    assert compute_text(render_agreement_word(latent, make_replay({"b": told}), ())) == "agrees"
+
+
+def test_a_fresh_output_that_depends_on_no_write_agrees_without_more() -> None:
+    same = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
+    assert compute_text(render_agreement_word({"w": Verdict.FRESH}, make_replay({"w": same}), ())) == "agrees"

@@ -6,6 +6,10 @@ position among the writes of that kernel and operand. The readers of a write are
 the same bytes are paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if
 a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
 not changed.
+
+If one compile lacks a hidden write, the effects of its kernel calls say what it has in place of the write. A call of
+the same kernel that does not hide a write of this operand counts if the other compile has fewer such calls: it declares
+the write, or works out of place. Otherwise the call is gone.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +19,7 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ScheduleFacts
+from ligerdiag.model.schedule_view import Fate, KernelCall, Neighbourhood, Origin, Reader, ScheduleFacts
 
 
 class ChangeKind(StrEnum):
@@ -40,6 +44,18 @@ class ChangeKind(StrEnum):
     """The kernel now overwrites a different number of bytes, or an array with a different shape."""
     FUSION = "fusion"
     """A reader is now in another fusion, or in none."""
+
+
+class Instead(StrEnum):
+    """The state of a kernel call in a compile that lacks a hidden write of the other compile."""
+
+    DECLARED = "declared"
+    """An output of the call aliases an operand."""
+    OUT_OF_PLACE = "out of place"
+    """The call does not overwrite the operand, and declares nothing."""
+    NO_CALL = "no call"
+    UNKNOWN = "unknown"
+    """Only the hidden writes of the compile are known, as in a baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +94,8 @@ class NeighbourhoodPair:
     last.
     """
     changes: tuple[Drift, ...]
+    instead: Instead | None = None
+    """The state of the call in the compile that lacks the write; None if both have the write."""
 
     @property
     def title(self) -> str:
@@ -107,7 +125,10 @@ def compare_schedules(
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
-    pairs = tuple([_pair(first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))])
+    keys = tuple(dict.fromkeys((*first, *second)))
+    cured = _find_instead([key for key in keys if key not in second], before, after)
+    hidden = _find_instead([key for key in keys if key not in first], after, before)
+    pairs = tuple([_pair(first.get(key), second.get(key), {**cured, **hidden}.get(key)) for key in keys])
     return tuple(_compare_outputs(before.outputs, after.outputs)), pairs
 
 
@@ -174,18 +195,60 @@ def _compare_outputs(before: Mapping[str, Verdict], after: Mapping[str, Verdict]
             yield Drift(kind=ChangeKind.VERDICT, text=text, output=name)
 
 
-def _pair(before: Neighbourhood | None, after: Neighbourhood | None) -> NeighbourhoodPair:
+type _WriteKey = tuple[str, int, int]
+
+
+def _find_instead(
+    keys: Sequence[_WriteKey], having: ScheduleFacts, lacking: ScheduleFacts
+) -> Mapping[_WriteKey, Instead]:
+    """Returns what one compile has in place of each of the writes. keys: hidden writes that only `having` has."""
+    ours, theirs = having.kernel_calls, lacking.kernel_calls
+    if ours is None or theirs is None:
+        return dict.fromkeys(keys, Instead.UNKNOWN)
+    found: dict[_WriteKey, Instead] = {}
+    for kernel, operand in dict.fromkeys(key[:2] for key in keys):
+        spare = Counter(_list_states(theirs, kernel, operand)) - Counter(_list_states(ours, kernel, operand))
+        states = [state for state in (Instead.DECLARED, Instead.OUT_OF_PLACE) for _ in range(spare[state])]
+        missing = [key for key in keys if key[:2] == (kernel, operand)]
+        padded = (*states, *[Instead.NO_CALL] * len(missing))
+        found |= dict(zip(missing, padded, strict=False))
+    return found
+
+
+def _list_states(calls: Sequence[KernelCall], kernel: str, operand: int) -> Iterator[Instead]:
+    """Yields the state of each call of the kernel that does not hide a write of the operand."""
+    for call in calls:
+        if call.kernel == kernel and operand not in call.hidden:
+            yield Instead.DECLARED if call.declared else Instead.OUT_OF_PLACE
+
+
+_CURED = {
+    Instead.DECLARED: "the write is declared now: an output of the call aliases the operand",
+    Instead.OUT_OF_PLACE: "the kernel works out of place now: it does not overwrite the operand",
+    Instead.NO_CALL: "the call is gone",
+    Instead.UNKNOWN: "the hidden write is gone",
+}
+_HIDDEN = {
+    Instead.DECLARED: "the write was declared and is hidden now",
+    Instead.OUT_OF_PLACE: "the kernel worked out of place and overwrites the operand now",
+    Instead.NO_CALL: "the call is new",
+    Instead.UNKNOWN: "the hidden write is new",
+}
+
+
+def _pair(before: Neighbourhood | None, after: Neighbourhood | None, instead: Instead | None) -> NeighbourhoodPair:
     readers = pair_readers(before.readers if before else (), after.readers if after else ())
     changes: list[Drift] = []
     if before is None or after is None:
-        changes.append(Drift(kind=ChangeKind.KERNEL, text="the call is new" if before is None else "the call is gone"))
+        words = _HIDDEN if before is None else _CURED
+        changes.append(Drift(kind=ChangeKind.KERNEL, text=words[instead or Instead.UNKNOWN]))
     elif before.fate is not after.fate:
         text = f"the call was {before.fate.value} and is {after.fate.value}"
         changes.append(Drift(kind=ChangeKind.KERNEL, text=text))
     elif before.fate is Fate.PERFORMED:
         changes += [change for pair in readers for change in _compare_readers(pair)]
         changes += _compare_storage(before, after)
-    return NeighbourhoodPair(before=before, after=after, readers=readers, changes=tuple(changes))
+    return NeighbourhoodPair(before=before, after=after, readers=readers, changes=tuple(changes), instead=instead)
 
 
 def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:

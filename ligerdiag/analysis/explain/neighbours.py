@@ -18,7 +18,7 @@ from ligerdiag.hlo.dataflow import Definition, look_through
 from ligerdiag.hlo.module import HloInstruction, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaves, render_shape
-from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader, ReadTime
+from ligerdiag.model.schedule_view import Fate, KernelCall, Neighbourhood, Origin, Reader, ReadTime
 
 ARGUMENT = "an argument of the program"
 CONSTANT = "a constant"
@@ -58,6 +58,22 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
             )
             found.append(plain if actual is None else survey.describe(plain, write, actual))
     return tuple(found)
+
+
+def list_kernel_calls(context: Context) -> tuple[KernelCall, ...]:
+    """Returns the kernel calls of the schedule, in its order, with the operands that each overwrites."""
+    return tuple(
+        KernelCall(
+            kernel=effects.kernel,
+            hidden=tuple(
+                number
+                for number, access in enumerate(effects.operands)
+                if access.writes and number not in call.operand_output_aliases
+            ),
+            declared=tuple(sorted(call.operand_output_aliases)),
+        )
+        for call, effects in context.optimized_calls
+    )
 
 
 @dataclass(slots=True, eq=False)

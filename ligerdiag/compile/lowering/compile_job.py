@@ -125,7 +125,14 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     case = loader.find_case(request.source, request.case_id)
     begin = _measure_log(log)
     with record_prints() as printed:
-        program = lower_case(case, request.description, request.compute_capability, ties=request.ties)
+        program = lower_case(
+            case,
+            request.description,
+            request.compute_capability,
+            ties=request.ties,
+            by_barrier=request.by_barrier,
+            declared=request.declared,
+        )
     key = compute_key(request, program, loader.compute_dependencies())
     store = Path(request.artifacts)
     with hold_key(store, key):

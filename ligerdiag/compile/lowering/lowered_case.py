@@ -28,6 +28,7 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.device_queries import answer_as
 from ligerdiag.compile.cases.printed import pause_prints
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
+from ligerdiag.compile.lowering.declared_writes import declare_writes
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.jax_versions import (
     assume_capability,
@@ -130,12 +131,15 @@ def lower_case(
     tagged: bool = True,
     mesh: Any = None,
     ties: Sequence[str] = (),
+    by_barrier: bool = False,
+    declared: Sequence[str] = (),
 ) -> LoweredCase:
     """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
     compile, InputError if its arguments or the ties do not fit.
 
-    tagged: whether the operations get tags. ties: ids of the readers that a trivial operation ties to their kernel;
-    they need `tagged`. mesh: a mesh of real devices; by default the case's mesh over devices of the described target.
+    tagged: whether the operations get tags. ties: ids of the readers that a trivial operation ties to their kernel, or
+    a barrier if `by_barrier`. declared: the writes to declare, as in `Variation`. Both need `tagged`. mesh: a mesh of
+    real devices; by default the case's mesh over devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -180,9 +184,10 @@ def lower_case(
     readers = (
         find_readers(module, traced_calls, lowered_calls) if tagged else Readers(trouble="the operations have no tags")
     )
-    if ties:
+    if ties or declared:
         for one in (module,) if marked is None else (module, marked):
-            put_ties(one, readers, ties, case.id)
+            put_ties(one, readers, ties, case.id, by_barrier=by_barrier)
+            declare_writes(one, readers, declared, case.id)
         tags = _tag(module, marked)
         lowered_calls = find_lowered_calls(module)
     bodies: tuple[WholeFunction, ...] = ()

@@ -366,12 +366,13 @@ def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand
     dimensions, element = _split_type(value)
     lines = (place for place in iterate_lines(reader.location) if is_project_file(place[0]))
     file, line = next(lines, ("", 0))
+    handed_on = program.explain_hand_on(use.tag, use.operand)
     if not _SUMMABLE.match(element):
         trouble = f"ligerdiag cannot add to a value of type `{value.type}`"
     elif find_floating_output(kernel_call) is None:
         trouble = "the kernel returns no floating-point array to tie with"
     else:
-        trouble = use.untieable or program.explain_hand_on(use.tag, use.operand)
+        trouble = use.untieable or handed_on
     path = "/".join(str(tag) for tag in (*use.through, call))
     return TieSite(
         id=f"{path}.{operand}:{use.tag}.{use.operand}",
@@ -385,6 +386,8 @@ def _describe(program: AliasedStorage, use: Use, kernel: str, call: int, operand
         shape=f"{_name_type(element)}[{','.join(dimensions)}]" if element else str(value.type),
         source=SourceLine(file=file, line=line, function=""),
         untieable=trouble,
+        unreachable=use.untieable,
+        no_barrier=handed_on if kernel_call.results else "the kernel returns nothing to wait for",
     )
 
 
@@ -406,17 +409,20 @@ _LISTED = 8
 _NARROW = re.compile(r"b?f16$")
 
 
-def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) -> None:
-    """Makes the readers with these ids run after their kernels: inserts a tie (the trivial operation `value + s - s`,
-    with `s` from the kernel's result) before each reader. module: the module in which the readers were found.
+def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
+    """Makes the readers with these ids run after their kernels: inserts a tie before each reader, the trivial operation
+    `value + s - s` with `s` from the kernel's result, or an optimization barrier if `by_barrier`. module: the module in
+    which the readers were found.
 
     Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
     found or this jaxlib cannot insert the operations.
     """
-    wanted = _choose(readers, ids, case_id)
+    if not ids:
+        return
+    wanted = _choose(readers, ids, case_id, by_barrier=by_barrier)
     try:
         with module.context, ir.Location.unknown():
-            writer = _TieWriter(module)
+            writer = _TieWriter(module, by_barrier=by_barrier)
             for reader in wanted:
                 writer.tie(reader)
     except Exception as fault:
@@ -427,7 +433,10 @@ def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str) ->
         ) from fault
 
 
-def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]:
+def _choose(readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool) -> list[TieSite]:
+    def find_trouble(reader: TieSite) -> str:
+        return reader.unreachable or reader.no_barrier if by_barrier else reader.untieable
+
     if readers.trouble:
         raise CompileError(
             f"cannot add an ordering dependence between kernel and reader in case `{case_id}`: {readers.trouble}"
@@ -435,16 +444,16 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str) -> list[TieSite]
     known = {reader.id: reader for reader in readers.found}
     for one in ids:
         if one not in known:
-            listed = [f"`{name}`" for name, reader in known.items() if not reader.untieable]
+            listed = [f"`{name}`" for name, reader in known.items() if not find_trouble(reader)]
             rest = [f"{len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
             there = ", ".join((*listed[:_LISTED], *rest)) or "none"
             raise InputError(
                 f"no reader `{one}` in the program of case `{case_id}`; the readers that can be tied to a kernel: {there}"
             )
-        if known[one].untieable:
+        if trouble := find_trouble(known[one]):
             raise InputError(
                 f"reader `{one}` of case `{case_id}` cannot be made to run after the kernel `{known[one].kernel}`:"
-                f" {known[one].untieable}"
+                f" {trouble}"
             )
     return [reader for reader in readers.found if reader.id in set(ids)]
 
@@ -454,8 +463,9 @@ class _TieWriter:
     tags (numbers) that they had before the module changed.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, *, by_barrier: bool) -> None:
         self._module = module
+        self._by_barrier = by_barrier
         self._operations: dict[int, Any] = {read_tag(one): one for one in walk_operations(module.operation)}
         self._sums: dict[int, Any] = {}
         """Tag of each kernel call to the operation whose only result is the sum of the kernel's output."""
@@ -471,6 +481,9 @@ class _TieWriter:
         value = operation.operands[reader.reader_operand]
         location = _derive_location(operation, self._operations[reader.call])
         with ir.InsertionPoint(operation), location:
+            if self._by_barrier:
+                operation.operands[reader.reader_operand] = _put_barrier(value, total)
+                return
             total = _convert(total, value.type)
             if ir.RankedTensorType(value.type).rank:
                 attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
@@ -479,12 +492,14 @@ class _TieWriter:
             operation.operands[reader.reader_operand] = _put("stablehlo.subtract", [added, total], value.type).result
 
     def _find_sum(self, path: tuple[int, ...]) -> Any:
-        """Returns the sum of the kernel's output as a scalar, available in the function that contains the first
-        operation of the path.
+        """Returns the sum of the kernel's output as a scalar, or for a barrier the kernel's first output, available in
+        the function that contains the first operation of the path.
 
         path: tags of the function calls that lead to the kernel, then the tag of the kernel call.
         """
         tag, *rest = path
+        if not rest and self._by_barrier:
+            return self._operations[tag].results[0]
         if not rest:
             if tag not in self._sums:
                 self._sums[tag] = _put_sum(self._operations[tag])
@@ -492,30 +507,44 @@ class _TieWriter:
         inner = tuple(rest)
         if inner not in self._results:
             total = self._find_sum(inner)
-            self._results[inner] = self._return(self._find_function(self._operations[inner[0]]), total)
+            self._results[inner] = return_more(
+                self._module, self._operations, self._find_function(self._operations[inner[0]]), total
+            )
         return self._operations[tag].results[self._results[inner]]
-
-    def _return(self, function: Any, value: Any) -> int:
-        """Makes the function return the value as an additional result; returns the number of that result."""
-        kind: Any = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-        results = [*kind.results, value.type]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(list(kind.inputs), results))
-        if "res_attrs" in function.attributes:
-            attributes = [*ir.ArrayAttr(function.attributes["res_attrs"]), ir.DictAttr.get({})]
-            function.attributes["res_attrs"] = ir.ArrayAttr.get(attributes)
-        self._replace(read_return(function), more_operands=[value])
-        for call in find_calls_of(self._module, function):
-            self._replace(call, more_results=[value.type])
-        return len(results) - 1
-
-    def _replace(self, operation: Any, **more: list[Any]) -> None:
-        tag = next(tag for tag, one in self._operations.items() if one == operation)
-        self._operations[tag] = replace_operation(operation, operation.location, **more)
 
     def _find_function(self, operation: Any) -> Any:
         while operation.name != FUNCTION:
             operation = operation.parent.operation
         return operation
+
+
+def return_more(module: Any, operations: dict[int, Any], function: Any, value: Any) -> int:
+    """Makes the function return the value as a further result; returns the number of that result.
+
+    operations: the module's operations by tag; those that are replaced are replaced there, too.
+    """
+
+    def exchange(operation: Any, **more: list[Any]) -> None:
+        tag = next(tag for tag, one in operations.items() if one == operation)
+        operations[tag] = replace_operation(operation, operation.location, **more)
+
+    kind: Any = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    results = [*kind.results, value.type]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(list(kind.inputs), results))
+    if "res_attrs" in function.attributes:
+        attributes = [*ir.ArrayAttr(function.attributes["res_attrs"]), ir.DictAttr.get({})]
+        function.attributes["res_attrs"] = ir.ArrayAttr.get(attributes)
+    exchange(read_return(function), more_operands=[value])
+    for call in find_calls_of(module, function):
+        exchange(call, more_results=[value.type])
+    return len(results) - 1
+
+
+def _put_barrier(value: Any, result: Any) -> Any:
+    """Inserts an optimization barrier around the value and the kernel's result; returns the value behind the barrier."""
+    operations: Any = ir.Operation
+    kinds = [value.type, result.type]
+    return operations.create("stablehlo.optimization_barrier", results=kinds, operands=[value, result]).results[0]
 
 
 def _put_sum(kernel: Any) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, SourceLine, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
-from ligerdiag.report.causes import compute_causes
+from ligerdiag.report.causes import compute_causes, describe_origin
 from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
@@ -47,6 +47,8 @@ class Article:
     """The reason of the suppression that allows the finding, and the place of the suppression; empty if the finding is
     not allowed.
     """
+    follows: tuple[Part, ...]
+    """The rule and the message of the finding that this one follows from; empty if it stands on its own."""
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
@@ -58,7 +60,8 @@ def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Articl
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
     """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
-    by the number of outputs; allowed ones last.
+    by the number of outputs; allowed ones last. A cause that follows from another one comes right after it, and both
+    have the place of the worse one.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
@@ -66,7 +69,14 @@ def list_worst_first(case: CaseReport) -> list[Finding]:
         is_allowed = cause.suppressed is not None
         return is_allowed, _SEVERITIES.index(cause.severity), -max(verdicts, default=-1), -len(verdicts)
 
-    return sorted(compute_causes(case.findings, tuple(case.outputs), case.source_roots), key=weigh)
+    families: list[list[Finding]] = []
+    for cause in compute_causes(case.findings, tuple(case.outputs), case.source_roots):
+        if cause.follows_from is None:
+            families.append([cause])
+        else:
+            families[-1].append(cause)
+    families.sort(key=lambda family: min(map(weigh, family)))
+    return [cause for origin, *others in families for cause in (origin, *sorted(others, key=weigh))]
 
 
 def _compute_page(rule_id: str) -> str:
@@ -99,6 +109,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         source="" if source is None else load_source_text(source, roots),
         facts=tuple((label, compute_parts(text, steps)) for label, text in facts),
         help=compute_parts(finding.help, steps),
+        follows=compute_parts(describe_origin(finding), steps),
         allowed="" if allowed is None else f"{allowed.reason} ({allowed.kind.value}, {allowed.where})",
     )
 

@@ -8,7 +8,7 @@ differ begin with `*`. If two columns do not fit the terminal, each compile has 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ligerdiag.analysis.explain.drift import describe_reader
+from ligerdiag.analysis.explain.drift import Instead, describe_reader
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader
@@ -173,7 +173,7 @@ def _render_difference(difference: Difference, width: int | None, *, verbose: bo
         head = (Span(pair.title, Style.STRONG), Span(f" is overwritten{_describe_place(write)}"))
         lines += compute_wrapped(head, width, 4)
         readers = [_reader_row(one.before, one.after) for one in pair.readers]
-        bytes_ = _list_storage_rows(pair.before, pair.after)
+        bytes_ = _list_storage_rows(pair.before, pair.after, pair.instead)
         lines += _render_rows("reader", labels, readers, width) if readers else []
         lines += _render_rows("bytes", labels, [row for row in bytes_ if row.differs or verbose or not readers], width)
         for change in pair.changes:
@@ -253,13 +253,17 @@ def _render_reader(reader: Reader | None) -> Line:
     return (Span(reader.side.value, Style.STRONG), Span(f"{words}{within}"))
 
 
-def _list_storage_rows(first: Neighbourhood | None, second: Neighbourhood | None) -> list[_Row]:
+def _list_storage_rows(
+    first: Neighbourhood | None, second: Neighbourhood | None, instead: Instead | None
+) -> list[_Row]:
     def compare(title: str, texts: Sequence[str]) -> _Row:
         return _Row((Span(title),), (Span(texts[0]),), (Span(texts[1]),), texts[0] != texts[1])
 
     both = (first, second)
+    is_called = instead is Instead.DECLARED or instead is Instead.OUT_OF_PLACE
+    absent = instead.value if instead is not None and is_called else "not there"
     return [
-        compare("the call", [one.fate.value if one else "not there" for one in both]),
+        compare("the call", [one.fate.value if one else absent for one in both]),
         compare("size", [f"{one.shape}, {one.size} bytes" if _stands(one) and one else "-" for one in both]),
         compare("copied by", [", ".join(one.copied_by) or "nothing" if _stands(one) and one else "-" for one in both]),
         compare("shared with", ["; ".join(one.shares) or "nothing" if _stands(one) and one else "-" for one in both]),

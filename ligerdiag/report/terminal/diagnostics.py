@@ -20,7 +20,7 @@ from ligerdiag.report.agreement import (
     find_unreached,
     find_unsteady,
 )
-from ligerdiag.report.relative_errors import compute_worst, render_figure
+from ligerdiag.report.relative_errors import compute_worst, is_blind, render_figure
 from ligerdiag.report.status import HAZARDOUS, compute_allowed_outputs
 from ligerdiag.report.terminal.spans import (
     Line,
@@ -49,7 +49,7 @@ def render_replay_word(case: CaseReport) -> Line:
     `DISAGREES`, `undecided`, `too large` and the like; empty if there was no replay.
 
     If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
-    ran.
+    ran. `agrees, 1 cannot tell` means that the numbers of one latent output would be the same if it were stale.
     """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
@@ -64,7 +64,23 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
         name: compute_lost(replay, name) for name, n in replay.outputs.items() if n.attribution is Attribution.LOSSY
     }
     word = _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
-    return (*word, *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]])
+    return (
+        *word,
+        *_render_blind(outputs, replay),
+        *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]],
+    )
+
+
+def _render_blind(outputs: Mapping[str, Verdict], replay: Replay) -> Line:
+    """Returns a text with the number of latent outputs whose numbers agree and show nothing, because the stale numbers
+    are the same; empty if there are none.
+    """
+    latent = [name for name in replay.outputs if outputs.get(name) is Verdict.LATENT]
+    blind = [name for name in latent if is_blind(replay.outputs[name])]
+    if not blind:
+        return ()
+    number = "" if len(blind) == len(replay.outputs) else f"{len(blind)} "
+    return (Span(f", {number}cannot tell", Style.DOUBTFUL),)
 
 
 def render_device_word(case: CaseReport) -> Line:

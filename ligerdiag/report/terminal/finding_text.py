@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, list_rules
+from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, describe_origin, list_rules
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.status import list_allowed
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
@@ -23,16 +23,31 @@ MAX_READS = 5
 such lines" replaces the rest.
 """
 MAX_STORES = 3
+_INDENT = Span("   ")
 MAX_PLACES = 6
 """A finding lists at most this many ids of cases; "and N more" replaces the others. `--verbose` and JSON list all."""
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines of one finding and the cases that have it, with a blank line at the end. several_targets:
-    whether to name the targets of each case.
+    """Returns the lines of one finding and the cases that have it, with a blank line at the end; those of a finding that
+    follows from the one above are indented. several_targets: whether to name the targets of each case.
     """
     finding = group.finding
+    if finding.follows_from is None:
+        return (*_render_facts(group, (), width, several_targets=several_targets, verbose=verbose), BLANK)
+    inner = None if width is None else max(1, width - len(_INDENT.text))
+    words = (Span("follows from it: ", Style.NOTE),)
+    lines = _render_facts(group, words, inner, several_targets=several_targets, verbose=verbose)
+    return (*[(_INDENT, *line) for line in lines], BLANK)
+
+
+def _render_facts(
+    group: FindingGroup, words: Line, width: int | None, *, several_targets: bool, verbose: bool
+) -> tuple[Line, ...]:
+    """Returns the lines of one finding. words: the text that its first line begins with."""
+    finding = group.finding
     head = (
+        *words,
         Span(f"{finding.severity.value}[{finding.rule}]", severity_style(finding.severity)),
         Span(": "),
         Span(finding.message, Style.STRONG),
@@ -61,7 +76,7 @@ def render_group(group: FindingGroup, *, width: int | None, several_targets: boo
         )
     if verbose:
         lines += [(Span("   artifact: ", Style.NOTE), Span(case.artifact)) for case in group.cases[:1] if case.artifact]
-    return (*lines, BLANK)
+    return tuple(lines)
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
@@ -116,7 +131,8 @@ def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, 
     evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
     few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
-    facts = [*stores[:MAX_STORES], *evidence, ("help", finding.help), *few]
+    origin = [("follows from", describe_origin(finding))]
+    facts = [*origin, *stores[:MAX_STORES], *evidence, ("help", finding.help), *few]
     return _render(finding.message, (*facts, ("in", ", ".join(places))))
 
 

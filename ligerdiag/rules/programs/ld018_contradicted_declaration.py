@@ -7,7 +7,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import Party, Rule, make_example
+from ligerdiag.rules.rule import Party, Rule, RuleKind, make_example
 from ligerdiag.text import count_of
 
 _WORDS = {
@@ -115,6 +115,7 @@ RULE = Rule(
     id="LD018",
     name="contradicted-declaration",
     severity=Severity.WARNING,
+    kind=RuleKind.CONTRADICTION,
     party=Party.KERNEL,
     summary="the declared effects of a custom call are not its real ones",
     what_it_does="""\

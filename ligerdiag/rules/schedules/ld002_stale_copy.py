@@ -2,7 +2,7 @@
 computed again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
@@ -15,6 +15,16 @@ from ligerdiag.rules.wording import begin_sentence, find_path, find_producer, fi
 
 _GATHERS = having(Trait.GATHERS)
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
+_KEEPS = having(
+    Trait.MOVES,
+    Trait.CASTS,
+    Trait.HANDS_ON,
+    Trait.FORWARDS,
+    Trait.TAKES_ELEMENT,
+    Trait.MAKES_TUPLE,
+    Trait.FROM_NOTHING,
+) | {"parameter", "copy-start"}
+"""Opcodes whose result holds the operand's numbers, perhaps of another type; those without an operand count, too."""
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -64,13 +74,27 @@ def _relate(context: Context, read: ReadFinding, value: HloInstruction) -> str:
     end = find_producer(call.operands[read.write.operand])
     path = find_path(value, end)
     if path:
-        gathered = any(_is_gather(context, step) for step in path)
         steps = ", ".join(f"%{step.name}" for step in path if step.opcode not in _PLACES)
-        made = "gathered" if gathered else "copied or cast"
-        return f"the kernel's operand is {made} from it by {steps}"
+        return f"the kernel's operand is {_describe_making(context, path)} from it by {steps}"
     if find_path(end, value):
         return "it was made from the kernel's operand before the write"
     return "the kernel's operand is another copy of the value"
+
+
+def _describe_making(context: Context, path: Sequence[HloInstruction]) -> str:
+    """Returns the participle for the steps of a path: `gathered` if one of them gathers, `copied or cast` if all of them
+    keep the numbers, else `computed`.
+    """
+    if any(_is_gather(context, step) for step in path):
+        return "gathered"
+    return "copied or cast" if all(_keeps_numbers(context, step) for step in path) else "computed"
+
+
+def _keeps_numbers(context: Context, step: HloInstruction) -> bool:
+    """Returns whether the instruction, or each one of the computation that it calls, only moves or casts its operand."""
+    called = [context.optimized.computations[number].instructions for number in step.called_computations]
+    inner = [one.opcode for instructions in called for one in instructions]
+    return _KEEPS.issuperset(inner) if called else step.opcode in _KEEPS
 
 
 def _is_gather(context: Context, step: HloInstruction) -> bool:

@@ -41,6 +41,7 @@ def check(context: Context) -> Iterator[Finding]:
             kernel=call.kernel,
             evidence=(("call", reason), *([_UNSEEN] if call.is_unseen else [])),
             help=remedy,
+            lost_writes=call.lost,
         )
     for lost in context.lost_refs:
         if lost.is_dropped(context.moved_refs):

@@ -3,6 +3,7 @@ one call.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from ligerdiag.analysis.context import Context
@@ -11,7 +12,7 @@ from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.writes import Frames, HiddenWrite
 from ligerdiag.hlo.dataflow import Definition
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import Reproduction, Rule, make_example, report_write
+from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_write
 from ligerdiag.rules.wording import describe_write, find_producer
 
 _HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XLA then copies a value that both need"
@@ -56,7 +57,7 @@ def _find_merged(context: Context) -> Iterator[Finding]:
         if gone.unknown or not _is_one_value(gone, kept):
             continue
         call = context.optimized_call(kept)
-        yield report_write(
+        found = report_write(
             context,
             RULE,
             gone,
@@ -71,6 +72,7 @@ def _find_merged(context: Context) -> Iterator[Finding]:
                 ),
             ),
         )
+        yield replace(found, lost_writes=(gone.index, kept.index))
 
 
 def _find_duplicated(context: Context) -> Iterator[Finding]:
@@ -227,6 +229,7 @@ RULE = Rule(
     id="LD008",
     name="double-write",
     severity=Severity.ERROR,
+    kind=RuleKind.DOUBLE_WRITE,
     summary="two kernels overwrite one buffer, or one kernel call was merged with another or duplicated",
     what_it_does="""\
 Compares, for every pair of hidden writes, which value each overwrites in the program as written and in the schedule.

@@ -11,7 +11,7 @@ from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
-from ligerdiag.rules.rule import Measured, Reproduction, Rule, make_example, render_error, report_write
+from ligerdiag.rules.rule import Measured, Reproduction, Rule, RuleKind, make_example, render_error, report_write
 from ligerdiag.rules.wording import begin_sentence, describe_write
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
@@ -170,6 +170,7 @@ RULE = Rule(
     id="LD009",
     name="caller-clobbered",
     severity=Severity.ERROR,
+    kind=RuleKind.CALLER_WRITE,
     summary="a kernel overwrites the bytes of an argument that is not donated, or of a constant",
     what_it_does="""\
 Looks up in XLA's buffer assignment whose bytes each hidden write hits. Reports writes to an entry parameter that no

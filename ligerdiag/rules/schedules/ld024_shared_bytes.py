@@ -33,6 +33,7 @@ def _report(context: Context, both: Sequence[SharedBytes]) -> Finding:
         message=f"{_begin(first, outputs)}{describe_pair(first)}",
         outputs=outputs,
         source=place,
+        kernel=_find_kernel(context, first),
         instructions=tuple(dict.fromkeys(one.name for one in involved)),
         evidence=(
             ("value", f"{name_position(first.lost)} is in {describe_place(first.lost_place)}"),
@@ -81,11 +82,22 @@ def _find_line(context: Context, instruction: HloInstruction) -> SourceLine | No
 def _find_help(context: Context, pair: SharedBytes) -> str:
     if any(_holds_a_call(context, one) for one in (pair.lost[0], pair.other[0])):
         return UNFUSED
-    if pair.reader is not None and any(
-        one.is_shared and one.instruction == pair.reader.id for one in context.optimized.invalid_aliases
-    ):
+    if _is_declared(context, pair):
         return "let each output alias one operand: XLA puts all operands that alias one output into one buffer"
     return _BISECT
+
+
+def _is_declared(context: Context, pair: SharedBytes) -> bool:
+    """Returns whether the reader is a call whose own aliases put several operands into one buffer."""
+    shared = (one.instruction for one in context.optimized.invalid_aliases if one.is_shared)
+    return pair.reader is not None and pair.reader.id in shared
+
+
+def _find_kernel(context: Context, pair: SharedBytes) -> str:
+    """Returns the kernel of the call whose own aliases put the values into one buffer; empty if XLA chose to share."""
+    if not _is_declared(context, pair):
+        return ""
+    return next((effects.kernel for call, effects in context.optimized_calls if call is pair.reader), "")
 
 
 def _holds_a_call(context: Context, instruction: HloInstruction) -> bool:

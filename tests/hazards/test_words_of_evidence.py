@@ -1,0 +1,54 @@
+"""Evidence says what is so: how an operand was made, and each caller once."""
+
+from pathlib import Path
+
+from ligerdiag.model.report import CaseReport
+from ligerdiag.rules.rule import make_example
+from tests.hazards.conftest import check_with_budgets
+
+HALVED = make_example(
+    about="The kernel gets twice the product, and the reader's half of that is folded into the product itself.",
+    code="""\
+def step(x, w):
+    h = x @ w
+    twice = h.astype(jnp.float32) * 2
+    sums = sum_and_double(twice)
+    return {"sums": sums, "back": (twice * 0.5).astype(jnp.bfloat16) @ w.T}
+
+
+CASE = Case(
+    name="halved", function=step, args=(Arg(shape=(8, 16), dtype="bfloat16"), Arg(shape=(16, 32), dtype="bfloat16"))
+)
+""",
+)
+SCANNED = make_example(
+    about="The kernel runs in the body of a scan.",
+    code="""\
+def step(xs, w):
+    def body(total, x):
+        sums = sum_and_double(x @ w)
+        return total + sums.sum(), sums
+
+    return jax.lax.scan(body, 0.0, xs)
+
+
+CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+
+
+def list_texts(case: CaseReport, rule: str, label: str) -> list[str]:
+    return [text for one in case.findings if one.rule == rule for name, text in one.evidence if name == label]
+
+
+def test_an_operand_that_was_multiplied_is_computed_and_not_copied(tmp_path: Path, shared_cache: Path) -> None:
+    (read,) = list_texts(check_with_budgets(HALVED, tmp_path, shared_cache), "LD002", "read")
+    assert "the kernel's operand is computed from it by %loop_multiply_fusion" in read
+
+
+def test_a_loop_of_jax_is_one_caller(tmp_path: Path, shared_cache: Path) -> None:
+    case = check_with_budgets(SCANNED, tmp_path, shared_cache)
+    places = [text.rpartition(" in ")[2] for text in list_texts(case, "LD006", "from")]
+    assert places == ["step.<locals>.body", "step"]
+    (call,) = [one.call for one in case.findings if one.call is not None]
+    assert len(call.callers) == len(set(call.callers))
