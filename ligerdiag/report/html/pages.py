@@ -26,6 +26,7 @@ from ligerdiag.report.html.prose import (
     compute_ways,
     list_chips,
 )
+from ligerdiag.report.html.source_view import compute_remedy
 from ligerdiag.report.html.subject import Subject, compute_articles, find_subject, list_buffers
 from ligerdiag.report.json import compute_version
 from ligerdiag.report.terminal.diagnostics import render_device_word, render_replay_word
@@ -54,6 +55,8 @@ MAX_PLOTS = 6
 """A page unfolds the numbers of at most this many outputs."""
 MAX_FACTS = 6
 """A finding shows at most this many pieces of evidence unfolded."""
+MAX_PLACES = 4
+"""A finding shows at most this many lines of the user's source unfolded."""
 MAX_MISSING = 3
 """The way to an output shows at most this many missing edges unfolded."""
 MAX_MEMORY_ROWS = 20
@@ -107,6 +110,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         view=view,
         pictures=pictures,
         subject=subject,
+        remedy=compute_remedy(case, subject.finding, steps),
         max_bands=MAX_BANDS if len(pictures) <= MAX_BANDS else FEW_BANDS,
         shown_chips=len(chips) if len(chips) <= MAX_CHIPS else FEW_CHIPS,
         max_ways=MAX_WAYS,
@@ -114,6 +118,10 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         max_titles=MAX_TITLES,
         max_plots=MAX_PLOTS,
         max_facts=MAX_FACTS,
+        max_places=MAX_PLACES,
+        max_reached=FEW_CHIPS,
+        tags={"kept": "span", "removed": "del", "added": "ins"},
+        marks={"kept": " ", "removed": "-", "added": "+"},
         max_missing=MAX_MISSING,
         max_rows=MAX_ROWS,
         max_memory_rows=MAX_MEMORY_ROWS,
