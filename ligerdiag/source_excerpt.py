@@ -2,7 +2,8 @@
 
 The expression comes from the columns of the place if it has them, and else from the syntax tree: the largest expression
 that starts on the line. If the columns fit no expression of the file, the file has changed since the compile, and there
-is no excerpt. A line without columns on which no expression starts has no mark. The bounds of `source_text` hold: only Python files below the user's folders are read.
+is no excerpt. A line without columns on which no expression starts has no mark. The bounds of `source_text` hold: only
+Python files below the user's folders are read.
 """
 
 import ast
@@ -70,11 +71,10 @@ def load_excerpt(source: SourceLine, roots: Sequence[str], *, around: int = 1) -
 
 def _cut(first: int, lines: Sequence[str], marked: int, start: int, end: int) -> Excerpt | None:
     """Returns the excerpt with lines of bounded length; None if the expression begins beyond that length."""
-    end = (
-        min(end, MAX_LINE_CHARACTERS - 1) if len(lines[marked]) > MAX_LINE_CHARACTERS else min(end, len(lines[marked]))
-    )
-    if start >= end:
+    most = MAX_LINE_CHARACTERS - 1 if len(lines[marked]) > MAX_LINE_CHARACTERS else len(lines[marked])
+    if start >= most:
         return None
+    end = min(end, most)
     cut = [line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1] + "…" for line in lines]
     return Excerpt(first=first, lines=tuple(cut), marked=marked, start=start, end=end)
 
