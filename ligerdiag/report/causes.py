@@ -181,7 +181,8 @@ def list_marked_places(cause: Finding) -> tuple[MarkedPlace, ...]:
     for (line, in_backward), parts in reads:
         if line is not None:
             backward = ", in the backward pass" if in_backward else ""
-            label = f"{_READ_LABELS[_find_way(parts[0])]}{backward}"
+            luck = ", right by luck" if all(part.rule == _LUCK for part in parts) else ""
+            label = f"{_READ_LABELS[_find_way(parts[0])]}{luck}{backward}"
             places.append(MarkedPlace(line=line, label=label, is_read=True, parts=parts))
     return tuple(places)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.model.schedule_view import BufferAccess, MutatedBuffer, ScheduleStep, ScheduleView
+from ligerdiag.report.html.answer import compute_answer
 from ligerdiag.report.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
 from ligerdiag.report.html.band_columns import Column, compute_columns, count_hidden
 from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_graph
@@ -252,6 +253,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
         report=report,
         version=compute_version(),
         rows=rows,
+        answer=compute_answer([(row.case.status, row.headline) for row in rows], report.noun.value),
         noun=report.noun.value,
         ended=describe_end(report),
         has_device=any(case.device is not None for case in report.cases),

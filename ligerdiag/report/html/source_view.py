@@ -64,7 +64,7 @@ def _make_place(one: MarkedPlace, roots: Sequence[str]) -> SourcePlace:
         place=compute_place(one.line),
         function=one.line.function,
         label=one.label,
-        rows=() if excerpt is None else tuple(_list_rows(excerpt, one.label)),
+        rows=() if excerpt is None else tuple(_list_rows(excerpt)),
         outputs=tuple(dict.fromkeys(name for part in one.parts for name in part.outputs)),
         instructions=_list_readers(one.parts),
         is_read=one.is_read,
@@ -75,14 +75,14 @@ def _list_readers(parts: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"%{part.instructions[1]}" for part in parts if len(part.instructions) > 1))
 
 
-def _list_rows(excerpt: Excerpt, label: str) -> Iterator[CodeRow]:
+def _list_rows(excerpt: Excerpt) -> Iterator[CodeRow]:
     width = len(str(excerpt.first + len(excerpt.lines) - 1))
     for number, line in enumerate(excerpt.lines):
         yield CodeRow(number=str(excerpt.first + number).rjust(width), text=line)
         if number == excerpt.marked and excerpt.start < excerpt.end:
             blank = " " * compute_cells(line[: excerpt.start])
             mark = "^" * compute_cells(line[excerpt.start : excerpt.end])
-            yield CodeRow(number=" " * width, text=f"{blank}{mark} {label}".rstrip(), is_mark=True)
+            yield CodeRow(number=" " * width, text=f"{blank}{mark}", is_mark=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,11 @@ def find_file(pages: Path, case: CaseReport = WHOLE) -> str:
     return (pages / compute_file_names([case])[0]).as_uri()
 
 
+def unfold(visit: Visit) -> None:
+    """Opens the part of the page with the schedule and the HLO."""
+    visit.page.locator("#compiler > details > summary").click()
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_no_page_logs_errors_makes_requests_or_scrolls_sideways(
     browser: "playwright_api.Browser", pages: Path, scheme: str, width: int
@@ -87,13 +92,13 @@ def test_a_band_with_many_wrong_reads_scrolls_by_itself(browser: "playwright_api
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_first_screen_has_headline_outputs_and_band(
+def test_the_first_screen_has_headline_remedy_outputs_and_finding(
     browser: "playwright_api.Browser", pages: Path, width: int
 ) -> None:
     height = {1280: 800, 390: 844}[width]
     with Visit(browser, viewport={"width": width, "height": height}) as visit:
         visit.page.goto(find_file(pages))
-        for what in ("#headline", "ul.chips", ".band:visible .write-mark", ".band:visible .access.c-stale"):
+        for what in ("#headline", ".remedy", "ul.chips", ".finding h3"):
             box = visit.page.locator(what).first.bounding_box()
             assert box is not None
             assert box["y"] + box["height"] <= height
@@ -102,6 +107,8 @@ def test_the_first_screen_has_headline_outputs_and_band(
 def test_the_essentials_can_be_read_without_script(browser: "playwright_api.Browser", pages: Path) -> None:
     with Visit(browser, java_script_enabled=False) as visit:
         visit.page.goto(find_file(pages))
+        assert not visit.page.locator(".timeline").is_visible()
+        unfold(visit)
         for what in ("#headline", ".chips", "svg.band", "svg.flow", ".finding", ".timeline", ".listing", "#coverage"):
             assert visit.page.locator(what).first.is_visible(), what
         assert visit.page.locator("noscript").inner_text().startswith("Unpacking it needs JavaScript")
@@ -226,6 +233,7 @@ def test_the_keys_j_and_k_step_through_the_accesses(browser: "playwright_api.Bro
 def test_a_link_into_a_folded_loop_unfolds_it(browser: "playwright_api.Browser", pages: Path) -> None:
     with Visit(browser) as visit:
         visit.page.goto(find_file(pages))
+        unfold(visit)
         visit.page.locator("details.loop").first.evaluate("element => { element.open = false; }")
         visit.page.locator("#i9 a.time").click()
         assert visit.page.locator("#t9").is_visible()
@@ -293,6 +301,7 @@ def test_a_module_of_150000_lines_needs_a_bounded_number_of_nodes(
 ) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
+        unfold(visit)
         visit.page.locator("#open-module").click()
         visit.page.locator("#lines .line").first.wait_for()
         assert count_nodes(visit) < MAX_NODES
@@ -306,6 +315,7 @@ def test_a_module_of_150000_lines_needs_a_bounded_number_of_nodes(
 def test_a_line_of_a_large_module_is_found(browser: "playwright_api.Browser", large: str) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
+        unfold(visit)
         visit.page.locator("#open-module").click()
         visit.page.locator("#find").fill("FUSION.123456 =")
         visit.page.get_by_text("line 123457, 1 of 1").wait_for()
@@ -330,6 +340,7 @@ def test_a_name_in_the_module_leads_to_its_line_and_a_step_to_the_module(
 ) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
+        unfold(visit)
         visit.page.locator("[data-line='100000']").click()
         visit.page.get_by_text("line 100001, 1 of 1").wait_for()
         name = visit.page.locator(".hit-line [data-name='%fusion.99999']").element_handle()
