@@ -75,7 +75,9 @@ def write_screenshots(pages: Path, directory: Path) -> None:
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         for scheme in ("light", "dark"):
             for width, height in SIZES.items():
-                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+                page = browser.new_page(
+                    viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+                )
                 for name, file in shown.items():
                     write_screenshot(
                         page, file.as_uri() + PLACES.get(name, ""), directory / f"{name}-{scheme}-{width}.png"
