@@ -5,9 +5,11 @@ only if its real path lies below a folder that the user named or that holds the 
 it is a regular `.py` file of at most `MAX_FILE_BYTES`.
 """
 
+import ast
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -88,6 +90,23 @@ def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
     """Returns the lines of a file; () for a file that must not be read. roots: real paths of folders."""
     path = _find_readable(file, roots)
     return _load_lines(path) if path else ()
+
+
+def count_characters(line: str, column: int) -> int:
+    """Returns the number of characters in the first `column` bytes of the line in UTF-8, in which Python counts."""
+    return len(line.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
+
+
+@lru_cache(maxsize=16)
+def parse_source(file: str, roots: tuple[str, ...]) -> ast.Module | None:
+    """Returns the syntax tree of a file; None if it must not be read or is not Python. roots: real paths of folders."""
+    lines = load_source_lines(file, roots)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse("\n".join(lines)) if lines else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def read_source(file: str, roots: Sequence[str]) -> bytes | None:

@@ -15,12 +15,18 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from tools.documents import ROOT, parse_blocks
+
 CASES = {
     "seed-bias": "seed_flce[False-float32-True-1-4-32-16]",
     "folded-convert": "bf16_flce[False-True-1-4-32-16]",
     "sharded-trivial": "sharded_flce[vocabulary-trivial]",
     "llama-trivial": "llama_step[fsdp-trivial]",
 }
+EXAMPLE = "hidden"
+"""Case of docs/first-steps.md, which calls its kernel directly, so that its page shows the call before and after."""
+PLACES = {"folded-convert": "#band", "sharded-trivial": "#band"}
+"""Pages of which a picture shows another place than the first screen."""
 OTHERS = ("saved_residual*", "in_flight*", "flce_modes[aliased-float32-True-1-4-32-16]", "loop_carry*")
 """Further cases in the index."""
 SIZES = {1280: 800, 390: 844}
@@ -39,9 +45,16 @@ COLOURS = 256
 
 
 def write_pages(directory: Path) -> None:
-    """Writes the pages of all of `CASES` and `OTHERS`, with numbers."""
-    words = ["check", *CASES.values(), *OTHERS, "--html", str(directory)]
-    subprocess.run([sys.executable, "-m", "ligerdiag", *words], check=False, stdout=subprocess.DEVNULL)
+    """Writes the pages of all of `CASES` and `OTHERS`, with numbers, and that of `EXAMPLE` into a folder beside them."""
+    command = [sys.executable, "-m", "ligerdiag", "check"]
+    words = [*CASES.values(), *OTHERS, "--html", str(directory)]
+    subprocess.run([*command, *words], check=False, stdout=subprocess.DEVNULL)
+    blocks = parse_blocks(ROOT / "docs" / "first-steps.md")
+    folder = directory.parent / EXAMPLE
+    folder.mkdir()
+    file = folder / f"{EXAMPLE}.py"
+    file.write_text(next(one.text for one in blocks if one.text.startswith(f"# {file.name}\n")), encoding="utf-8")
+    subprocess.run([*command, file.name, "--html", "pages"], cwd=folder, check=False, stdout=subprocess.DEVNULL)
 
 
 def find_page(directory: Path, case_id: str) -> Path:
@@ -55,22 +68,27 @@ def find_page(directory: Path, case_id: str) -> Path:
 def write_screenshots(pages: Path, directory: Path) -> None:
     """Writes `<name>-<light|dark>-<width>.png` of each page."""
     shown = {name: find_page(pages, case_id) for name, case_id in CASES.items()} | {"index": pages / "index.html"}
+    shown["remedy"] = find_page(pages.parent / EXAMPLE / "pages", EXAMPLE)
     directory.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         path = shutil.which("chromium") or BROWSER
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         for scheme in ("light", "dark"):
             for width, height in SIZES.items():
-                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+                page = browser.new_page(
+                    viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+                )
                 for name, file in shown.items():
-                    write_screenshot(page, file, directory / f"{name}-{scheme}-{width}.png")
+                    write_screenshot(
+                        page, file.as_uri() + PLACES.get(name, ""), directory / f"{name}-{scheme}-{width}.png"
+                    )
                 page.close()
         browser.close()
 
 
-def write_screenshot(page: Page, file: Path, target: Path) -> None:
-    """Writes a picture of the first screen, without a cursor or a scroll bar."""
-    page.goto(file.as_uri())
+def write_screenshot(page: Page, address: str, target: Path) -> None:
+    """Writes a picture of the screen at the address, without a cursor or a scroll bar."""
+    page.goto(address)
     with Image.open(BytesIO(page.screenshot(animations="disabled", caret="hide"))) as picture:
         picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
     sys.stdout.write(f"{target}: {target.stat().st_size} bytes\n")

@@ -33,7 +33,7 @@ from ligerdiag.hlo.xla_pb2 import (
     ShapeProto,
     StackFrameIndexProto,
 )
-from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.findings import SourceLine, SourceSpan
 
 type TagPath = tuple[int, ...]
 """The tags of the calls that lead to an operation, outermost first, and last the operation's own tag; () when it is
@@ -317,10 +317,19 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
             file=_get_name(frames.file_names, location.file_name_id),
             line=location.line,
             function=_get_name(frames.function_names, location.function_name_id),
+            span=_make_span(location),
         )
         if frame.parent_frame_id in (number, 0):
             return
         number = frame.parent_frame_id
+
+
+def _make_span(location: StackFrameIndexProto.FileLocation) -> SourceSpan | None:
+    """Returns the expression of a location; None if an older XLA or JAX has given its line alone."""
+    column, end = location.column, (location.end_line, location.end_column)
+    if column < 0 or end <= (location.line, column):
+        return None
+    return SourceSpan(column=column, end_line=location.end_line, end_column=location.end_column)
 
 
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:

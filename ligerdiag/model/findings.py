@@ -63,6 +63,18 @@ _INSTALLED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpan:
+    """The part of a source line that holds one expression, as Python's own positions give it."""
+
+    column: int
+    """0-based offset of the first byte of the expression in its line, in UTF-8."""
+    end_line: int
+    """1-based number of the line in which the expression ends."""
+    end_column: int
+    """0-based offset of the byte after the expression in that line, in UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
     """A place in the user's program, from the HLO's source metadata."""
 
@@ -70,6 +82,10 @@ class SourceLine:
     line: int
     """1-based number of the line; 0 if unknown. A negative number becomes 0."""
     function: str = ""
+    span: SourceSpan | None = field(default=None, compare=False)
+    """The expression in the line; None if only the line is known. Two places on one line are equal, and JSON leaves the
+    span out.
+    """
 
     def __post_init__(self) -> None:
         if self.line < 0:

@@ -22,9 +22,10 @@ from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.model.report import CaseReport
 from ligerdiag.report.consequences import arrange_consequences
 from ligerdiag.report.status import list_counted
+from ligerdiag.rules.call_patch import CallPatch, compute_patch
 from ligerdiag.rules.registry import RULES, get_only_id, list_ids
 from ligerdiag.rules.rule import RuleKind
-from ligerdiag.rules.wording import name_outputs, render_at, render_patch
+from ligerdiag.rules.wording import name_outputs, render_at
 from ligerdiag.text import FEW, count_of, describe_names, find_layers, order_names, render_patterns
 
 _MISSED = "missed"
@@ -37,6 +38,12 @@ _WAYS_OF_KINDS: Mapping[RuleKind, str] = {
     RuleKind.LATE_READ: _SEEN,
 }
 _WAYS: Mapping[str, str] = {rule.id: _WAYS_OF_KINDS[rule.kind] for rule in RULES if rule.kind in _WAYS_OF_KINDS}
+_READ_LABELS: Mapping[str, str] = {
+    _MISSED: "read here afterwards",
+    _SEEN: "read here, needs the old value",
+    _SPECIAL: "tested here",
+}
+"""From each way to go wrong to the words for the line that reads."""
 _ROOT = get_only_id(RuleKind.HIDDEN_WRITE)
 _HOSTS = (_MISSED, _SEEN, *list_ids(RuleKind.CALLER_WRITE), *list_ids(RuleKind.RACE))
 """The ways of causes that the finding about the hidden write can be a note of, in the order of preference."""
@@ -126,9 +133,9 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Seq
     merged = replace(head, outputs=names, message=_describe(head, leading, names, outputs))
     if len(names) > FEW:
         merged = replace(merged, evidence=(("outputs", render_patterns(names, outputs)), *merged.evidence))
-    patch = "" if head.call is None or head.operand is None else _find_patch(head, source_roots)
-    if patch:
-        merged = replace(merged, help=patch)
+    patch = find_patch(head, source_roots)
+    if patch is not None:
+        merged = replace(merged, help=patch.sentence)
     if len(parts) == 1:
         return merged
     merged = replace(merged, parts=parts, lost_writes=_collect_lost(parts))
@@ -142,11 +149,49 @@ def _collect_lost(parts: Sequence[Finding]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(number for part in parts for number in part.lost_writes))
 
 
-def _find_patch(head: Finding, source_roots: Sequence[str]) -> str:
-    """Returns the kernel call's line, rewritten so that it declares the write; empty for a rule with another remedy."""
-    if head.call is None or head.operand is None or (head.rule not in _WAYS and head.rule != _ROOT):
-        return ""
-    return render_patch(head.call, operand=head.operand, source_roots=source_roots)
+def find_patch(finding: Finding, source_roots: Sequence[str]) -> CallPatch | None:
+    """Returns the kernel call changed so that it declares the write; None for a rule with another remedy, and for a call
+    that cannot be read.
+    """
+    if finding.call is None or finding.operand is None or not is_about_write(finding):
+        return None
+    return compute_patch(finding.call, operand=finding.operand, source_roots=source_roots)
+
+
+def is_about_write(finding: Finding) -> bool:
+    """Returns whether the finding is about a hidden write or about a read of what it overwrites."""
+    return finding.rule in _WAYS or finding.rule == _ROOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedPlace:
+    """A line of the user's program that a finding is about, with its part in the hazard."""
+
+    line: SourceLine
+    label: str
+    """The part that the line has, such as `overwritten here`; empty if it has none."""
+    is_read: bool = False
+    parts: tuple[Finding, ...] = ()
+    """The findings whose read is at this line."""
+
+
+def list_marked_places(cause: Finding) -> tuple[MarkedPlace, ...]:
+    """Returns the line of the kernel call that overwrites the value, then each line that reads it, first those with a
+    finding of the cause's own rule. A cause that is not about a hidden write has one line, without a label.
+    """
+    call = cause.call
+    if call is None or call.line is None or not is_about_write(cause):
+        return () if cause.source is None else (MarkedPlace(line=cause.source, label=""),)
+    backward = ", in the backward pass" if call.in_backward else ""
+    places = [MarkedPlace(line=call.line, label=f"overwritten here{backward}")]
+    reads = sorted(list_reads(cause).items(), key=lambda one: all(part.rule != cause.rule for part in one[1]))
+    for (line, in_backward), parts in reads:
+        if line is not None:
+            backward = ", in the backward pass" if in_backward else ""
+            luck = ", right by luck" if all(part.rule == _LUCK for part in parts) else ""
+            label = f"{_READ_LABELS[_find_way(parts[0])]}{luck}{backward}"
+            places.append(MarkedPlace(line=line, label=label, is_read=True, parts=parts))
+    return tuple(places)
 
 
 _TESTED = re.compile(r".* only tests? (.+) for an? .*")

@@ -41,7 +41,7 @@ def label_evidence(evidence: Sequence[tuple[str, str]]) -> list[JsonObject]:
 
 def render_place(source: SourceLine | None) -> JsonObject | None:
     """Returns the source line as a JSON object, in which an unknown line number is null; None if `source` is None."""
-    return None if source is None else {**make_plain(source), "line": source.line or None}
+    return None if source is None else {"file": source.file, "line": source.line or None, "function": source.function}
 
 
 def make_top(*, exit_code: int | None) -> JsonObject:

@@ -1,12 +1,5 @@
-"""Finds source lines and words for findings: sentences that several rules share, and the patch that a finding proposes
-as help.
+"""Finds source lines and words for findings: sentences that several rules share."""
 
-A patch rewrites the line of a kernel call so that it uses `ligerdiag.in_place.call_in_place`, which declares the write
-with every version of jax-triton. A call that cannot be parsed gets no patch.
-"""
-
-import ast
-import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,14 +15,13 @@ from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iter
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, LaunchNumbers, ReadPlace, SourceLine
-from ligerdiag.source_text import load_source_lines
 from ligerdiag.text import count_of, join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 _MAX_PATH = 256
 _MAX_READERS = 8
 _MAX_CALLERS = 8
-_JAX_TRITON = CallTrait.JAX_TRITON | CallTrait.JAX_TRITON_FFI
+JAX_TRITON = CallTrait.JAX_TRITON | CallTrait.JAX_TRITON_FFI
 _BACKWARD = "transpose("
 """Text in the name of an operation that differentiation made from an operation of the forward pass."""
 
@@ -190,7 +182,7 @@ UNFUSED = (
 )
 
 
-_SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's outputs"
+SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's outputs"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
@@ -199,12 +191,12 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
         return UNFUSED
     call = locate_call(context, write)
     number = write.operand
-    if has_trait(call.target, _JAX_TRITON):
+    if has_trait(call.target, JAX_TRITON):
         named = join_words([str(operand) for operand in call.written])
         one = len(call.written) == 1
         return (
             f"call `{write.kernel}` through `ligerdiag.in_place.call_in_place`, with operand{'' if one else 's'} {named} as"
-            f" `written`, and use the new value{'' if one else 's'} that it returns after the outputs ({_SPARE})"
+            f" `written`, and use the new value{'' if one else 's'} that it returns after the outputs ({SPARE})"
         )
     return f"declare an output that aliases operand {number}, which the call overwrites, and use that output"
 
@@ -286,117 +278,3 @@ def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
     if lines and call.in_backward:
         lines[0] += ", in its backward pass"
     return tuple(("from", line) for line in lines)
-
-
-_CALL = "triton_call"
-_MAX_TEXT = 60
-"""Greatest length, in characters, of an argument that a patch quotes."""
-
-
-def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns a patch: the kernel call rewritten on one line so that it declares the write. Empty if the source of the
-    call cannot be read or understood, or declares the write already.
-    """
-    if call.line is None or call.is_declared or not has_trait(call.target, _JAX_TRITON):
-        return ""
-    found = _find_call(call.line.file, call.line.line, tuple(source_roots))
-    if found is None:
-        return ""
-    node, targets = found
-    arguments = [_quote(argument) for argument in node.args]
-    if len(arguments) != call.operands or any(isinstance(argument, ast.Starred) for argument in node.args):
-        return ""
-    written = call.written or (operand,)
-    values = [arguments[number] for number in written if number < len(arguments)]
-    if len(values) < len(written) or not all(value and len(value) <= _MAX_TEXT for value in values):
-        return ""
-    outputs = _find_outputs(node)
-    if not outputs:
-        return ""
-    taken = {part.strip() for part in targets.split(",")}
-    names = [
-        value if value.isidentifier() and value not in taken else f"new_{number}" for number, value in enumerate(values)
-    ]
-    if len(names) == 1 and names[0] == "new_0":
-        names = ["updated"]
-    old = ["_"] * call.outputs if not targets else [targets] if call.outputs == 1 or "," in targets else [f"*{targets}"]
-    results = ", ".join((*(old if call.outputs else ()), *names))
-    passed = ", ".join(arguments)
-    given = passed if passed and len(passed) <= 2 * _MAX_TEXT else "…"
-    comma = "" if "," in results else ","
-    use = join_words([f"`{name}`" for name in names])
-    return (
-        f"`{results}{comma} = call_in_place({given}, written={_render_written(written)}, outputs={outputs}, …)`, with"
-        f" `from ligerdiag.in_place import call_in_place`, and use {use} from there on ({_SPARE})"
-    )
-
-
-def _render_written(operands: Sequence[int]) -> str:
-    return str(operands[0]) if len(operands) == 1 else str(tuple(operands))
-
-
-def _find_outputs(node: ast.Call) -> str:
-    """Returns the source text of the outputs that the call declares now; empty if the call declares an alias."""
-    for keyword in node.keywords:
-        if keyword.arg == "input_output_aliases":
-            return ""
-    for keyword in node.keywords:
-        if keyword.arg in ("out_shape", "out_type"):
-            match keyword.value:
-                case ast.Tuple(elts=elements) | ast.List(elts=elements):
-                    text = "[" + ", ".join(ast.unparse(element) for element in elements) + "]"
-                case value:
-                    text = ast.unparse(value)
-            return text if len(text) <= 2 * _MAX_TEXT else "<as now>"
-    return "<as now>"
-
-
-def _find_call(file: str, line: int, source_roots: tuple[str, ...]) -> tuple[ast.Call, str] | None:
-    """Returns the innermost `triton_call` around the line, and the source text of the names that its result is assigned
-    to; None if no single one is found.
-    """
-    tree = _parse(file, source_roots)
-    if tree is None:
-        return None
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and _name_of(node.func) == _CALL
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    if not found:
-        return None
-    call = max(found, key=lambda node: node.lineno)
-    if sum(node.lineno == call.lineno for node in found) > 1:
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and node.value is call and len(node.targets) == 1:
-            return call, ast.unparse(node.targets[0]).strip("()")
-        if isinstance(node, ast.Expr) and node.value is call:
-            return call, ""
-    return call, "result"
-
-
-@lru_cache(maxsize=16)
-def _parse(file: str, source_roots: tuple[str, ...]) -> ast.Module | None:
-    lines: Sequence[str] = load_source_lines(file, source_roots)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse("\n".join(lines)) if lines else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _quote(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return text if "\n" not in text else ""
-
-
-def _name_of(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""

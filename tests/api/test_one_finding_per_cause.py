@@ -79,7 +79,7 @@ def test_the_terminal_shows_two_findings_in_at_most_60_lines(report: CheckReport
     assert len(re.findall(r"^(?:error|warning|note)\[", text, re.MULTILINE)) == 2
     assert len(text.splitlines()) <= 60
     for line in (NORM_CALL, NORM_STORE, LOSS_CALL, LOSS_STORE):
-        assert re.search(rf"--> \S*toy_kernels\.py:{line}  {re.escape(LINES[line - 1].strip())}", text)
+        assert re.search(rf"--> \S*toy_kernels\.py:{line}(  |\n   \| ){re.escape(LINES[line - 1].strip())}", text)
     assert "17, in 8 layers, from the backward pass of " in text
     stale = sum(verdict is Verdict.STALE for verdict in report.cases[0].outputs.values())
     assert f"{stale} of 103 STALE" in text

@@ -11,6 +11,7 @@ from ligerdiag.hlo.module import MAX_FRAMES, find_user_line, iterate_frames, par
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.shape import count_elements, iterate_leaves, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.model.findings import SourceSpan
 from tests.hlo.building import ARENA, Builder, array, find, tuple_of
 from tests.hlo.conftest import Programs
 
@@ -114,6 +115,26 @@ def test_the_innermost_frame_outside_of_packages_is_the_users(installed: str) ->
     line = find_user_line(module, instruction)
     assert line is not None
     assert (line.file, line.line, line.function) == ("/home/train.py", 20, "f")
+
+
+@pytest.mark.parametrize(
+    ("column", "end_line", "end_column", "expected"),
+    [
+        (4, 10, 9, SourceSpan(column=4, end_line=10, end_column=9)),
+        (4, 12, 1, SourceSpan(column=4, end_line=12, end_column=1)),
+        (4, 0, 0, None),  # a JAX or an XLA that gives no end
+        (9, 10, 4, None),
+        (-1, 10, 9, None),
+    ],
+)
+def test_a_frame_has_the_columns_of_its_expression(
+    column: int, end_line: int, end_column: int, expected: SourceSpan | None
+) -> None:
+    builder, x = build_frames([0], ["a.py"])
+    location = builder.proto.hlo_module.stack_frame_index.file_locations[0]
+    location.column, location.end_line, location.end_column = column, end_line, end_column
+    module, _ = parse_hlo(builder.bytes())
+    assert [frame.span for frame in iterate_frames(module, find(module, x))] == [expected]  # type: ignore[arg-type]
 
 
 def test_cyclic_and_dangling_frames_end() -> None:

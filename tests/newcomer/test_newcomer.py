@@ -171,5 +171,5 @@ def test_two_mistakes_in_eight_layers_are_two_findings(newer: bool, project: Sur
     assert len(re.findall(r"^(?:error|warning|note)\[", outcome.out, re.MULTILINE)) == 2
     assert len(outcome.out.splitlines()) <= MAX_LINES
     for file in ("rms_norm.py", "cross_entropy.py"):
-        assert re.search(rf"--> src/tinylm/kernels/{file}:\d+  .*jt\.triton_call\(", outcome.out)
+        assert re.search(rf"--> src/tinylm/kernels/{file}:\d+\n   \| .*jt\.triton_call\(", outcome.out)
     assert "in 8 layers" in outcome.out

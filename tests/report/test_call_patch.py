@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.model.findings import CallPlace, SourceLine
-from ligerdiag.rules.wording import render_patch
+from ligerdiag.rules.call_patch import IMPORT, CallPatch, compute_patch, render_patch
 
 BEFORE, SINCE = "triton_kernel_call", "triton_kernel_call_ffi"
 
@@ -99,3 +99,85 @@ def test_an_unreadable_call_has_no_patch(tmp_path: Path, code: str) -> None:
 
 def test_a_call_of_another_library_has_no_patch(tmp_path: Path) -> None:
     assert patch(tmp_path, "loss = jt.triton_call(x, y, kernel=k, out_shape=o)\n", target="my_ffi_call") == ""
+
+
+def rewrite(folder: Path, code: str, *, line: int = 1, outputs: int = 1, operands: int = 2) -> CallPatch:
+    file = folder / "mine.py"
+    file.write_text(code, encoding="utf-8")
+    call = CallPlace(
+        line=SourceLine(file=str(file), line=line), target=SINCE, operands=operands, outputs=outputs, written=(1,)
+    )
+    patch = compute_patch(call, operand=1, source_roots=[str(folder)])
+    assert patch is not None
+    return patch
+
+
+def test_the_statement_is_rewritten_with_its_own_layout(tmp_path: Path) -> None:
+    code = "def f(x, y):\n    loss = jt.triton_call(\n        x,\n        y,  # the logits\n        kernel=k,\n"
+    code += "        out_shape=jax.ShapeDtypeStruct((8,), y.dtype),\n        grid=(8,),\n    )\n    return loss, y\n"
+    patch = rewrite(tmp_path, code, line=2)
+    assert (patch.line, patch.imports) == (2, (IMPORT,))
+    assert patch.before == tuple(code.splitlines()[1:8])
+    assert patch.after == (
+        "    loss, y = call_in_place(",
+        "        x,",
+        "        y,  # the logits",
+        "        kernel=k,",
+        "        written=1,",
+        "        outputs=jax.ShapeDtypeStruct((8,), y.dtype),",
+        "        grid=(8,),",
+        "    )",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "outputs", "after"),
+    [
+        (
+            "def f(x, y):\n    return jt.triton_call(x, y, kernel=k, out_shape=o), y\n",
+            1,
+            [
+                "    result, y = call_in_place(x, y, kernel=k, written=1, outputs=o)",
+                "    return result, y",
+            ],
+        ),
+        (
+            "jt.triton_call(x, y, out_type=(), kernel=k)\n",
+            0,
+            ["y, = call_in_place(x, y, written=1, outputs=(), kernel=k)"],
+        ),
+        (
+            "a = jt.triton_call(x, y, out_shape=[o])  # ü\n",
+            1,
+            ["*a, y = call_in_place(x, y, written=1, outputs=[o])  # ü"],
+        ),
+        ("a, = jt.triton_call(x, y, out_shape=[o])\n", 1, ["a, y = call_in_place(x, y, written=1, outputs=[o])"]),
+        (
+            "a = b = jt.triton_call(x, y, out_shape=o)\n",
+            1,
+            ["result, y = call_in_place(x, y, written=1, outputs=o)", "a = b = result"],
+        ),
+    ],
+)
+def test_each_form_of_a_statement_is_rewritten(tmp_path: Path, code: str, outputs: int, after: list[str]) -> None:
+    assert list(rewrite(tmp_path, code, line=code.count("\n"), outputs=outputs).after) == after
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "a = jt.triton_call(x, y, kernel=k, **rest)\n",
+        "a = [jt.triton_call(x, y, out_shape=o) for x in xs]\n",
+        "a = jt.triton_call(x, y, out_shape=o) if x else y\n",
+        "a = 1; b = jt.triton_call(x, y, out_shape=o)\n",
+        "with jt.triton_call(x, y, out_shape=o):\n    pass\n",
+    ],
+)
+def test_a_call_that_cannot_be_moved_is_only_described(tmp_path: Path, code: str) -> None:
+    patch = rewrite(tmp_path, code)
+    assert (patch.before, patch.after) == ((), ())
+    assert "call_in_place(x, y, written=1, outputs=" in patch.sentence
+
+
+def test_an_import_that_is_there_is_not_added(tmp_path: Path) -> None:
+    assert rewrite(tmp_path, f"{IMPORT}\na = jt.triton_call(x, y, out_shape=o)\n", line=2).imports == ()

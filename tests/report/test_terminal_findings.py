@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, SourceLine, SourceSpan
 from ligerdiag.model.report import Status
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_case, make_finding, make_report
@@ -48,6 +48,47 @@ def test_a_finding_reads_like_a_compiler_s(tmp_path: Path, monkeypatch: pytest.M
         "   help:  return the gradient as a declared output\n"
         "   in:    flce[hidden]\n"
     ) in text
+
+
+def make_read_after_write(folder: Path) -> Finding:
+    """Returns a finding about a call in line 2 of a file and a read in line 4 of it."""
+    file = folder / "train.py"
+    code = "def step(x, y):\n    loss = jt.triton_call(x, kernel=k, out_shape=o)\n\n    return loss, (x * y).sum()\n"
+    file.write_text(code, encoding="utf-8")
+    call = SourceLine(file=str(file), line=2, span=SourceSpan(column=11, end_line=2, end_column=51))
+    read = SourceLine(file=str(file), line=4, span=SourceSpan(column=18, end_line=4, end_column=23))
+    return make_finding(source=call, call=CallPlace(line=call), reader=ReadPlace(line=read))
+
+
+def test_the_call_and_the_first_read_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    finding = make_read_after_write(tmp_path)
+    text = render_terminal(make_report(make_case(findings=(finding,), source_roots=(str(tmp_path),))))
+    assert (
+        "  --> train.py:2\n"
+        "   | loss = jt.triton_call(x, kernel=k, out_shape=o)\n"
+        "   |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ overwritten here\n"
+        "  --> train.py:4\n"
+        "   | return loss, (x * y).sum()\n"
+        "   |               ^^^^^ read here afterwards\n"
+        "   write: "
+    ) in text
+
+
+def test_a_mark_that_does_not_fit_the_terminal_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = make_case(findings=(make_read_after_write(tmp_path),), source_roots=(str(tmp_path),))
+    text = render_terminal(make_report(case), width=50)
+    assert "overwritten here" not in text
+    assert "  --> train.py:2  loss = jt.triton_call(x,\n      kernel=k, out_shape=o)\n" in text
+    assert "^^^^^ read here afterwards" in text
+
+
+def test_without_the_source_the_places_are_only_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = render_terminal(make_report(make_case(findings=(make_read_after_write(tmp_path),))))
+    assert "  --> train.py:2\n   write: " in text
+    assert "^" not in text
 
 
 @pytest.mark.parametrize("file", ["/dev/zero", "/etc/passwd", "no_such.py", "\x00.py", "."])

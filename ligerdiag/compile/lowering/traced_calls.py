@@ -14,7 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
+from types import FrameType
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ from ligerdiag.artifacts.artifact import ANY_OPERAND, LoneCall
 from ligerdiag.compile.lowering.jax_versions import get_type, is_reference
 from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.errors import is_project_file
-from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.findings import SourceLine, SourceSpan
 
 _LIBRARIES = ("jax_triton", "jax._src.pallas")
 """Packages through which a user's code calls a kernel."""
@@ -283,15 +284,21 @@ def _find_site() -> SourceLine | None:
     while frame is not None:
         code = frame.f_code
         if is_project_file(code.co_filename):
-            return (
-                SourceLine(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname)
-                if through_library
-                else None
-            )
+            return _locate(frame) if through_library else None
         module = str(frame.f_globals.get("__name__", ""))
         through_library = through_library or module.startswith(_LIBRARIES)
         frame = frame.f_back
     return None
+
+
+def _locate(frame: FrameType) -> SourceLine:
+    """Returns the line that the frame executes, with the expression if Python keeps its position."""
+    code = frame.f_code
+    line, end_line, column, end_column = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    span = None
+    if line == frame.f_lineno and end_line is not None and column is not None and end_column is not None:
+        span = SourceSpan(column=column, end_line=end_line, end_column=end_column)
+    return SourceLine(file=code.co_filename, line=frame.f_lineno, function=code.co_qualname, span=span)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.model.schedule_view import BufferAccess, MutatedBuffer, ScheduleStep, ScheduleView
 from ligerdiag.package_metadata import compute_version
+from ligerdiag.report.html.answer import compute_answer
 from ligerdiag.report.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
 from ligerdiag.report.html.band_columns import Column, compute_columns, count_hidden
 from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_graph
@@ -27,6 +28,7 @@ from ligerdiag.report.html.prose import (
     compute_ways,
     list_chips,
 )
+from ligerdiag.report.html.source_view import compute_remedy
 from ligerdiag.report.html.subject import Subject, compute_articles, find_subject, list_buffers
 from ligerdiag.report.terminal.diagnostics import render_device_word, render_replay_word
 from ligerdiag.report.terminal.spans import compute_text
@@ -61,6 +63,8 @@ MAX_PLOTS = 6
 """A page unfolds the numbers of at most this many outputs."""
 MAX_FACTS = 6
 """A finding shows at most this many pieces of evidence unfolded."""
+MAX_PLACES = 4
+"""A finding shows at most this many lines of the user's source unfolded."""
 MAX_MISSING = 3
 """The way to an output shows at most this many missing edges unfolded."""
 MAX_MEMORY_ROWS = 20
@@ -114,6 +118,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         view=view,
         pictures=pictures,
         subject=subject,
+        remedy=compute_remedy(case, subject.finding, steps),
         max_bands=MAX_BANDS if len(pictures) <= MAX_BANDS else FEW_BANDS,
         shown_chips=len(chips) if len(chips) <= MAX_CHIPS else FEW_CHIPS,
         max_ways=MAX_WAYS,
@@ -121,6 +126,10 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         max_titles=MAX_TITLES,
         max_plots=MAX_PLOTS,
         max_facts=MAX_FACTS,
+        max_places=MAX_PLACES,
+        max_reached=FEW_CHIPS,
+        tags={"kept": "span", "removed": "del", "added": "ins"},
+        marks={"kept": " ", "removed": "-", "added": "+"},
         max_missing=MAX_MISSING,
         max_rows=MAX_ROWS,
         max_memory_rows=MAX_MEMORY_ROWS,
@@ -253,6 +262,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
         report=report,
         version=compute_version(),
         rows=rows,
+        answer=compute_answer([(row.case.status, row.headline) for row in rows], report.noun.value),
         noun=report.noun.value,
         ended=describe_end(report),
         has_device=any(case.device is not None for case in report.cases),

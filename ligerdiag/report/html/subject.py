@@ -14,11 +14,13 @@ from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
 from ligerdiag.report.causes import compute_causes, describe_origin
 from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
 from ligerdiag.report.html.prose import Part, compute_parts
+from ligerdiag.report.html.source_view import SourcePlace, compute_source_places, list_unplaced
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
 from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import RuleKind
+from ligerdiag.source_excerpt import load_excerpt
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.text import FEW
 
@@ -34,12 +36,10 @@ class Article:
     """The address of the rule's page on the web; empty if it is unknown."""
     severity: str
     message: tuple[Part, ...]
-    place: str
-    """The source line as `file:line`; empty if it is unknown."""
-    function: str
-    line: int
-    source: str
-    """The text of the source line; empty if the file cannot be read."""
+    places: tuple[SourcePlace, ...]
+    """The lines of the user's source that the finding is about, the kernel call first; empty if none is known."""
+    unplaced: tuple[str, ...]
+    """Names of the instructions that read and have no source line."""
     facts: tuple[tuple[str, tuple[Part, ...]], ...]
     """(label, sentence) pairs: the evidence."""
     help: tuple[Part, ...]
@@ -84,7 +84,7 @@ def _compute_page(rule_id: str) -> str:
 
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
-    source, allowed = finding.source, finding.suppressed
+    allowed = finding.suppressed
     stores = () if finding.call is None else finding.call.stores
     roots = case.source_roots
     facts = [("store", f"{compute_place(place)}  {load_source_text(place, roots)}".rstrip()) for place in stores]
@@ -103,10 +103,8 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         page=_compute_page(finding.rule),
         severity=finding.severity.value,
         message=compute_parts(finding.message, steps),
-        place="" if source is None else compute_place(source),
-        function="" if source is None else source.function,
-        line=0 if source is None else source.line,
-        source="" if source is None else load_source_text(source, roots),
+        places=compute_source_places(finding, roots),
+        unplaced=list_unplaced(finding),
         facts=tuple((label, compute_parts(text, steps)) for label, text in facts),
         help=compute_parts(finding.help, steps),
         follows=compute_parts(describe_origin(finding), steps),
@@ -149,8 +147,13 @@ def find_subject(case: CaseReport) -> Subject:
         buffer=buffer,
         place="" if line is None else compute_place(line),
         function="" if line is None else line.function,
-        source="" if line is None else load_source_text(line, case.source_roots),
+        source="" if line is None or _has_changed(line, case) else load_source_text(line, case.source_roots),
     )
+
+
+def _has_changed(line: SourceLine, case: CaseReport) -> bool:
+    """Returns whether the file is not the one that was compiled, as far as the columns of the line can tell."""
+    return line.span is not None and load_excerpt(line, case.source_roots) is None
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:

@@ -4,15 +4,16 @@ suppressions.
 
 from collections.abc import Iterable, Sequence
 
-from ligerdiag.model.findings import Finding
+from ligerdiag.model.findings import Finding, SourceLine
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, describe_origin, list_rules
+from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, describe_origin, list_marked_places, list_rules
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.status import list_allowed
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
-from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped, severity_style
+from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_width, compute_wrapped, severity_style
+from ligerdiag.source_excerpt import load_excerpt
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
-from ligerdiag.text import FEW, compute_printable
+from ligerdiag.text import FEW, compute_cells, compute_printable
 
 MAX_NUMBERS = 3
 """One finding quotes at most this many figures of a replay."""
@@ -53,13 +54,7 @@ def _render_facts(
         Span(finding.message, Style.STRONG),
     )
     lines = list(compute_wrapped(head, width, 4))
-    stores = () if finding.call is None else finding.call.stores
-    for source in dict.fromkeys(
-        place for place in (finding.source, *stores[: None if verbose else MAX_STORES]) if place
-    ):
-        place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
-        text = load_source_text(source, group.cases[0].source_roots)
-        lines += compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
+    lines += _render_sources(finding, group.cases[0].source_roots, width=width, verbose=verbose)
     facts = [
         (label, compute_near(text)) for label, text in limit_reads(finding.evidence, None if verbose else MAX_READS)
     ]
@@ -77,6 +72,50 @@ def _render_facts(
     if verbose:
         lines += [(Span("   artifact: ", Style.NOTE), Span(case.artifact)) for case in group.cases[:1] if case.artifact]
     return tuple(lines)
+
+
+def _render_sources(finding: Finding, roots: Sequence[str], *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the lines of the user's source that the finding is about: the kernel call, the stores in the kernel, and
+    the first read. A line below the call and one below the read mark the expression; the read is left out if its file
+    cannot be read.
+    """
+    marked = list_marked_places(finding)
+    stores = () if finding.call is None else finding.call.stores
+    plain = [one for one in (finding.source, *stores[: None if verbose else MAX_STORES]) if one is not None]
+    labels = {one.line: one.label for one in marked if not one.is_read and one.label}
+    lines: list[Line] = []
+    for source in dict.fromkeys((*labels, *plain)):
+        label = labels.get(source, "")
+        place = next((one.line for one in marked if one.line == source), source)
+        lines += _render_marked(place, label, roots, width) or _render_source(source, roots, width)
+    for one in marked:
+        if one.is_read and (shown := _render_marked(one.line, one.label, roots, width)):
+            return (*lines, *shown)
+    return tuple(lines)
+
+
+def _render_source(source: SourceLine, roots: Sequence[str], width: int | None) -> tuple[Line, ...]:
+    place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
+    has_changed = source.span is not None and load_excerpt(source, roots) is None
+    text = "" if has_changed else load_source_text(source, roots)
+    return compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
+
+
+def _render_marked(source: SourceLine, label: str, roots: Sequence[str], width: int | None) -> tuple[Line, ...]:
+    """Returns the place, its line, and a mark under the expression with the label beside it; empty without label or
+    excerpt, or if the line is wider than the terminal.
+    """
+    excerpt = load_excerpt(source, roots, around=0) if label else None
+    if excerpt is None or excerpt.start == excerpt.end:
+        return ()
+    place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
+    bar = Span("   | ", Style.FAINT)
+    code = (bar, Span(excerpt.line))
+    if width is not None and compute_width(code) > width:
+        return ()
+    before, marked = excerpt.line[: excerpt.start], excerpt.line[excerpt.start : excerpt.end]
+    mark = (bar, Span(" " * compute_cells(before)), Span("^" * compute_cells(marked), Style.NOTE), Span(f" {label}"))
+    return (place, code, mark)
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """The pages in a real browser: light and dark, narrow, without script, by keyboard, with a module of 150,000 lines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ def find_file(pages: Path, case: CaseReport = WHOLE) -> str:
     return (pages / compute_file_names([case])[0]).as_uri()
 
 
+def unfold(visit: Visit) -> None:
+    """Opens the part of the page with the schedule and the HLO."""
+    visit.page.locator("#compiler > details > summary").click()
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_no_page_logs_errors_makes_requests_or_scrolls_sideways(
     browser: "playwright_api.Browser", pages: Path, scheme: str, width: int
@@ -87,13 +93,13 @@ def test_a_band_with_many_wrong_reads_scrolls_by_itself(browser: "playwright_api
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_first_screen_has_headline_outputs_and_band(
+def test_the_first_screen_has_headline_outputs_and_finding(
     browser: "playwright_api.Browser", pages: Path, width: int
 ) -> None:
     height = {1280: 800, 390: 844}[width]
     with Visit(browser, viewport={"width": width, "height": height}) as visit:
         visit.page.goto(find_file(pages))
-        for what in ("#headline", "ul.chips", ".band:visible .write-mark", ".band:visible .access.c-stale"):
+        for what in ("#headline", "ul.chips", ".finding h3"):
             box = visit.page.locator(what).first.bounding_box()
             assert box is not None
             assert box["y"] + box["height"] <= height
@@ -102,6 +108,8 @@ def test_the_first_screen_has_headline_outputs_and_band(
 def test_the_essentials_can_be_read_without_script(browser: "playwright_api.Browser", pages: Path) -> None:
     with Visit(browser, java_script_enabled=False) as visit:
         visit.page.goto(find_file(pages))
+        assert not visit.page.locator(".timeline").is_visible()
+        unfold(visit)
         for what in ("#headline", ".chips", "svg.band", "svg.flow", ".finding", ".timeline", ".listing", "#coverage"):
             assert visit.page.locator(what).first.is_visible(), what
         assert visit.page.locator("noscript").inner_text().startswith("Unpacking it needs JavaScript")
@@ -191,7 +199,8 @@ def test_the_tab_key_goes_from_the_skip_link_through_the_page(browser: "playwrig
         assert visited.index("theme-auto") < at
         assert visited[at : at + 4] == chips
         marks = [link for link in visited[at:] if link.startswith("#i")]
-        assert marks[:8] == ["#i3", "#i4", "#i6", "#i7", "#i8", "#i9", "#i10", "#i11"]
+        assert marks[0] == "#i10", "the evidence of the finding comes before the band"
+        assert marks[1:9] == ["#i3", "#i4", "#i6", "#i7", "#i8", "#i9", "#i10", "#i11"]
 
 
 def test_the_focus_is_visible(browser: "playwright_api.Browser", pages: Path) -> None:
@@ -226,6 +235,7 @@ def test_the_keys_j_and_k_step_through_the_accesses(browser: "playwright_api.Bro
 def test_a_link_into_a_folded_loop_unfolds_it(browser: "playwright_api.Browser", pages: Path) -> None:
     with Visit(browser) as visit:
         visit.page.goto(find_file(pages))
+        unfold(visit)
         visit.page.locator("details.loop").first.evaluate("element => { element.open = false; }")
         visit.page.locator("#i9 a.time").click()
         assert visit.page.locator("#t9").is_visible()
@@ -293,6 +303,7 @@ def test_a_module_of_150000_lines_needs_a_bounded_number_of_nodes(
 ) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
+        unfold(visit)
         visit.page.locator("#open-module").click()
         visit.page.locator("#lines .line").first.wait_for()
         assert count_nodes(visit) < MAX_NODES
@@ -306,6 +317,7 @@ def test_a_module_of_150000_lines_needs_a_bounded_number_of_nodes(
 def test_a_line_of_a_large_module_is_found(browser: "playwright_api.Browser", large: str) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
+        unfold(visit)
         visit.page.locator("#open-module").click()
         visit.page.locator("#find").fill("FUSION.123456 =")
         visit.page.get_by_text("line 123457, 1 of 1").wait_for()
@@ -330,6 +342,7 @@ def test_a_name_in_the_module_leads_to_its_line_and_a_step_to_the_module(
 ) -> None:
     with Visit(browser) as visit:
         visit.page.goto(large)
+        unfold(visit)
         visit.page.locator("[data-line='100000']").click()
         visit.page.get_by_text("line 100001, 1 of 1").wait_for()
         name = visit.page.locator(".hit-line [data-name='%fusion.99999']").element_handle()
@@ -360,6 +373,31 @@ def test_the_index_sorts_and_filters(browser: "playwright_api.Browser", pages: P
         visit.page.get_by_label("Filter").fill("")
         visit.page.get_by_label("Status", exact=True).select_option("nothing to check")
         assert names.all_inner_texts() == ["nothing"]
+
+
+def test_a_word_of_the_index_is_never_broken(browser: "playwright_api.Browser", tmp_path: Path) -> None:
+    """A narrow column once showed `agree` and, below it, `s`."""
+    names = [f"attention_with_a_long_name[{'softmax-' * 4}{n}]" for n in range(2)]
+    cases = [make_case(name, replay=make_replay(), device=make_device()) for name in names]
+    (tmp_path / "index.html").write_text(
+        render_index_html(make_report(cases[0], replace(cases[1], target="a100"))), encoding="utf-8"
+    )
+    for width in (900, 1000, 1280):
+        with Visit(browser, viewport={"width": width, "height": 800}) as visit:
+            visit.page.goto((tmp_path / "index.html").as_uri())
+            broken = visit.page.evaluate(
+                """() => [...document.querySelectorAll('td[data-label=replay], td[data-label=device]')].filter((cell) => {
+                  const range = document.createRange();
+                  const text = cell.firstChild;
+                  return [...text.data.matchAll(/\\S+/g)].some((word) => {
+                    range.setStart(text, word.index);
+                    range.setEnd(text, word.index + word[0].length);
+                    return range.getClientRects().length > 1;
+                  });
+                }).map((cell) => cell.textContent)"""
+            )
+            assert broken == [], width
+            assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.nightly

@@ -30,6 +30,22 @@ document.addEventListener("click", (event) => {
   if (link && link.getAttribute("href") === location.hash) unfold();
 });
 
+// The changed call, for the clipboard; a page that may not write there selects the lines instead.
+for (const button of document.querySelectorAll("[data-copy]")) {
+  const box = button.closest(".remedy");
+  button.addEventListener("click", async () => {
+    const lines = [...box.querySelectorAll(button.dataset.copy)];
+    const said = box.querySelector("output");
+    try {
+      await navigator.clipboard.writeText(lines.map((line) => `${line.textContent}\n`).join(""));
+      said.textContent = "copied";
+    } catch {
+      getSelection().setBaseAndExtent(lines[0], 0, lines.at(-1), lines.at(-1).childNodes.length);
+      said.textContent = "selected: copy it with the keys of your system";
+    }
+  });
+}
+
 // On paper nothing is folded.
 const opened = [];
 addEventListener("beforeprint", () => {

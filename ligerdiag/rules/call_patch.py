@@ -1,0 +1,257 @@
+"""Writes the patch that a finding proposes: the kernel call changed so that it declares the write.
+
+A patch uses `ligerdiag.in_place.call_in_place`, which declares the write with every version of jax-triton. A call that
+cannot be read or understood gets no patch. The patch is a sentence, and, if the statement can be rewritten as a whole,
+the user's lines before and after the change as well.
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ligerdiag.hlo.custom_calls import has_trait
+from ligerdiag.model.findings import CallPlace
+from ligerdiag.rules.wording import JAX_TRITON, SPARE
+from ligerdiag.source_text import count_characters, load_source_lines, parse_source
+from ligerdiag.text import join_words
+
+_CALL = "triton_call"
+_CURE = "call_in_place"
+IMPORT = "from ligerdiag.in_place import call_in_place"
+"""The line that a patched file needs."""
+_MAX_TEXT = 60
+"""Greatest length, in characters, of an argument that a patch quotes."""
+_MAX_LINES = 40
+"""Greatest number of lines of a statement that a patch rewrites as a whole."""
+_OUTPUTS = ("out_shape", "out_type")
+"""Keywords of jax-triton, old and new, that declare the outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPatch:
+    """A kernel call and the same call with a declared write."""
+
+    sentence: str
+    """The changed call on one line, with the import that it needs and the names to use from there on."""
+    use: str
+    """The last part of the sentence: the names to use from there on, and a condition on the kernel's parameters."""
+    file: str = ""
+    line: int = 0
+    """1-based number of the first line of `before`."""
+    before: tuple[str, ...] = ()
+    """The lines of the statement as they are; empty if only the sentence is known."""
+    after: tuple[str, ...] = ()
+    """The lines that replace `before`."""
+    imports: tuple[str, ...] = ()
+    """Lines to add at the top of the file; empty if the file has them."""
+
+
+def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> str:
+    """Returns the sentence of the patch; empty if there is no patch."""
+    patch = compute_patch(call, operand=operand, source_roots=source_roots)
+    return "" if patch is None else patch.sentence
+
+
+def compute_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> CallPatch | None:
+    """Returns a patch that makes the kernel call declare the write; None if the source of the call cannot be read or
+    understood, or declares the write already. operand: number of an overwritten operand.
+    """
+    if call.line is None or call.is_declared or not has_trait(call.target, JAX_TRITON):
+        return None
+    roots = tuple(source_roots)
+    tree = parse_source(call.line.file, roots)
+    found = None if tree is None else _find_call(tree, call.line.line)
+    if tree is None or found is None:
+        return None
+    node, statement = found
+    arguments = [_quote(argument) for argument in node.args]
+    if len(arguments) != call.operands or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return None
+    written = call.written or (operand,)
+    values = [arguments[number] for number in written if number < len(arguments)]
+    if len(values) < len(written) or not all(value and len(value) <= _MAX_TEXT for value in values):
+        return None
+    outputs = _find_outputs(node)
+    if not outputs:
+        return None
+    targets = _find_targets(node, statement)
+    names = _name_values(values, targets)
+    results = ", ".join((*_list_results(call, targets), *names))
+    results += "" if "," in results else ","
+    passed = ", ".join(arguments)
+    given = passed if passed and len(passed) <= 2 * _MAX_TEXT else "…"
+    use = f"use {join_words([f'`{name}`' for name in names])} from there on ({SPARE})"
+    number = _render_written(written)
+    before, after = (), ()
+    if statement is not None and not (_is_nested(node, statement) and call.outputs != 1):
+        starred = f"*{results}" if _is_one_of_a_sequence(node, statement) else results
+        lines = load_source_lines(call.line.file, roots)
+        before, after = _rewrite(lines, node, statement, results=starred, written=number)
+    return CallPatch(
+        sentence=f"`{results} = {_CURE}({given}, written={number}, outputs={outputs}, …)`, with `{IMPORT}`, and {use}",
+        use=use,
+        file=call.line.file,
+        line=0 if statement is None else statement.lineno,
+        before=before,
+        after=after,
+        imports=() if _has_import(tree) else (IMPORT,),
+    )
+
+
+def _name_values(values: Sequence[str], targets: str) -> list[str]:
+    """Returns a name for the new value of each written operand: its own, unless the statement assigns that already."""
+    taken = {part.strip() for part in targets.split(",")}
+    names = [
+        value if value.isidentifier() and value not in taken else f"new_{number}" for number, value in enumerate(values)
+    ]
+    return ["updated"] if names == ["new_0"] else names
+
+
+def _list_results(call: CallPlace, targets: str) -> list[str]:
+    if not call.outputs:
+        return []
+    if not targets:
+        return ["_"] * call.outputs
+    return [targets] if call.outputs == 1 or "," in targets else [f"*{targets}"]
+
+
+def _rewrite(
+    lines: Sequence[str], node: ast.Call, statement: ast.stmt, *, results: str, written: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the lines of the statement, and the lines that replace them; both are empty if the call has no keyword for
+    its outputs, or if the statement shares its lines with others.
+    """
+    declared = next((one for one in node.keywords if one.arg in _OUTPUTS), None)
+    first, last = statement.lineno, statement.end_lineno or statement.lineno
+    text = "\n".join(lines[first - 1 : last])
+    if declared is None or last - first >= _MAX_LINES:
+        return (), ()
+
+    def find(line: int | None, column: int | None) -> int:
+        before = lines[first - 1 : (line or first) - 1]
+        return sum(len(one) + 1 for one in before) + count_characters(lines[(line or first) - 1], column or 0)
+
+    start, end = find(first, statement.col_offset), find(last, statement.end_col_offset)
+    if text[:start].strip() or text[end:].strip()[:1] not in ("", "#"):
+        return (), ()
+    begin, stop = find(node.lineno, node.col_offset), find(node.end_lineno, node.end_col_offset)
+    name_end = find(node.func.end_lineno, node.func.end_col_offset)
+    keyword = find(declared.lineno, declared.col_offset)
+    value = find(declared.value.lineno, declared.value.col_offset)
+    gap = text[text.rfind("\n", 0, keyword) : keyword]
+    gap = gap if gap.startswith("\n") and not gap.strip() else " "
+    changed = f"{results} = {_CURE}{text[name_end:keyword]}written={written},{gap}outputs={text[value:stop]}"
+    if _is_nested(node, statement):
+        after = f"{text[:start]}{changed}\n{text[:begin]}result{text[stop:]}"
+    else:
+        after = f"{text[:start]}{changed}{text[end:]}"
+    return _list_lines(text), _list_lines(after)
+
+
+def _list_lines(text: str) -> tuple[str, ...]:
+    return tuple(line.rstrip() for line in text.split("\n"))
+
+
+def _is_nested(node: ast.Call, statement: ast.stmt) -> bool:
+    """Returns whether the call is more than the right side of one assignment and more than a statement of its own."""
+    match statement:
+        case ast.Assign(targets=[_], value=value) | ast.Expr(value=value):
+            return value is not node
+        case _:
+            return True
+
+
+def _is_one_of_a_sequence(node: ast.Call, statement: ast.stmt) -> bool:
+    """Returns whether one name gets a sequence with one output."""
+    declared = next((one.value for one in node.keywords if one.arg in _OUTPUTS), None)
+    match statement:
+        case ast.Assign(targets=[ast.Tuple() | ast.List()]) | ast.Expr():
+            return False
+        case _:
+            return isinstance(declared, (ast.Tuple, ast.List)) and len(declared.elts) == 1
+
+
+def _render_written(operands: Sequence[int]) -> str:
+    return str(operands[0]) if len(operands) == 1 else str(tuple(operands))
+
+
+def _find_outputs(node: ast.Call) -> str:
+    """Returns the source text of the outputs that the call declares now; empty if the call declares an alias."""
+    for keyword in node.keywords:
+        if keyword.arg == "input_output_aliases":
+            return ""
+    for keyword in node.keywords:
+        if keyword.arg in _OUTPUTS:
+            match keyword.value:
+                case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                    text = "[" + ", ".join(ast.unparse(element) for element in elements) + "]"
+                case value:
+                    text = ast.unparse(value)
+            return text if len(text) <= 2 * _MAX_TEXT else "<as now>"
+    return "<as now>"
+
+
+def _find_call(tree: ast.Module, line: int) -> tuple[ast.Call, ast.stmt | None] | None:
+    """Returns the innermost `triton_call` around the line, and the statement whose lines a patch can replace, None if
+    the call may run another number of times than its statement; None if no single call is found.
+    """
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and _name_of(node.func) == _CALL
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    if not found:
+        return None
+    call = max(found, key=lambda node: node.lineno)
+    if sum(node.lineno == call.lineno for node in found) > 1:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.Expr, ast.Return)) and _reaches(node, call):
+            return call, node
+    return call, None
+
+
+_GUARDS = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""Expressions that evaluate a part of themselves later, several times or not at all."""
+
+
+def _reaches(node: ast.AST, call: ast.Call) -> bool:
+    """Returns whether evaluating the node evaluates the call exactly once."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if one is call:
+            return True
+        if not isinstance(one, _GUARDS):
+            pending += ast.iter_child_nodes(one)
+    return False
+
+
+def _find_targets(call: ast.Call, statement: ast.stmt | None) -> str:
+    """Returns the source text of the names to which the result of the call is assigned; empty if it is not used."""
+    match statement:
+        case ast.Assign(targets=[target], value=value) if value is call:
+            return ast.unparse(target).strip("()").rstrip(",")
+        case ast.Expr(value=value) if value is call:
+            return ""
+        case _:
+            return "result"
+
+
+def _has_import(tree: ast.Module) -> bool:
+    return any(isinstance(one, ast.ImportFrom) and any(name.name == _CURE for name in one.names) for one in tree.body)
+
+
+def _quote(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return text if "\n" not in text else ""
+
+
+def _name_of(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
