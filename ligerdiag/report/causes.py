@@ -225,9 +225,9 @@ def _list_declarations(cause: Finding, roots: Sequence[Finding], source_roots: S
     finding about the write and the remedy is in other words.
     """
     for root in roots[:1]:
-        patch = _find_patch(root, source_roots)
-        if patch and patch != cause.help:
-            return [("declare", patch)]
+        patch = find_patch(root, source_roots)
+        if patch is not None and patch.sentence != cause.help:
+            return [("declare", patch.sentence)]
     return []
 
 

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import groupby, islice
 
 from ligerdiag.analysis.context import Context

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from ligerdiag.model.findings import Finding, SourceLine
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, describe_origin, list_marked_places, list_rules
+from ligerdiag.report.causes import (
+    FindingGroup,
+    compute_causes,
+    compute_places,
+    describe_origin,
+    list_marked_places,
+    list_rules,
+)
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.status import list_allowed
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
