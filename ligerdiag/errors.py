@@ -110,9 +110,14 @@ def describe_fault(fault: BaseException) -> str:
     return f"{place}: {text}" if place else text
 
 
+_IMPORTS = "imports start at the nearest folder with a pyproject.toml, else with .git; PYTHONPATH adds others"
+
+
 def _name_extra(fault: BaseException) -> str:
     module = (fault.name or "").partition(".")[0] if isinstance(fault, ModuleNotFoundError) else ""
-    return f": `pip install 'ligerdiag[{_EXTRAS[module]}]'` installs it" if module in _EXTRAS else ""
+    if module in _EXTRAS:
+        return f": `pip install 'ligerdiag[{_EXTRAS[module]}]'` installs it"
+    return f" ({_IMPORTS})" if module else ""
 
 
 def _is_group(fault: BaseException) -> bool:

@@ -212,8 +212,8 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
         value = _TESTED.sub(r"\1", head.message)
         return f"{named} only {'test' if plural else 'tests'} {value} for special values"
     if head.rule == _LUCK:
-        late = f"nothing makes {'their' if plural else 'its'} readers wait for `{head.kernel}`"
-        return f"{named} {'are' if plural else 'is'} right by luck: {late}, which overwrites operand {head.operand}"
+        loose = f"nothing orders `{head.kernel}`, which overwrites operand {head.operand}, and"
+        return f"{named} {'are' if plural else 'is'} right by luck: {loose} {'their' if plural else 'its'} readers"
     if way != _MISSED:
         wrote = f"what `{head.kernel}` wrote to operand {head.operand}"
         return f"{named} {'read' if plural else 'reads'} {wrote} and {'need' if plural else 'needs'} the original"

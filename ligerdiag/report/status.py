@@ -182,7 +182,8 @@ def compute_status(
     """
     if allowed is None:
         allowed = compute_allowed_outputs(outputs, findings)
-    status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage, allowed)
+    has_rules = expected_rules is not None
+    status, mismatch = _compute_status_of_verdicts(outputs, findings, expected, coverage, allowed, has_rules=has_rules)
     rules = compare_rules(findings, parse_expected_rules(expected_rules, beside=expected), undecided_rules)
     if rules.extra or (rules.missing and status is not Status.INCONCLUSIVE):
         return Status.UNEXPECTED, "; ".join(line for line in (mismatch, rules.missing, rules.extra) if line)
@@ -195,6 +196,8 @@ def _compute_status_of_verdicts(
     expected: Expectation,
     coverage: Coverage,
     allowed: Mapping[str, Verdict],
+    *,
+    has_rules: bool,
 ) -> tuple[Status, str]:
     wanted = parse_expectation(expected)
     if wanted is None:
@@ -208,6 +211,8 @@ def _compute_status_of_verdicts(
         return Status.UNEXPECTED, "expected a stale, clobbered or latent output but every output is fresh"
     named = {_ALL: _FRESH} if isinstance(wanted, str) else wanted
     contradictions = _compute_contradictions(outputs, named)
+    if not has_rules:
+        contradictions += _find_unexpected_errors(outputs, findings, named)
     if contradictions:
         return Status.UNEXPECTED, "; ".join(contradictions)
     rest = named.get(_ALL, _FRESH)
@@ -241,6 +246,24 @@ def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str
     if missing:
         known = ", ".join(f"`{name}`" for name in outputs) or "none"
         lines.append(f"expected an output {', '.join(missing)} but the outputs are {known}")
+    return lines
+
+
+def _find_unexpected_errors(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], wanted: Mapping[str, frozenset[Verdict]]
+) -> list[str]:
+    """Returns a line for each finding that is an error although the case expects nothing wrong where it stands.
+
+    Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
+    case's reference (LD016), so a case that expects it fresh contradicts an error about it. A finding that names no
+    output concerns all of them.
+    """
+    rest = wanted.get(_ALL, _FRESH)
+    lines: list[str] = []
+    for finding in list_counted(findings):
+        concerned = [name for name in finding.outputs if name in outputs] or list(outputs)
+        if finding.severity is Severity.ERROR and all(wanted.get(name, rest) == _FRESH for name in concerned):
+            lines.append(f"expected no error, but {finding.rule}: {finding.message}")
     return lines
 
 

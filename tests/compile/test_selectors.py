@@ -117,3 +117,12 @@ def test_imports_start_at_the_nearest_project(tmp_path: Path) -> None:
     assert find_root(file) == file.parent or (file.parent / "pyproject.toml").exists()
     (tmp_path / "deep" / "pyproject.toml").touch()
     assert find_root(file) == tmp_path / "deep"
+
+
+def test_imports_start_at_the_root_of_the_repository_if_there_is_no_project(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "er" / "mine.py"
+    (tmp_path / ".git").mkdir()
+    assert find_root(file) == tmp_path
+    file.parent.mkdir(parents=True)
+    (tmp_path / "deep" / "pyproject.toml").touch()
+    assert find_root(file) == tmp_path / "deep"

@@ -100,3 +100,33 @@ def test_a_finding_without_a_bad_output_is_a_finding(severity: Severity) -> None
 def test_an_unreadable_expectation_is_an_input_error(expected: Expectation) -> None:
     with pytest.raises(InputError, match="expected"):
         compute_status({"a": FRESH}, (), expected, WRITES)
+
+
+@pytest.mark.parametrize(
+    ("expected", "status"),
+    [
+        ("fresh", Status.UNEXPECTED),
+        ({"b": "latent"}, Status.UNEXPECTED),
+        ({"a": "fresh|latent", "b": "latent"}, Status.EXPECTED),
+        ("hazard", Status.EXPECTED),
+    ],
+)
+def test_an_error_about_an_output_that_should_be_fresh_is_unexpected(expected: Expectation, status: Status) -> None:
+    outputs = {"a": FRESH, "b": LATENT if expected != "fresh" else FRESH}
+    error = make_finding(rule="LD016", severity=Severity.ERROR, outputs=("a",), message="`a` is wrong")
+    found, mismatch = compute_status(outputs, [error], expected, WRITES)
+    assert found is status
+    assert mismatch == ("" if status is Status.EXPECTED else "expected no error, but LD016: `a` is wrong")
+
+
+def test_an_error_that_names_no_output_contradicts_only_a_case_that_expects_all_outputs_fresh() -> None:
+    error = make_finding(rule="LD009", severity=Severity.ERROR, outputs=(), message="`x` is overwritten")
+    assert compute_status({"a": FRESH}, [error], "fresh", WRITES)[0] is Status.UNEXPECTED
+    assert compute_status({"a": FRESH, "b": STALE}, [error], {"b": "stale"}, WRITES)[0] is Status.EXPECTED
+
+
+def test_expected_rules_and_suppressions_excuse_an_error() -> None:
+    error = make_finding(rule="LD016", severity=Severity.ERROR, outputs=("a",))
+    assert compute_status({"a": FRESH}, [error], "fresh", WRITES, expected_rules=("LD016",))[0] is Status.EXPECTED
+    warning = make_finding(rule="LD006", severity=Severity.WARNING, outputs=("a",))
+    assert compute_status({"a": FRESH}, [warning], "fresh", WRITES)[0] is Status.EXPECTED

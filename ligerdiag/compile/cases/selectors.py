@@ -78,9 +78,13 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
 
 def find_root(file: Path) -> Path:
     """Returns the folder from which a case file's imports start: the nearest folder above the file with a
-    pyproject.toml, otherwise the file's own folder.
+    pyproject.toml, else the root of the git repository, else the file's own folder.
     """
-    return next((folder for folder in file.parents if (folder / "pyproject.toml").is_file()), file.parent)
+    for mark in ("pyproject.toml", ".git"):
+        for folder in file.parents:
+            if (folder / mark).exists():
+                return folder
+    return file.parent
 
 
 def _parse_selector(selector: Selector, directory: Path) -> Selection:

@@ -14,7 +14,7 @@ from ligerdiag.text import count_of, join_words
 _STATUSES = {
     Status.DISAGREEMENT: ("has a verdict that its numbers contradict", "have verdicts that their numbers contradict"),
     Status.ERROR: ("could not be analysed", "could not be analysed"),
-    Status.NOT_CHECKED: ("was not checked", "were not checked"),
+    Status.NOT_CHECKED: ("was not run", "were not run"),
 }
 """Statuses that take precedence over the sign of the headline, with the predicate for one case and for several."""
 _SIGNS = {

@@ -53,7 +53,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
                 ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
                 for name, error in wrong.items()
             ),
-            help="fix the program or its reference; the verdicts compare the schedule with program order",
+            help="fix the program or its reference; the verdicts compare the schedule with program order. If you mean an"
+            " operand's value from before a kernel overwrites it, call the kernel through"
+            " `ligerdiag.in_place.call_in_place` and go on reading the old name",
         )
 
 
