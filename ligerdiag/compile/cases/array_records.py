@@ -121,12 +121,19 @@ def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:
         return (), {}
+    return read_partition(spec), {str(axis): int(size) for axis, size in mesh.shape.items()}
+
+
+def read_partition(spec: Any) -> tuple[Any, ...]:
+    """Returns the partition of an `Arg` that a `PartitionSpec` describes. Raises InputError if the latter names anything
+    but mesh axes.
+    """
     partition: list[Any] = []
     for part in spec:
         if part is not None and not isinstance(part, str | tuple):
             raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
         partition.append(part)
-    return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
+    return tuple(partition)
 
 
 def list_explicit_axes(mesh: Any) -> tuple[str, ...]:

@@ -28,14 +28,16 @@ from ligerdiag.compile.cases.array_records import (
     list_explicit_axes,
     record_array,
 )
+from ligerdiag.compile.cases.jit_shardings import read_shardings
 from ligerdiag.compile.cases.live_functions import (
     build_field,
     build_jitted,
     build_kernel,
+    build_named_sharding,
+    build_partition_spec,
     build_unplaced_mesh,
     find_object,
     find_reference,
-    has_shardings,
     initialize_nothing,
     list_unimportable,
 )
@@ -46,6 +48,8 @@ _KERNEL_OPTIONS = (
     "version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata",
 )  # fmt: skip
 _PROTOCOL = 5
+_SPEC_SETS = ("unreduced", "reduced")
+"""Names of the attributes of a `PartitionSpec` that hold axes beside those of the dimensions."""
 
 type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
 """(class, (data fields, meta fields) or None, (flatten function, unflatten function) or None): a class that is a pytree
@@ -79,6 +83,11 @@ class FunctionPickler(_Pickler):
                 return self._refer(obj) or NotImplemented
             case "jax.Mesh" | "jax.AbstractMesh":
                 return build_unplaced_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names), list_explicit_axes(obj))
+            case "jax.NamedSharding" | "jaxlib.NamedSharding":
+                return build_named_sharding, (obj.mesh, obj.spec, _read_memory_kind(obj))
+            case "jax.PartitionSpec" | "jax.P":
+                others = {name: value for name in _SPEC_SETS if (value := getattr(obj, name, None))}
+                return build_partition_spec, (tuple(obj), others)
             case _:
                 pass
         if isinstance(obj, type):
@@ -216,17 +225,20 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`: the static arguments.
-    Raises InputError if it has shardings.
+    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`: static arguments and
+    shardings.
     """
-    if has_shardings(jitted):
-        raise InputError(
-            f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"
-            f" pass the function without its `jax.jit`, and give the arguments these shardings"
-        )
     info = jitted._jit_info
     options = {"static_argnums": info.static_argnums, "static_argnames": info.static_argnames}
-    return {name: value for name, value in options.items() if value}
+    return {name: value for name, value in options.items() if value} | read_shardings(jitted)
+
+
+def _read_memory_kind(sharding: Any) -> str | None:
+    """Returns the kind of memory that the sharding names, other than the usual one of its devices; None if it names
+    none.
+    """
+    kind = getattr(sharding, "memory_kind", None)
+    return None if kind in ("device", "unpinned_host") else kind
 
 
 @contextmanager
