@@ -292,4 +292,5 @@ def check_chosen(
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt
-    return report
+    run = replace(report, cases=())
+    return replace(report, cases=tuple(replace(case, run=run) for case in report.cases))
