@@ -332,6 +332,28 @@ def test_code_without_a_file_is_named_with_its_line(check_function: CheckFunctio
     assert " raises: <string>:3: AttributeError: " in check_function(space["broken"], X, replay=False).error
 
 
+COMMAND = """
+import sys
+import jax, jax_triton, ligerdiag
+from callables_of_user import double
+
+def step(x):
+    sums = jax_triton.triton_call(x * 2, kernel=double, out_shape=jax.ShapeDtypeStruct((8,), x.dtype), grid=(8,), N=16)
+    return {"sums": sums, "h": x * 2}
+
+report = ligerdiag.check(step, jax.ShapeDtypeStruct((8, 16), "float32"), replay=False, cache_directory=sys.argv[1])
+print(report)
+"""
+
+
+def test_a_finding_about_code_without_a_file_shows_its_line(program: Any, tmp_path: Path, cache: Path) -> None:
+    assert program
+    command = [sys.executable, "-c", COMMAND, str(cache)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "--> <string>:7  sums = jax_triton.triton_call(x * 2, kernel=double, " in done.stdout
+
+
 def run_script(text: str, folder: Path, cache: Path) -> list[str]:
     (folder / "script.py").write_text(text)
     command = [sys.executable, "script.py", str(cache)]

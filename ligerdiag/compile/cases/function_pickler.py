@@ -28,6 +28,7 @@ from ligerdiag.compile.cases.array_records import (
     list_explicit_axes,
     record_array,
 )
+from ligerdiag.compile.cases.cell_texts import add_cell_text
 from ligerdiag.compile.cases.jit_shardings import read_shardings
 from ligerdiag.compile.cases.live_functions import (
     build_field,
@@ -63,7 +64,7 @@ _register = Lock()
 
 class FunctionPickler(_Pickler):
     """Pickles functions as this module describes, and collects the files of the project that define objects which it
-    pickles by value.
+    pickles by value, and the texts of those that no file holds.
     """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
@@ -71,6 +72,7 @@ class FunctionPickler(_Pickler):
         inherited.__init__(stream, protocol=_PROTOCOL)
         self._reduce: Any = inherited.reducer_override
         self.files: set[str] = set()
+        self.texts: dict[str, str] = {}
         self.classes: list[type[Any]] = []
         self._by_value = by_value
 
@@ -120,6 +122,7 @@ class FunctionPickler(_Pickler):
     def _note(self, code: CodeType) -> None:
         if is_project_file(code.co_filename):
             self.files.add(code.co_filename)
+        add_cell_text(self.texts, code)
 
     def _note_class(self, kind: type[Any]) -> None:
         if kind.__module__ == "__main__" or kind.__module__ in self._by_value or "<" in kind.__qualname__:
@@ -172,6 +175,8 @@ class Pickled:
     data: bytes
     files: frozenset[str]
     """Files of the project that define the objects that were pickled by value."""
+    texts: Mapping[str, str]
+    """From file name to source, for the code among these objects that no file holds."""
     classes: tuple[type[Any], ...]
     """Classes that were pickled by value."""
 
@@ -192,7 +197,12 @@ def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = Fu
             raise
         except Exception as fault:
             raise _explain(value, fault, by_value) from fault
-    return Pickled(data=stream.getvalue(), files=frozenset(pickler.files), classes=tuple(pickler.classes))
+    return Pickled(
+        data=stream.getvalue(),
+        files=frozenset(pickler.files),
+        texts=pickler.texts,
+        classes=tuple(pickler.classes),
+    )
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
