@@ -25,11 +25,9 @@ from ligerdiag.compile.cases.array_records import (
     MAXIMUM_VALUE_BYTES,
     build_arg,
     is_array,
-    list_explicit_axes,
     record_array,
 )
 from ligerdiag.compile.cases.cell_texts import add_cell_text
-from ligerdiag.compile.cases.jit_shardings import read_shardings
 from ligerdiag.compile.cases.live_functions import (
     build_field,
     build_jitted,
@@ -42,6 +40,7 @@ from ligerdiag.compile.cases.live_functions import (
     initialize_nothing,
     list_unimportable,
 )
+from ligerdiag.compile.cases.shardings import list_explicit_axes, read_shardings
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
 

@@ -31,7 +31,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 from ligerdiag.codec import FieldError, encode_record, parse_record
-from ligerdiag.compile.cases.jit_shardings import has_shardings
+from ligerdiag.compile.cases.shardings import has_shardings
 from ligerdiag.errors import InputError, is_project_file
 
 FOLDER = "functions"

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.compile.cases.array_records import build_arg, choose_mesh, is_array, record_array
-from ligerdiag.compile.cases.jit_shardings import has_shardings, list_meshes, place_arguments
 from ligerdiag.compile.cases.library_modules import bind_static_leaves, keep_variables
 from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap_jitted
+from ligerdiag.compile.cases.shardings import has_shardings, list_meshes, place_arguments
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw, Values
 

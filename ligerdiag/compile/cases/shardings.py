@@ -1,8 +1,10 @@
-"""Reads the shardings that `jax.jit` was given, and gives those of the arguments to a case's arguments.
+"""Reads shardings: of arrays, and those that `jax.jit` was given, which become those of a case's arguments.
 
 A `jax.jit` with `in_shardings` moves its arguments into these shardings before the program starts. So ligerdiag compiles
 the program with arguments that have them. The `jax.jit` itself stays around the function, and says what it asks of the
 results. The mesh comes from the shardings; its devices need not exist.
+
+The module imports neither jax nor NumPy: the caller's process needs it.
 """
 
 import importlib
@@ -11,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ligerdiag.compile.cases.array_records import list_explicit_axes, read_partition
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg
 
@@ -67,6 +68,27 @@ def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
         reason = " ".join(str(error).split())
         raise InputError(f"the in_shardings of `{jitted.__name__}` do not fit its arguments: {reason:.300}") from None
     return cast("tuple[Any, ...]", placed)
+
+
+def read_partition(spec: Any) -> tuple[Any, ...]:
+    """Returns the partition of an `Arg` that a `PartitionSpec` describes. Raises InputError if the latter names anything
+    but mesh axes.
+    """
+    partition: list[Any] = []
+    for part in spec:
+        if part is not None and not isinstance(part, str | tuple):
+            raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
+        partition.append(part)
+    return tuple(partition)
+
+
+def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
+    """Returns the axes of a mesh that have JAX's type Explicit; none for a JAX without types of axes."""
+    types = getattr(mesh, "axis_types", None)
+    if not isinstance(types, tuple):
+        return ()
+    pairs = zip(mesh.axis_names, cast("tuple[Any, ...]", types), strict=True)
+    return tuple(str(axis) for axis, kind in pairs if getattr(kind, "name", "") == "Explicit")
 
 
 def _place(partition: tuple[Any, ...], arg: Arg) -> Arg:
