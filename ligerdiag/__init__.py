@@ -6,6 +6,7 @@ report = ligerdiag.check(train_step, params, batch, target="h100")
 assert report.status is ligerdiag.Status.CLEAN, report.findings
 """
 
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -48,6 +49,16 @@ _PLACES = {
 """From each public name to its module, which is imported on first use: a worker needs none of them, and `__main__` must
 start before them to handle Ctrl-C during imports.
 """
+
+
+def _is_own_process() -> bool:
+    """Whether this is the command line or a worker: both import this file first, and hide logs in ways of their own."""
+    program = sys.argv[0] if sys.argv else ""
+    return program == "-m" or program.endswith("/ligerdiag")
+
+
+if not _is_own_process():
+    import_module("ligerdiag.harmless_logs").hide_harmless_logs()
 
 
 def __getattr__(name: str) -> object:

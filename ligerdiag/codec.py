@@ -36,36 +36,57 @@ class FieldError(ValueError):
 
 def parse_object(text: str | bytes) -> Json:
     """Parses a JSON object; raises FieldError for anything else."""
+    return as_object(_parse_json(text), "document")
+
+
+def decode_text(data: bytes) -> str:
+    """Returns UTF-8 as text; raises FieldError for any other bytes."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FieldError(f"not JSON: {error}") from error
-    return as_object(value, "document")
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FieldError(f"expected text in UTF-8, and byte {error.start + 1} is none") from None
+
+
+def _parse_json(text: str | bytes) -> object:
+    text = decode_text(text) if isinstance(text, bytes) else text
+    if not text.strip():
+        raise FieldError("not JSON: it is empty")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FieldError(f"not JSON from line {error.lineno}, column {error.colno} on") from None
+    except (ValueError, RecursionError):
+        raise FieldError("not JSON: it is nested too deeply, or a number in it is too long") from None
+
+
+def _show(value: object) -> str:
+    """Returns the beginning of a JSON value, as a message shows it."""
+    return "nothing" if value is None else f"{value!r:.60}"
 
 
 def as_object(value: object, name: str) -> Json:
     if not isinstance(value, dict):
-        raise FieldError(f"expected an object for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected an object for `{name}` but got {_show(value)}")
     return cast("dict[str, Any]", value)
 
 
 def as_list(value: object, name: str) -> list[object]:
     """Returns the value if it is a JSON array; raises FieldError for anything else. name: the field, for the error."""
     if not isinstance(value, list):
-        raise FieldError(f"expected an array for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected an array for `{name}` but got {_show(value)}")
     return cast("list[object]", value)
 
 
 def as_str(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise FieldError(f"expected a string for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected a string for `{name}` but got {_show(value)}")
     return value
 
 
 def as_int(value: object, name: str) -> int:
     """Returns the value if it is an integer; raises FieldError for anything else. name: the field, for the error."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FieldError(f"expected an integer for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected an integer for `{name}` but got {_show(value)}")
     return value
 
 
@@ -93,7 +114,7 @@ def read_count(fields: Json, name: str) -> int:
     """Returns the field `name` as an integer of at least 0; raises FieldError if it is missing or anything else."""
     value = read_int(fields, name)
     if value < 0:
-        raise FieldError(f"expected no negative number for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected no negative number for `{name}` but got {_show(value)}")
     return value
 
 
@@ -156,11 +177,7 @@ def decode_record[A](kind: type[A], value: object) -> A:
 
 def parse_record[A](kind: type[A], text: str | bytes) -> A:
     """Returns a record of the given kind, parsed from JSON text; raises FieldError if the text does not hold one."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FieldError(f"expected JSON: {error}") from error
-    return decode_record(kind, value)
+    return decode_record(kind, _parse_json(text))
 
 
 def pack_record(value: object) -> bytes:
@@ -210,13 +227,13 @@ def _decode(kind: Any, value: Any, name: str) -> Any:
 
 def _as_float(value: object, name: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise FieldError(f"expected a number for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected a number for `{name}` but got {_show(value)}")
     return float(value)
 
 
 def _as_bool(value: object, name: str) -> bool:
     if not isinstance(value, bool):
-        raise FieldError(f"expected true or false for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected true or false for `{name}` but got {_show(value)}")
     return value
 
 
@@ -257,7 +274,7 @@ def _decode_union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
 
 def _decode_tuple(kinds: tuple[Any, ...], value: Sequence[object], name: str) -> tuple[Any, ...]:
     if len(value) != len(kinds):
-        raise FieldError(f"expected {len(kinds)} values for `{name}` but got {value!r:.60}")
+        raise FieldError(f"expected {len(kinds)} values for `{name}` but got {_show(value)}")
     return tuple(_decode(kind, entry, name) for kind, entry in zip(kinds, value, strict=True))
 
 

@@ -3,6 +3,9 @@
 The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
 only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
 it is a regular `.py` file of at most `MAX_FILE_BYTES`.
+
+Code without a file, such as a notebook's cell, has a name that is no path, and perhaps a kept text: a root whose name
+ends with `TEXTS_SUFFIX` holds the texts of one live function (`compile.cases.cell_texts`).
 """
 
 import ast
@@ -12,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.errors import InputError
@@ -116,12 +120,29 @@ def read_source(file: str, roots: Sequence[str]) -> bytes | None:
 
 
 def _find_readable(file: str, roots: Sequence[str]) -> str:
-    """Returns the real path of a `.py` file below a root; "" for any other file."""
+    """Returns the real path of a `.py` file below a root, else the path of its kept text; "" for any other file."""
+    kept = find_kept_text(file, roots)
     try:
         path = os.path.realpath(file)
     except (OSError, ValueError):
-        return ""
-    return path if path.endswith(".py") and is_below(path, roots) else ""
+        return kept
+    return kept or (path if path.endswith(".py") and is_below(path, roots) else "")
+
+
+TEXTS_SUFFIX = ".cells"
+"""End of the name of a folder with the texts of code without a file."""
+
+
+def name_kept_text(file: str) -> str:
+    """Returns the name, in such a folder, of the text of the code with this file name."""
+    return f"{sha256(file.encode('utf-8', 'replace')).hexdigest()}.py"
+
+
+def find_kept_text(file: str, roots: Sequence[str]) -> str:
+    """Returns the path of the kept text of code without a file; empty if no root has one."""
+    folders = [root for root in roots if root.endswith(TEXTS_SUFFIX)]
+    paths = [os.path.join(folder, name_kept_text(file)) for folder in folders]
+    return next((path for path in paths if os.path.isfile(path)), "")
 
 
 @lru_cache(maxsize=64)

@@ -49,7 +49,7 @@ from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
-from ligerdiag.source_text import find_usual_root, resolve_roots
+from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
 from ligerdiag.text import count_of
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.gpu_targets import Target, load_target
@@ -364,12 +364,14 @@ def _replay(
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
     """Returns the folders below which the report of a case may read source files.
 
-    These are `usual`, the folder that the source's imports start from, and the user's folders on Python's import path.
+    These are `usual`, the folder that the source's imports start from, the user's folders on Python's import path, and
+    the folder with the texts of a live function's code that is in no file.
     """
     folders = [Path(source.root), *map(Path, list_own_folders())]
     if source.pickled:
         surroundings, _ = read_function_file(Path(source.pickled))
         folders += [find_root(Path(file)) for file in surroundings.files]
+        folders.append(Path(source.pickled).with_suffix(TEXTS_SUFFIX))
     return tuple(dict.fromkeys((usual, *(str(folder.resolve()) for folder in folders))))
 
 

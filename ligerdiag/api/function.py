@@ -15,6 +15,7 @@ from ligerdiag.api.checking import check as check_cases
 from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.array_records import choose_mesh
+from ligerdiag.compile.cases.cell_texts import write_cell_texts
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
     FunctionPickler,
@@ -97,6 +98,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     )
     data = arguments.data + pickled.data + registered.data
     path = write_function_file(cache.root, surroundings, settle_class_names(data, classes))
+    write_cell_texts(path, {**arguments.texts, **pickled.texts})
     return Source(module=_describe_place(live.function), root=str(root), pickled=str(path))
 
 
@@ -292,4 +294,5 @@ def check_chosen(
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt
-    return report
+    run = replace(report, cases=())
+    return replace(report, cases=tuple(replace(case, run=run) for case in report.cases))

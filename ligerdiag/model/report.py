@@ -5,15 +5,27 @@ which no conclusion is drawn yet is `Judged`: it has an analysis of its schedule
 """
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError, LigerdiagError, describe_bug
-from ligerdiag.model.findings import Attribution, DeviceRun, Finding, Replay, RuleFailure, SuppressionKind, Verdict
+from ligerdiag.model.findings import (
+    VERDICT_ORDER,
+    Attribution,
+    DeviceRun,
+    Finding,
+    Replay,
+    RuleFailure,
+    SuppressionKind,
+    Verdict,
+)
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.schedule_view import KernelCall, Neighbourhood, ScheduleView
+from ligerdiag.model.shown import Shown
+from ligerdiag.text import compute_printable, count_of
 
 SCHEMA_VERSION = "7"
 """Version of the JSON of these records (docs/json.md); a change that breaks a reader raises it."""
@@ -89,9 +101,9 @@ class Disagreement:
     """A line about the causes that are not ruled out, with advice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseReport:
-    """The report on one case on one target."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CaseReport(Shown):
+    """The report on one case on one target. `print` shows it as the terminal does."""
 
     id: str
     target: str
@@ -148,6 +160,18 @@ class CaseReport:
     """The memory, copies and donations of the program; None if nothing could be analysed, or if XLA's buffer assignment
     is missing.
     """
+    run: "CheckReport | None" = None
+    """The run that made the report, without its cases: notes, versions, seconds. None inside of a report of the run. The
+    JSON report leaves it out.
+    """
+
+    def __repr__(self) -> str:
+        verdicts = Counter(self.outputs.values())
+        counts = ", ".join(f"{verdicts[one]} {one.value}" for one in reversed(VERDICT_ORDER) if verdicts[one])
+        rules = ", ".join(sorted({finding.rule for finding in self.findings}))
+        findings = f"{count_of(len(self.findings), 'finding')} ({rules})" if self.findings else ""
+        said = "; ".join(part for part in (self.status.value, self.error, counts, findings) if part)
+        return compute_printable(f"<CaseReport {self.id} on {self.target}: {said}>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +198,9 @@ class Noun(StrEnum):
     """The entries are modules that were compiled elsewhere, which have no expectation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
-    """The report of a whole run."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckReport(Shown):
+    """The report of a whole run. `print` shows it as the terminal does."""
 
     cases: tuple[CaseReport, ...]
     targets: tuple[str, ...]
@@ -203,6 +227,13 @@ class CheckReport:
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
     """The unused suppressions, as far as this run can tell that they are unused; see docs/suppressions.md."""
+
+    def __repr__(self) -> str:
+        statuses = Counter(case.status for case in self.cases)
+        counts = ", ".join(f"{statuses[one]} {one.value}" for one in Status if statuses[one]) or "none"
+        more = "; ended early" if self.interrupted else ""
+        reports = count_of(len(self.cases), f"{self.noun.value} report")
+        return compute_printable(f"<CheckReport of {reports} on {', '.join(self.targets)}: {counts}{more}>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

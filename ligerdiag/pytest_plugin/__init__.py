@@ -2,43 +2,16 @@
 
 Every run of pytest in an environment with ligerdiag loads this file, so it imports slow modules only when they are
 needed.
-
-It also hides a harmless log of JAX. ligerdiag brings the CUDA plugin of JAX without CUDA libraries, because it compiles
-without a GPU. If a test makes an array, JAX tries that plugin, misses cuDNN, logs an error with a traceback, and uses
-the CPU. pytest would show that log with each failing test. On machines with an NVIDIA GPU the log stays, because there
-it says why JAX does not use the GPU; `LIGERDIAG_DEBUG` keeps it everywhere.
 """
 
-import logging
-import os
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ligerdiag.harmless_logs import hide_harmless_logs
+
 if TYPE_CHECKING:
     from ligerdiag.pytest_plugin.settings import Schedule
-
-
-LOGGER = "jax._src.xla_bridge"
-_DEVICES = (Path("/dev/nvidia0"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
-_HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORECASE)
-
-
-def keep_record(record: logging.LogRecord) -> bool:
-    """Returns whether a log record is worth showing: JAX's error that it finds no CUDA library is not."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))
-
-
-def hide_harmless_logs() -> None:
-    """Removes JAX's errors about missing CUDA libraries from the logs of this process, unless the machine has an NVIDIA
-    GPU.
-    """
-    if not os.environ.get("LIGERDIAG_DEBUG") and not any(device.exists() for device in _DEVICES):
-        logging.getLogger(LOGGER).addFilter(keep_record)
-
 
 __all__ = ["pytest_addoption", "pytest_configure", "pytest_generate_tests", "schedule"]
 

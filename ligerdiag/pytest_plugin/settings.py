@@ -25,6 +25,7 @@ from ligerdiag.config import Config, load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.report.concise import render_reason
 from ligerdiag.report.terminal.full_report import MIN_WIDTH, render_terminal
 from ligerdiag.run_options import CheckOptions
 
@@ -236,8 +237,13 @@ class Schedule:
 
 
 def _describe(report: CheckReport, cases: Sequence[CaseReport]) -> str:
-    """Returns the text of a WrongScheduleError: a line with the cases that are not right, and the report of all cases."""
+    """Returns the text of a WrongScheduleError: a line with the worst finding of the first case that is not right, and
+    with all such cases; and the report of all cases.
+
+    pytest's summary shows the beginning of that line alone, so the rule and the output come first.
+    """
     width = max(MIN_WIDTH, shutil.get_terminal_size().columns - _MARGIN)
     hint = ": that fails unless `strict=False`" if any(case.status is Status.INCONCLUSIVE for case in cases) else ""
-    heads = [f"`{cases[0].id}` on {case.target}: {case.status.value}" for case in cases]
-    return f"{', '.join(heads)}{hint}\n\n{render_terminal(report, width=width)}"
+    heads = [f"`{case.id}` on {case.target}: {case.status.value}" for case in cases]
+    reason = render_reason(cases[0])
+    return f"{f'{reason}; ' if reason else ''}{', '.join(heads)}{hint}\n\n{render_terminal(report, width=width)}"

@@ -22,6 +22,7 @@ from ligerdiag.codec import (
     FieldError,
     Json,
     as_object,
+    decode_text,
     encode_record,
     parse_object,
     read_count,
@@ -86,8 +87,8 @@ def load_baseline(path: Path) -> Baseline:
     if len(data) > MAX_BYTES:
         raise InputError(f"`{path}` is too large for a baseline (more than {MAX_BYTES >> 20} MiB)")
     try:
-        return parse_baseline(data.decode("utf-8"))
-    except (FieldError, UnicodeDecodeError) as error:
+        return parse_baseline(decode_text(data))
+    except FieldError as error:
         raise InputError(f"`{path}` is no baseline that can be read: {error}; delete it and record a new one") from None
 
 

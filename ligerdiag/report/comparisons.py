@@ -9,7 +9,9 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import Fate, ScheduleFacts
+from ligerdiag.model.shown import Shown
 from ligerdiag.report.memory_words import MemoryFigure, compare_memory, is_small
+from ligerdiag.text import compute_printable, count_of
 
 if TYPE_CHECKING:
     from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
@@ -55,8 +57,8 @@ class BisectionRow:
     """Whether the row is itself an answer, and not only evidence for one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bisection:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Bisection(Shown):
     """The result of varying one case along one axis, on one target."""
 
     case_id: str
@@ -82,6 +84,12 @@ class Bisection:
     """Whether the search was ended early; the other fields then hold what was known by then."""
     ended_by: Ending = Ending.INTERRUPT
     """The event that ended the search, if `interrupted`."""
+
+    def __repr__(self) -> str:
+        answers = "; ".join(self.answers) or "no answer"
+        more = "; ended early" if self.interrupted else ""
+        return compute_printable(f"<Bisection of {self.case_id} over {self.axis.value}: {answers}{more}>")
+
     is_unsettled: bool = False
     """Whether something that an answer needs could not be analysed, which gives exit code 3."""
 
@@ -148,8 +156,8 @@ class Difference:
         return self.first, self.second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferenceReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DifferenceReport(Shown):
     """The result of one run of `diff`."""
 
     differences: tuple[Difference, ...]
@@ -158,6 +166,10 @@ class DifferenceReport:
     """Wall time, in seconds."""
     interrupted: bool = False
     """Whether Ctrl-C ended the run; `differences` then holds only the programs of which both compiles were done."""
+
+    def __repr__(self) -> str:
+        more = "; ended early" if self.interrupted else ""
+        return f"<DifferenceReport of {count_of(len(self.differences), 'program')}{more}>"
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:

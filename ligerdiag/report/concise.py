@@ -9,13 +9,14 @@ that no output means that nothing is wrong or unknown.
 from collections import Counter
 from collections.abc import Iterator
 
+from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.causes import compute_causes
 from ligerdiag.report.status import list_unexcused
 from ligerdiag.report.terminal.diagnostics import list_troubles
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.source_text import compute_place
-from ligerdiag.text import compute_printable, compute_without_commands
+from ligerdiag.text import FEW, compute_printable, compute_without_commands, count_of, describe_names
 
 
 def render_concise(report: CheckReport) -> str:
@@ -23,6 +24,31 @@ def render_concise(report: CheckReport) -> str:
     several = len(report.targets) > 1
     lines = [line for case in report.cases for line in _list_lines(case, several=several)]
     return "".join(f"{compute_without_commands(compute_printable(line))}\n" for line in lines)
+
+
+def render_reason(case: CaseReport) -> str:
+    """Returns the worst thing about a case that does not pass, in one line that begins with the rule, such as "LD001:
+    output `loss` is stale (kernel `clip_kernel`, operand 0)"; for a case without findings that count, its first trouble.
+    """
+    causes = compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots)
+    lines = [_name_cause(one, case) for one in sorted(causes, key=lambda one: -one.severity.weight)]
+    lines += [trouble.message for trouble in list_troubles(case) if not causes]
+    more = f", and {count_of(len(lines) - 1, 'more finding')}" if len(causes) > 1 else ""
+    return compute_printable(f"{lines[0]}{more}") if lines else ""
+
+
+def _name_cause(cause: Finding, case: CaseReport) -> str:
+    verdicts = [case.outputs[name] for name in cause.outputs if name in case.outputs]
+    worst = max(verdicts, key=VERDICT_ORDER.index, default=Verdict.FRESH)
+    if worst is Verdict.FRESH:
+        return f"{cause.rule}: {cause.message}"
+    names = [name for name in cause.outputs if case.outputs.get(name) is worst]
+    several = len(names) > 1
+    noun = "" if len(names) > FEW else "outputs " if several else "output "
+    operand = "" if cause.operand is None else f", operand {cause.operand}"
+    place = f" (kernel `{cause.kernel}`{operand})" if cause.kernel else ""
+    subject = f"{noun}{describe_names(names, tuple(case.outputs))}"
+    return f"{cause.rule}: {subject} {'are' if several else 'is'} {worst.value}{place}"
 
 
 def render_statistics(report: CheckReport) -> str:

@@ -20,7 +20,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ligerdiag.codec import FieldError, as_object, parse_object, read_int, read_list, read_str, read_strs, read_word
+from ligerdiag.codec import (
+    FieldError,
+    as_object,
+    decode_text,
+    parse_object,
+    read_int,
+    read_list,
+    read_str,
+    read_strs,
+    read_word,
+)
 from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind
 from ligerdiag.untrusted_files import read_untrusted
@@ -106,8 +116,8 @@ def load_known(path: Path) -> KnownFindings:
     except ArtifactError as error:
         raise InputError(f"cannot read the known findings: {error}") from None
     try:
-        recorded, findings = parse_known(data.decode("utf-8"))
-    except (FieldError, UnicodeDecodeError) as error:
+        recorded, findings = parse_known(decode_text(data))
+    except FieldError as error:
         raise InputError(f"`{path}` has no known findings that can be read: {error}; record them again") from None
     return KnownFindings(findings=findings, recorded=recorded, where=str(path))
 

@@ -300,6 +300,27 @@ def test_the_axes_of_a_mesh_keep_their_types_and_a_function_may_close_over_it(
     assert_wrong(check_function(step, x))
 
 
+@pytest.mark.parametrize("devices", [2, 4])
+def test_a_local_function_of_jit_with_shardings_is_compiled_for_a_mesh_that_is_not_here(
+    program: Any, check_function: CheckFunction, devices: int
+) -> None:
+    jax: Any = program.jax
+    mesh = jax.sharding.AbstractMesh((devices,), ("data",))
+    split, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in (("data",), ()))
+
+    def step(w: Any, x: Any) -> Any:
+        h = x * w
+        sums = jax.shard_map(program.sums_of, mesh=mesh, in_specs=split.spec, out_specs=split.spec, check_vma=False)(h)
+        return {"sums": sums, "h": h * 3}
+
+    shardings = {"in_shardings": (whole, split), "out_shardings": {"sums": whole, "h": split}}
+    report = check_function(jax.jit(step, **shardings), X[:1], X)
+    assert_wrong(report)
+    assert report.memory is not None
+    split_bytes, whole_bytes = X.nbytes // devices, X[:1].nbytes
+    assert report.memory.arguments == split_bytes + whole_bytes, "each device has its part of `x`, and all of `w`"
+
+
 def test_an_error_about_an_argument_names_the_path_of_the_leaf(program: Any, check_function: CheckFunction) -> None:
     with pytest.raises(InputError, match=r"argument `model\['layers'\]\[0\]\['weight'\]` of `apply` but got 'relu'"):
         check_function(program.apply, {"layers": [{"weight": "relu"}]}, X)
@@ -309,6 +330,28 @@ def test_code_without_a_file_is_named_with_its_line(check_function: CheckFunctio
     space: dict[str, Any] = {"__name__": "__main__"}
     exec("def broken(x):\n    y = x + 1\n    return y.nothing\n", space)
     assert " raises: <string>:3: AttributeError: " in check_function(space["broken"], X, replay=False).error
+
+
+COMMAND = """
+import sys
+import jax, jax_triton, ligerdiag
+from callables_of_user import double
+
+def step(x):
+    sums = jax_triton.triton_call(x * 2, kernel=double, out_shape=jax.ShapeDtypeStruct((8,), x.dtype), grid=(8,), N=16)
+    return {"sums": sums, "h": x * 2}
+
+report = ligerdiag.check(step, jax.ShapeDtypeStruct((8, 16), "float32"), replay=False, cache_directory=sys.argv[1])
+print(report)
+"""
+
+
+def test_a_finding_about_code_without_a_file_shows_its_line(program: Any, tmp_path: Path, cache: Path) -> None:
+    assert program
+    command = [sys.executable, "-c", COMMAND, str(cache)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "--> <string>:7  sums = jax_triton.triton_call(x * 2, kernel=double, " in done.stdout
 
 
 def run_script(text: str, folder: Path, cache: Path) -> list[str]:

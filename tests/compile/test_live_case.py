@@ -197,11 +197,39 @@ def test_donated_and_static_arguments_of_jit_are_kept(send: Send) -> None:
     assert case.function(2.0, 4.0) == (10.0, "mine")
 
 
-def test_shardings_of_jit_are_not_dropped(send: Send) -> None:
-    sharding = NamedSharding(AbstractMesh((2,), ("x",)), PartitionSpec("x"))
-    jitted = jax.jit(lambda x: x, in_shardings=sharding)
-    with pytest.raises(InputError, match="has shardings of its own"):
-        send(jitted, np.ones(2))
+MESH = AbstractMesh((2,), ("x",))
+SPLIT, WHOLE = NamedSharding(MESH, PartitionSpec("x")), NamedSharding(MESH, PartitionSpec())
+
+
+def test_shardings_of_a_jit_that_cannot_be_imported_arrive_with_their_mesh(send: Send) -> None:
+    jitted = jax.jit(lambda x: x, out_shardings=SPLIT)
+    case, _ = send(jitted, np.ones(2))
+    assert case.mesh == {"x": 2}
+    assert case.function._jit_info.out_shardings_leaves == (SPLIT,)
+    assert case.args[0].partition == ()
+
+
+def test_arguments_have_the_shardings_that_their_jit_gives_them(send: Send) -> None:
+    given = (None, {"w": SPLIT, "b": PartitionSpec()}, SPLIT)
+    jitted = jax.jit(lambda key, p, n, x: x * n, in_shardings=given, static_argnums=2, donate_argnums=3)
+    placed = jax.ShapeDtypeStruct((4, 2), "float32", sharding=NamedSharding(MESH, PartitionSpec(None, "x")))
+    case, _ = send(jitted, np.ones(2), {"w": np.ones(2), "b": np.ones(2)}, 3, [np.ones(2), placed])
+    key, params, x = case.args
+    assert [key.partition, params["w"].partition, params["b"].partition] == [(), ("x",), ()]
+    assert [one.partition for one in x] == [("x",), (None, "x")], "an array keeps a sharding of its own"
+    assert [one.donate for one in x] == [True, True]
+    assert (case.mesh, case.explicit_axes) == ({"x": 2}, ("x",))
+
+
+def test_a_sharding_that_no_other_process_can_have_is_refused_with_a_remedy(send: Send) -> None:
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    with pytest.raises(InputError, match=r"`SingleDeviceSharding` in its out_shardings, .* `NamedSharding`"):
+        send(jax.jit(lambda x: x, out_shardings=here), np.ones(2))
+
+
+def test_shardings_that_do_not_fit_the_arguments_are_an_input_error(send: Send) -> None:
+    with pytest.raises(InputError, match="in_shardings of `<lambda>` do not fit its arguments: "):
+        send(jax.jit(lambda x: x, in_shardings=({"w": WHOLE},)), {"b": np.ones(2)})
 
 
 def test_numbers_get_the_types_that_jit_gives_them(send: Send) -> None:

@@ -61,7 +61,7 @@ def test_only_a_right_schedule_passes(run, verdict: str, status: str, words: str
     result = run(f"def test_it(schedule): schedule.check(lambda: ({verdict!r}, {status!r}), {words})")
     result.assert_outcomes(passed=int(passes), failed=int(not passes))
     if not passes:
-        result.stdout.fnmatch_lines([f"*WrongScheduleError: `step` on h100: {status}*", "*loss *"])
+        result.stdout.fnmatch_lines([f"*WrongScheduleError: *; `step` on h100: {status}*", "*loss *"])
 
 
 def test_the_error_has_the_report_as_data(run) -> None:
@@ -139,7 +139,7 @@ def test_with_several_targets_the_schedule_must_be_right_on_each(run) -> None:
             assert asked[-1][1].targets == ("a100", "h100")
 
         def test_wrong_on_the_second(schedule):
-            with pytest.raises(AssertionError, match="^`step` on b200: findings") as caught:
+            with pytest.raises(AssertionError, match="; `step` on b200: findings") as caught:
                 schedule.check(right, target="a100,b200")
             assert caught.value.report.target == "b200"
 

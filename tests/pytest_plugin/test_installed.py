@@ -1,6 +1,7 @@
 """A user's repository with ligerdiag installed from the wheel, and nothing from this checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -88,7 +89,9 @@ def test_hidden_fails_with_table_and_finding_and_aliased_passes(first_run: Outco
     assert "tests/test_training.py::test_the_loss[hidden] FAILED" in out
     assert "tests/test_training.py::test_the_loss[aliased] PASSED" in out
     assert "1 failed, 4 passed" in out
-    assert "WrongScheduleError: `loss` on h100: findings" in out
+    line = r"WrongScheduleError: LD\d+: output `loss` is stale \(kernel `clip_kernel`, operand 0\); `loss` on h100: findings"
+    assert re.search(rf"E +{line}\n", out)
+    assert re.search(r"FAILED .*\[hidden\] - WrongScheduleError: LD\d+: out", out)
     assert "loss  FINDINGS  agrees  clipped fresh · loss STALE" in out
     assert "error[LD0" in out
     assert "LD006 undeclared-write: `clip_kernel`" in out

@@ -75,7 +75,7 @@ def test_another_type_is_refused(kind: type[object], value: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[" * 200_000, "9" * 5000, '{"answer": 1}'])
 def test_a_malformed_message_is_refused(text: str) -> None:
-    with pytest.raises(FieldError, match="expected"):
+    with pytest.raises(FieldError, match=r"expected|not JSON"):
         parse_record(Question, text)
 
 

@@ -10,10 +10,11 @@ otherwise normally distributed ones of the same magnitude.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from ligerdiag.compile.cases.shardings import list_explicit_axes, read_partition
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Draw, Values, read_mesh
 
@@ -121,21 +122,7 @@ def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:
         return (), {}
-    partition: list[Any] = []
-    for part in spec:
-        if part is not None and not isinstance(part, str | tuple):
-            raise InputError(f"expected mesh axes in the sharding `{spec}` but got `{part}`")
-        partition.append(part)
-    return tuple(partition), {str(axis): int(size) for axis, size in mesh.shape.items()}
-
-
-def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
-    """Returns the axes of a mesh that have JAX's type Explicit; none for a JAX without types of axes."""
-    types = getattr(mesh, "axis_types", None)
-    if not isinstance(types, tuple):
-        return ()
-    pairs = zip(mesh.axis_names, cast("tuple[Any, ...]", types), strict=True)
-    return tuple(str(axis) for axis, kind in pairs if getattr(kind, "name", "") == "Explicit")
+    return read_partition(spec), {str(axis): int(size) for axis, size in mesh.shape.items()}
 
 
 def _compute_draw(array: Any) -> Mapping[str, object]:

@@ -25,20 +25,22 @@ from ligerdiag.compile.cases.array_records import (
     MAXIMUM_VALUE_BYTES,
     build_arg,
     is_array,
-    list_explicit_axes,
     record_array,
 )
+from ligerdiag.compile.cases.cell_texts import add_cell_text
 from ligerdiag.compile.cases.live_functions import (
     build_field,
     build_jitted,
     build_kernel,
+    build_named_sharding,
+    build_partition_spec,
     build_unplaced_mesh,
     find_object,
     find_reference,
-    has_shardings,
     initialize_nothing,
     list_unimportable,
 )
+from ligerdiag.compile.cases.shardings import list_explicit_axes, read_shardings
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
 
@@ -46,6 +48,8 @@ _KERNEL_OPTIONS = (
     "version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata",
 )  # fmt: skip
 _PROTOCOL = 5
+_SPEC_SETS = ("unreduced", "reduced")
+"""Names of the attributes of a `PartitionSpec` that hold axes beside those of the dimensions."""
 
 type PytreeClass = tuple[type[Any], tuple[Any, Any] | None, tuple[Any, Any] | None]
 """(class, (data fields, meta fields) or None, (flatten function, unflatten function) or None): a class that is a pytree
@@ -59,7 +63,7 @@ _register = Lock()
 
 class FunctionPickler(_Pickler):
     """Pickles functions as this module describes, and collects the files of the project that define objects which it
-    pickles by value.
+    pickles by value, and the texts of those that no file holds.
     """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
@@ -67,6 +71,7 @@ class FunctionPickler(_Pickler):
         inherited.__init__(stream, protocol=_PROTOCOL)
         self._reduce: Any = inherited.reducer_override
         self.files: set[str] = set()
+        self.texts: dict[str, str] = {}
         self.classes: list[type[Any]] = []
         self._by_value = by_value
 
@@ -79,6 +84,11 @@ class FunctionPickler(_Pickler):
                 return self._refer(obj) or NotImplemented
             case "jax.Mesh" | "jax.AbstractMesh":
                 return build_unplaced_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names), list_explicit_axes(obj))
+            case "jax.NamedSharding" | "jaxlib.NamedSharding":
+                return build_named_sharding, (obj.mesh, obj.spec, _read_memory_kind(obj))
+            case "jax.PartitionSpec" | "jax.P":
+                others = {name: value for name in _SPEC_SETS if (value := getattr(obj, name, None))}
+                return build_partition_spec, (tuple(obj), others)
             case _:
                 pass
         if isinstance(obj, type):
@@ -111,6 +121,7 @@ class FunctionPickler(_Pickler):
     def _note(self, code: CodeType) -> None:
         if is_project_file(code.co_filename):
             self.files.add(code.co_filename)
+        add_cell_text(self.texts, code)
 
     def _note_class(self, kind: type[Any]) -> None:
         if kind.__module__ == "__main__" or kind.__module__ in self._by_value or "<" in kind.__qualname__:
@@ -165,6 +176,8 @@ class Pickled:
     data: bytes
     files: frozenset[str]
     """Files of the project that define the objects that were pickled by value."""
+    texts: Mapping[str, str]
+    """From file name to source, for the code among these objects that no file holds."""
     classes: tuple[type[Any], ...]
     """Classes that were pickled by value."""
 
@@ -185,7 +198,12 @@ def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = Fu
             raise
         except Exception as fault:
             raise _explain(value, fault, by_value) from fault
-    return Pickled(data=stream.getvalue(), files=frozenset(pickler.files), classes=tuple(pickler.classes))
+    return Pickled(
+        data=stream.getvalue(),
+        files=frozenset(pickler.files),
+        texts=pickler.texts,
+        classes=tuple(pickler.classes),
+    )
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
@@ -218,17 +236,20 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`: the static arguments.
-    Raises InputError if it has shardings.
+    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`: static arguments and
+    shardings.
     """
-    if has_shardings(jitted):
-        raise InputError(
-            f"`{jitted.__name__}` has shardings of its own and is defined where a worker cannot import it:"
-            f" pass the function without its `jax.jit`, and give the arguments these shardings"
-        )
     info = jitted._jit_info
     options = {"static_argnums": info.static_argnums, "static_argnames": info.static_argnames}
-    return {name: value for name, value in options.items() if value}
+    return {name: value for name, value in options.items() if value} | read_shardings(jitted)
+
+
+def _read_memory_kind(sharding: Any) -> str | None:
+    """Returns the kind of memory that the sharding names, other than the usual one of its devices; None if it names
+    none.
+    """
+    kind = getattr(sharding, "memory_kind", None)
+    return None if kind in ("device", "unpinned_host") else kind
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 from ligerdiag.codec import FieldError, encode_record, parse_record
+from ligerdiag.compile.cases.shardings import has_shardings
 from ligerdiag.errors import InputError, is_project_file
 
 FOLDER = "functions"
@@ -222,9 +223,6 @@ def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
     return names + [f"{rest}.{number}" for number in range(count - len(names))]
 
 
-_SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
     """A function without its `jax.jit`, its arguments without the static ones, and the donations of that `jax.jit`."""
@@ -288,12 +286,6 @@ def _unwrap_partial(
 def _find_jit_info(function: Any) -> Any:
     """Returns the record of the options of a function of `jax.jit` or `nnx.jit`; None for any other function."""
     return getattr(function, "_jit_info", None) or getattr(getattr(function, "jitted_fn", None), "_jit_info", None)
-
-
-def has_shardings(jitted: Any) -> bool:
-    """Whether the `jax.jit` of this function was given shardings."""
-    leaves = [leaf for name in _SHARDINGS for leaf in getattr(jitted._jit_info, name, ())]
-    return any(leaf is not None and type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves)
 
 
 KERNELS = "ligerdiag_kernel_"
@@ -373,6 +365,18 @@ def build_unplaced_mesh(sizes: tuple[int, ...], names: tuple[str, ...], explicit
     if _mesh_builders:
         return _mesh_builders[-1](dict(zip(names, sizes, strict=True)), explicit)
     return build_abstract_mesh(dict(zip(names, sizes, strict=True)), explicit)
+
+
+def build_named_sharding(mesh: Any, spec: Any, memory_kind: str | None) -> Any:
+    """Returns `NamedSharding(mesh, spec, memory_kind=memory_kind)`."""
+    library: Any = importlib.import_module("jax.sharding")
+    return library.NamedSharding(mesh, spec, **({} if memory_kind is None else {"memory_kind": memory_kind}))
+
+
+def build_partition_spec(parts: tuple[Any, ...], others: Mapping[str, Any]) -> Any:
+    """Returns `PartitionSpec(*parts, **others)`."""
+    library: Any = importlib.import_module("jax.sharding")
+    return library.PartitionSpec(*parts, **others)
 
 
 def build_abstract_mesh(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from ligerdiag.compile.cases.array_records import build_arg, choose_mesh, is_array, record_array
 from ligerdiag.compile.cases.library_modules import bind_static_leaves, keep_variables
 from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap_jitted
+from ligerdiag.compile.cases.shardings import has_shardings, list_meshes, place_arguments
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw, Values
 
@@ -45,6 +46,10 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
         _normalize_argument(value, name, case.id, meshes)
         for name, value in zip(name_arguments(function, len(values)), values, strict=True)
     )
+    jitted = unwrapped.function.function if isinstance(unwrapped.function, Bound) else unwrapped.function
+    if hasattr(jitted, "_jit_info") and has_shardings(jitted):
+        arguments = place_arguments(jitted, arguments)
+        meshes += list_meshes(jitted)
     donated |= unwrapped.donated | given
     arguments = tuple(
         _map(_donate, value) if position in donated else value for position, value in enumerate(arguments)

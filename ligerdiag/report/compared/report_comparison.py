@@ -21,7 +21,9 @@ from ligerdiag.model.findings import VERDICT_ORDER, Severity, Verdict
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.memory_limits import compute_change, record_copy
 from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.model.shown import Shown
 from ligerdiag.report.causes import list_causes
+from ligerdiag.text import count_of
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 
@@ -162,8 +164,8 @@ class ComparedCase:
         return _count_collectives(self.old.memory), _count_collectives(self.new.memory)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportComparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReportComparison(Shown):
     """The result of one run of `compare`."""
 
     old: ReportedSide
@@ -175,6 +177,13 @@ class ReportComparison:
     notes: tuple[str, ...] = ()
     ended_by: Ending | None = None
     """The event that ended the run before both reports were there; None if nothing did."""
+
+    def __repr__(self) -> str:
+        counts = [(len(self.list_graded(grade)), grade.value) for grade in Grade]
+        counts += [(len(self.only_old), "only in the old report"), (len(self.only_new), "only in the new report")]
+        said = ", ".join(f"{number} {words}" for number, words in counts if number) or "none"
+        more = "" if self.ended_by is None else "; ended early"
+        return f"<ReportComparison of {count_of(len(self.cases), 'case')}: {said}{more}>"
 
     def list_graded(self, grade: Grade) -> tuple[ComparedCase, ...]:
         """Returns the cases with this grade."""

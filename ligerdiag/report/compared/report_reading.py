@@ -13,6 +13,7 @@ from ligerdiag.codec import (
     Json,
     as_list,
     as_object,
+    decode_text,
     parse_object,
     read_count,
     read_list,
@@ -42,8 +43,8 @@ def load_side(path: Path, label: str) -> ReportedSide:
     if len(data) > MAX_BYTES:
         raise InputError(f"`{path}` is too large for a report (more than {MAX_BYTES >> 20} MiB)")
     try:
-        return parse_side(data.decode("utf-8"), label)
-    except (FieldError, UnicodeDecodeError) as error:
+        return parse_side(decode_text(data), label)
+    except FieldError as error:
         remedy = "write one with `ligerdiag check --format json --output FILE`"
         raise InputError(f"`{path}` is no report that can be compared: {error}; {remedy}") from None
 

@@ -133,6 +133,11 @@ def render(template: str, style: str, script: str, **names: Any) -> str:
     return page.render(generator=GENERATOR, policy=policy, css=Markup(css), js=Markup(js), signs=SIGNS, **names)
 
 
+def render_part(template: str, **names: Any) -> str:
+    """Returns HTML that becomes part of another page, without scripts and style sheets; parameters as in `render`."""
+    return _environment().get_template(template).render(**names)
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     return Environment(

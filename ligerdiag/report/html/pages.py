@@ -212,7 +212,7 @@ def _describe_expected(expected: str | Mapping[str, str] | None) -> str:
     return ", ".join(f"{'every other output' if name == '*' else name} {words}" for name, words in expected.items())
 
 
-_ORDER = ("bad", "doubtful", "plain", "good")
+ORDER = ("bad", "doubtful", "plain", "good")
 """Tones of the rows of the index, in the order in which the rows are sorted."""
 TONES = {
     Status.CLEAN: "good",
@@ -253,7 +253,7 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
     """
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]
-    rows.sort(key=lambda row: _ORDER.index(TONES[row.case.status]))
+    rows.sort(key=lambda row: ORDER.index(TONES[row.case.status]))
     statuses = Counter(case.status for case in report.cases)
     return render(
         "index.html.jinja",

@@ -1,0 +1,91 @@
+"""Finds the source of code that no file holds (a notebook's cell, `python -c`, a prompt), and keeps it for the report.
+
+The text is taken in the caller's process, while the function is pickled: only Python's `linecache` there knows it. It is
+written beside the function file, into a folder that is one of the report's source roots, so every process that reads
+source lines finds it (`source_text.find_kept_text`).
+
+Several pieces of code may have the name `<string>`, so a text counts as theirs only if compiling it makes the same code.
+"""
+
+import linecache
+import os
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType
+
+from ligerdiag.errors import InputError
+from ligerdiag.source_text import MAX_FILE_BYTES, TEXTS_SUFFIX, name_kept_text
+
+MAX_TEXTS = 64
+"""Most texts that are kept of one function; those found first."""
+MAX_BYTES = MAX_FILE_BYTES
+"""Most bytes of all texts of one function together."""
+
+_SHARED = ("<string>", "<stdin>")
+"""File names that Python gives to more than one piece of code."""
+_GENERATED = "__create_fn__."
+"""Start of the names of the methods that `dataclasses` makes from a `<string>` of its own."""
+
+
+def find_cell_text(code: CodeType) -> str | None:
+    """Returns the source of the text that the code is a part of; empty if nobody has it, None if the code is in a file
+    or is not the user's.
+    """
+    file = code.co_filename
+    if code.co_qualname.startswith(_GENERATED) or file.startswith("<frozen ") or os.path.isfile(file):
+        return None
+    text = "".join(linecache.getlines(file))
+    if file not in _SHARED:
+        return text
+    return next((one for one in (text, _find_command()) if one and _holds(one, code)), "")
+
+
+def add_cell_text(texts: dict[str, str], code: CodeType) -> None:
+    """Adds the text of the code to `texts`, which maps file names to texts; the text becomes empty where two pieces of
+    code have one file name and different texts.
+    """
+    text, file = find_cell_text(code), code.co_filename
+    if text is not None:
+        texts[file] = text if texts.get(file, text) == text else ""
+
+
+def write_cell_texts(path: Path, texts: Mapping[str, str]) -> None:
+    """Writes the texts, by file name, into a folder beside the function file at `path`. Raises InputError if that is
+    impossible.
+    """
+    room, folder = MAX_BYTES, path.with_suffix(TEXTS_SUFFIX)
+    for file, text in list(texts.items())[:MAX_TEXTS]:
+        data = text.encode("utf-8", "replace")
+        room -= len(data)
+        if not data or room < 0:
+            continue
+        temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        try:
+            folder.mkdir(exist_ok=True, mode=0o700)
+            temporary.write_bytes(data)
+            os.replace(temporary, folder / name_kept_text(file))
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise InputError(f"cannot write `{folder}`: {error.strerror or error}") from error
+
+
+def _find_command() -> str:
+    """Returns the program of `python -c`; empty if this process runs another."""
+    words = list(sys.orig_argv)
+    return words[words.index("-c") + 1] if "-c" in words[:-1] else ""
+
+
+def _holds(text: str, code: CodeType) -> bool:
+    """Whether compiling the text makes this code, at the same line."""
+    try:
+        left = [compile(text, code.co_filename, "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    while left:
+        one = left.pop()
+        if one == code:
+            return True
+        left += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
+    return False

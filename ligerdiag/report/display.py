@@ -1,0 +1,51 @@
+"""Renders what `print` and a notebook show of the records that ligerdiag's functions return (see `model.shown`)."""
+
+from dataclasses import replace
+
+from markupsafe import escape
+
+from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.report.compared.report_comparison import ReportComparison
+from ligerdiag.report.comparisons import Bisection, DifferenceReport
+from ligerdiag.report.html.fragment import render_fragment
+from ligerdiag.report.terminal.full_report import (
+    render_bisections,
+    render_difference_report,
+    render_report_comparison_text,
+    render_terminal,
+)
+
+type Record = CaseReport | CheckReport | ReportComparison | DifferenceReport | Bisection
+
+
+def render_text(record: Record) -> str:
+    """Returns the text that the terminal shows of the record: without colours, lines not wrapped, no newline at the end."""
+    match record:
+        case CaseReport():
+            text = render_terminal(_make_report(record))
+        case CheckReport():
+            text = render_terminal(record)
+        case ReportComparison():
+            text = render_report_comparison_text(record)
+        case DifferenceReport():
+            text = render_difference_report(record)
+        case Bisection():
+            text = render_bisections((record,))
+    return text.rstrip("\n")
+
+
+def render_html(record: Record) -> str:
+    """Returns a piece of HTML for a notebook, without scripts: of reports, outputs and findings; of all else, the text."""
+    match record:
+        case CaseReport():
+            return render_fragment(_make_report(record))
+        case CheckReport():
+            return render_fragment(record)
+        case _:
+            return f"<pre>{escape(render_text(record))}</pre>\n"
+
+
+def _make_report(case: CaseReport) -> CheckReport:
+    """Returns a report of this case alone, with what is known about the run that made it."""
+    run = case.run or CheckReport(cases=(), targets=(), toolchain=case.toolchain)
+    return replace(run, cases=(case,), targets=(case.target,))
