@@ -117,9 +117,10 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny."""
+    """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny, and
+    which fields of a target XLA does not know."""
     lines: list[Line] = []
-    for note in (*report.notes, *(report.sandbox if verbose else ())):
+    for note in (*report.notes, *((*report.sandbox, *report.dropped_fields) if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
     return tuple(lines)
 
