@@ -89,7 +89,7 @@ def list_compared_targets() -> tuple[Target, ...]:
 
 def load_target(name_or_path: str) -> Target:
     """Returns the target of that name, the target that the file at that path describes, or for `auto` the GPU of this
-    machine. Raises InputError if there is none of these, or the file is no description.
+    machine. Raises InputError if no such target, file or GPU exists, or the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if re.fullmatch(r"[\w.-]+", name_or_path) and path.is_file():
