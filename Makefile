@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check site site-version examples screenshots bench bench-kernels llama-grid versions corpus fuzz fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check site site-version examples screenshots bench bench-kernels llama-grid versions targets corpus fuzz fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -67,6 +67,13 @@ llama-grid:
 versions:
 	$(UV) run ligerdiag sweep docs/versions.toml --out versions || true
 	$(UV) run python -m tools.map_of_versions versions docs/versions.md
+
+# docs/targets.md: what XLA makes of the same programs for each NVIDIA GPU that it describes. Ten minutes on two cores.
+TARGETS = $(shell $(UV) run ligerdiag targets | awk '$$2 == "NVIDIA" {print $$1}' | paste -sd,)
+targets:
+	$(UV) run ligerdiag check 'seed_flce[*' 'seed_cross_entropy[*' --target $(TARGETS) --format json --output targets.json
+	$(UV) run python -m tools.map_of_targets targets.json docs/targets.md
+	rm targets.json
 
 # Twenty thousand random programs, judged by their schedules alone and compared with what their numbers once said: about two hours on
 # two cores. After a change of the verdict; `python -m tools.corpus --help` says how to judge some, and how to add others.

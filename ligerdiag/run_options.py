@@ -53,7 +53,7 @@ BisectTargets = Annotated[
     Option(
         "--target",
         metavar="NAMES",
-        help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100; all for --over targets]",
+        help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100; also a100,b200,h200 for --over targets]",
     ),
 ]
 Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay the schedules on the CPU, on concrete inputs.")]
@@ -220,7 +220,7 @@ class BisectOptions:
     axis: Annotated[Axis, Option("--over", help="What to vary from compile to compile.")]
     targets: BisectTargets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions; each is searched by itself. Over the axis `targets` they are
-    compared with each other, and () means all targets that come with ligerdiag.
+    compared with each other, and () means a100, b200, h100 and h200.
     """
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[

@@ -1,6 +1,13 @@
 """The commands of ligerdiag as functions that take and return data: nothing here prints or knows a terminal."""
 
-from ligerdiag.api.catalogue import create_toolchain, diagnose_toolchain, list_cases, list_rules, list_toolchains
+from ligerdiag.api.catalogue import (
+    create_toolchain,
+    diagnose_toolchain,
+    list_cases,
+    list_rules,
+    list_target_statuses,
+    list_toolchains,
+)
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_known_findings, render_record
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
@@ -11,7 +18,7 @@ from ligerdiag.report.known_findings import load_known
 from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, CompareOptions, DiffOptions, InspectOptions
-from ligerdiag.toolchains.gpu_targets import list_targets
+from ligerdiag.toolchains.gpu_targets import list_targets, load_target
 
 __all__ = [
     "BisectOptions",
@@ -35,10 +42,12 @@ __all__ = [
     "list_cases",
     "list_recordable",
     "list_rules",
+    "list_target_statuses",
     "list_targets",
     "list_toolchains",
     "load_baseline",
     "load_known",
+    "load_target",
     "render_known_findings",
     "render_record",
 ]

@@ -1,5 +1,5 @@
-"""Lists the cases, rules and toolchains that a user can choose from, and diagnoses toolchains (pinned versions of JAX
-and Triton, each set in an environment of its own).
+"""Lists the cases, rules, targets and toolchains that a user can choose from, and diagnoses toolchains (pinned versions
+of JAX and Triton, each set in an environment of its own).
 
 A diagnosis takes four steps, each only if the one before it succeeded: `environment` (the folder and the interpreter of
 the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its pinned
@@ -28,8 +28,8 @@ from ligerdiag.toolchains.environments import (
     locate_environment,
     provide_toolchain,
 )
-from ligerdiag.toolchains.gpu_targets import Target, load_target
-from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.gpu_targets import Target, list_targets, load_target
+from ligerdiag.toolchains.toolchain import Platform, Toolchain, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec, known_releases, known_toolchains
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import Templates
@@ -213,6 +213,39 @@ def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | 
     Raises InputError for an unknown name.
     """
     return diagnose(name, Cache(cache_directory), load_target(target))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetStatus:
+    """One target and the toolchains that can compile for it."""
+
+    target: Target
+    here: tuple[str, ...]
+    """Names of the toolchains whose environments exist on this machine."""
+    elsewhere: tuple[str, ...]
+    """Names of the toolchains that `toolchains create` would have to make first."""
+
+
+def list_target_statuses(
+    targets: Sequence[Target] = (), cache_directory: Path | None = None
+) -> tuple[TargetStatus, ...]:
+    """Returns the status of each target; without any, of those that come with ligerdiag. Only looks at the disk, and
+    compiles nothing.
+    """
+    statuses = list_statuses(Cache(cache_directory))
+    works = {status.name for status in statuses if status.state is StepState.WORKS}
+    fails = {spec.name: spec.fails_for for spec in (*known_toolchains(), *known_releases())}
+    found: list[TargetStatus] = []
+    for target in targets or list_targets():
+        names = [
+            status.name
+            for status in statuses
+            if target.platform is Platform.CUDA and target.generation not in fails.get(status.name, ())
+        ]
+        here = tuple(name for name in names if name in works)
+        elsewhere = tuple(name for name in names if name not in works and name != DEFAULT)
+        found.append(TargetStatus(target=target, here=here, elsewhere=elsewhere))
+    return tuple(found)
 
 
 def list_cases(

@@ -50,7 +50,7 @@ from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
-from ligerdiag.text import count_of
+from ligerdiag.text import compute_printable, count_of
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
@@ -231,6 +231,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     course.remember(cache, concluded)
     cases = tuple(report for _, report in concluded)
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
+    dropped = _list_dropped(run.tasks, targets, toolchain.name)
+    notes += tuple(line for target, line in dropped if not target.is_own)
     if baseline is not None and options.baseline is not None and not interrupted:
         notes += tuple(list_baseline_notes(baseline, options.baseline, cases, options, dict(toolchain.versions)))
     gone = known.list_gone(_list_analysed(cases))
@@ -257,7 +259,20 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
         notes=notes,
         selected=run.selected,
         printed=tuple(run.printed.items()),
+        dropped_fields=tuple(line for target, line in dropped if target.is_own),
         unused_suppressions=suppressions.list_unused(cases, scope),
+    )
+
+
+def _list_dropped(
+    tasks: Sequence[ReplayTask], targets: Sequence[Target], toolchain: str
+) -> tuple[tuple[Target, str], ...]:
+    """Returns each target with fields that XLA does not know, with a line that names them."""
+    fields = {task.target: task.artifact.provenance.dropped_fields for task in tasks}
+    return tuple(
+        (target, f"XLA of `{toolchain}` compiles for `{target.name}` without fields that it does not know: {names}")
+        for target in targets
+        if (names := ", ".join(f"`{compute_printable(name)}`" for name in fields.get(target.name, ())))
     )
 
 

@@ -20,7 +20,7 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
-from ligerdiag.toolchains.gpu_targets import SUFFIX, Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, compute_target_name, load_target
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 type BisectAxis = Callable[[TrialRunner, CaseSpec, Target, BisectOptions], Bisection]
@@ -138,7 +138,7 @@ def _require_comparable(options: DiffOptions) -> None:
     for noun, names in (("target", options.targets), ("toolchain", options.toolchains)):
         if len(names) > 2:
             raise InputError(f"expected two {noun}s to compare but got {len(names)}: {', '.join(names)}")
-    if len({Path(name).name.removesuffix(SUFFIX) for name in options.targets}) < len(options.targets):
+    if len({compute_target_name(name) for name in options.targets}) < len(options.targets):
         raise InputError(
             f"expected targets with different names but got {', '.join(options.targets)}: rename one of the files"
         )

@@ -183,6 +183,8 @@ class Provenance:
     """The reason why ligerdiag may have missed a moved Ref, or cannot compute its effect; empty if there is none."""
     donated: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
+    dropped_fields: tuple[str, ...] = ()
+    """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""
     """JAX's own warning about donations that it cannot use; empty if JAX did not warn."""
 

@@ -35,7 +35,7 @@ from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.gpu_targets import Target, list_targets, load_target
+from ligerdiag.toolchains.gpu_targets import Target, list_compared_targets, load_target
 
 _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 """Opcodes of instructions that run nothing, so that their places in a schedule mean nothing."""
@@ -157,8 +157,8 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the options' targets, `target` first; if the options name none, on all targets
-    that come with ligerdiag.
+    """Returns the verdicts on each of the options' targets, `target` first; if the options name none, also on those of
+    `list_compared_targets`.
 
     Raises InputError for an unknown target, or fewer than two.
     """
@@ -189,7 +189,7 @@ def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options:
 
 def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
     named = tuple(load_target(name) for name in dict.fromkeys(options.targets))
-    targets = named if len(named) > 1 else (*(named or (target,)), *list_targets())
+    targets = named if len(named) > 1 else (*(named or (target,)), *list_compared_targets())
     by_sha = {one.sha256: one for one in reversed(targets)}
     chosen = tuple(one for one in targets if by_sha.get(one.sha256) is one)
     if len(chosen) < 2:
@@ -206,7 +206,7 @@ def _write_rows(draft: Draft, runner: TrialRunner, outcomes: Sequence[Outcome], 
             outcome,
             outcome.trial.target.name,
             replay=numbers,
-            cells={CAPABILITY: f"{outcome.trial.target.compute_capability / 10:.1f}", PROGRAM: program},
+            cells={CAPABILITY: outcome.trial.target.generation, PROGRAM: program},
         )
         for outcome, numbers, program in zip(
             outcomes, replay_outcomes(runner, draft, outcomes, options), programs, strict=True

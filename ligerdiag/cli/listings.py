@@ -94,44 +94,85 @@ def render_mesh(mesh: Mapping[str, int]) -> str:
     return " ".join(f"{axis}={size}" for axis, size in mesh.items()) or "-"
 
 
-TARGETS_HELP = """Lists the GPUs that ligerdiag can compile for without having one. With NAME, prints the
-description for XLA, with the sources of its figures.
+TARGETS_HELP = """Lists the GPUs that ligerdiag can compile for without having one, and the toolchains that do.
+
+With NAME, prints the description for XLA, with the sources of its figures. NAME is a target, the path of
+a description file, or `auto`, the GPU of this machine as XLA describes it.
 """
 
 TARGETS_EPILOG = """\b
 Examples:
   ligerdiag targets
   ligerdiag targets h200
-  ligerdiag check --target a100,h200
+  ligerdiag targets auto > mine.pbtxt          the GPU of this machine, for another one
+  ligerdiag check --target a100,mine.pbtxt
 """
 
 
 def targets(
     name: Annotated[str | None, typer.Argument(help="A target.", show_default=False)] = None,
+    *,
+    format: Annotated[AnswerFormat, typer.Option("--format", help="Format of the answer.")] = AnswerFormat.TERMINAL,
+    cache_dir: Annotated[
+        Path | None, typer.Option("--cache-dir", metavar="DIR", help="Folder with the toolchains' environments.")
+    ] = None,
 ) -> None:
     """Prints the targets, or the description of one."""
     from ligerdiag import api
+    from ligerdiag.text import compute_printable
+
+    chosen = () if name is None else (api.load_target(name),)
+    if chosen and format is AnswerFormat.TERMINAL:
+        lines = chosen[0].description.rstrip("\n").split("\n")
+        sys.stdout.write("".join(f"{compute_printable(line)}\n" for line in lines))
+        return
+    statuses = api.list_target_statuses(chosen, cache_dir)
+    sys.stdout.write(render_targets_json(statuses) if format is AnswerFormat.JSON else render_targets(statuses))
+
+
+def render_targets(statuses: "tuple[TargetStatus, ...]") -> str:
+    """Returns a table with a line for each target."""
     from ligerdiag.report.terminal.spans import render_columns
 
-    known = api.list_targets()
-    if name is None:
-        rows = [(target.name, render_capability(target.compute_capability), str(target.path)) for target in known]
-        sys.stdout.write(render_columns(("target", "compute capability", "description"), rows))
-        return
-    for target in known:
-        if target.name == name:
-            sys.stdout.write(target.description.rstrip("\n") + "\n")
-            return
-    raise InputError(f"expected a target of {', '.join(target.name for target in known)} but got `{name}`")
+    rows = [
+        (
+            status.target.name,
+            status.target.vendor,
+            status.target.generation,
+            f"{status.target.memory / 2**30:.0f} GiB" if status.target.memory else "-",
+            str(status.target.cores or "-"),
+            ",".join(status.here) or "-",
+            ",".join(status.elsewhere) or "-",
+        )
+        for status in statuses
+    ]
+    return render_columns(("target", "vendor", "generation", "memory", "cores", "toolchains", "to be created"), rows)
 
 
-def render_capability(capability: int) -> str:
-    """Returns a compute capability as text, such as `9.0` for 90."""
-    return f"{capability // 10}.{capability % 10}"
+def render_targets_json(statuses: "tuple[TargetStatus, ...]") -> str:
+    """Returns the JSON object `{"targets": [...]}`: each target with its figures and toolchains."""
+    records = [
+        {
+            "name": status.target.name,
+            "vendor": status.target.vendor,
+            "platform": status.target.platform.value,
+            "generation": status.target.generation,
+            "architecture": status.target.architecture,
+            "model": status.target.model,
+            "memory_bytes": status.target.memory,
+            "cores": status.target.cores,
+            "sha256": status.target.sha256,
+            "path": str(status.target.path),
+            "toolchains": status.here,
+            "toolchains_to_create": status.elsewhere,
+        }
+        for status in statuses
+    ]
+    return json.dumps({"targets": records}, indent=1) + "\n"
 
 
 if TYPE_CHECKING:
-    from ligerdiag.api.catalogue import ToolchainStatus
+    from ligerdiag.api.catalogue import TargetStatus, ToolchainStatus
 
 TOOLCHAINS_HELP = """Lists, creates and diagnoses toolchains: versions of JAX and Triton to compile with, besides
 the installed ones. Each is an environment in the cache that uv creates from exact pins

@@ -29,7 +29,7 @@ from ligerdiag.model.jobs import (
     make_discover_job,
 )
 from ligerdiag.model.report import OnProgress, Progress
-from ligerdiag.toolchains.gpu_targets import Target, drop_fields
+from ligerdiag.toolchains.gpu_targets import Target, explain_unfit
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
 from ligerdiag.workers.pool import Pool
 
@@ -171,6 +171,13 @@ def compile_cases(
     pool.cache.forget_hashes()
     missing: list[tuple[CaseSpec, Target]] = []
     for case, target in ((case, target) for case in cases for target in targets):
+        unfit = explain_unfit(target, pool.toolchain)
+        if unfit:
+            done += 1
+            result = _make_refused(case, target, unfit)
+            report(_make_finished(result, done, total))
+            yield result
+            continue
         kept = None if refresh else _find_artifact(pool, case, target, variation)
         if kept is None:
             missing.append((case, target))
@@ -192,6 +199,12 @@ def compile_cases(
             report(
                 Progress(phase="compile", event="started", done=done, total=total, case_id=case.id, target=target.name)
             )
+
+
+def _make_refused(case: CaseSpec, target: Target, reason: str) -> CompileResult:
+    return CompileResult(
+        case=case, target=target.name, artifact=None, error=InputError(reason), seconds=0.0, cached=False
+    )
 
 
 def _compile_missing(
@@ -233,7 +246,7 @@ def _make_request(
     return replace(
         make_request(pool, case),
         target=target.name,
-        description=drop_fields(target.description, pool.toolchain.unknown_target_fields),
+        description=target.description,
         compute_capability=target.compute_capability,
         flags={**pool.toolchain.options, **variation.flags},
         not_before=not_before,
@@ -347,7 +360,6 @@ def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> 
         "fingerprint": compute_compile_fingerprint(),
         "versions": dict(toolchain.versions),
         "options": dict(toolchain.options),
-        "unknown_target_fields": toolchain.unknown_target_fields,
         "environment": compute_important_environment(environ),
     }
 

@@ -8,7 +8,6 @@ long fails only its own case. The devices' results are removed afterwards.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
@@ -29,6 +28,7 @@ from ligerdiag.model.findings import PROGRAM_ORDER, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.replay_service import ReplayOptions, compute_environment, explain_refusal
+from ligerdiag.toolchains.this_gpu import has_gpu
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool, count_cores
@@ -36,10 +36,6 @@ from ligerdiag.workers.pool import Pool, count_cores
 DEVICE_WORKER = "ligerdiag.device.device_worker"
 COMPARISON_WORKER = "ligerdiag.device.comparison_worker"
 DEVICE_ENVIRONMENT = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-_DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
-"""Device files of NVIDIA's driver, on Linux and on the Windows subsystem for Linux; a machine with a GPU has one of
-them.
-"""
 RUNS = 3
 """Number of runs on the device with each set of random arguments."""
 
@@ -72,7 +68,7 @@ def require_gpu(toolchain: str = DEFAULT) -> None:
     """
     if toolchain != DEFAULT:
         raise InputError(f"a device runs only programs that toolchain `{DEFAULT}` compiles, not those of `{toolchain}`")
-    if not any(Path(device).exists() for device in _DEVICES):
+    if not has_gpu():
         raise InputError(
             "`--device` needs an NVIDIA GPU, and this machine has none: leave the option out to replay on the CPU"
         )

@@ -224,6 +224,10 @@ class CheckReport(Shown):
     """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. The
     JSON report leaves it out.
     """
+    dropped_fields: tuple[str, ...] = ()
+    """One line for each target that comes with ligerdiag and has fields that the toolchain's XLA does not know, shown
+    with `--verbose`. The JSON report leaves it out.
+    """
     noun: Noun = Noun.CASE
     unused_suppressions: tuple[UnusedSuppression, ...] = ()
     """The unused suppressions, as far as this run can tell that they are unused; see docs/suppressions.md."""

@@ -43,7 +43,7 @@ from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.case import SIZES, read_sizes
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Progress
-from ligerdiag.toolchains.gpu_targets import load_target
+from ligerdiag.toolchains.gpu_targets import AUTO, load_target
 from ligerdiag.toolchains.toolchain import compute_important_environment, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec
 from ligerdiag.workers.pool import Pool
@@ -203,6 +203,11 @@ def plan_sweep(grid: SweepGrid, cache: Cache, report_progress: Callable[[Progres
     Raises InputError as `check` does, for example for a selector that matches nothing, or an unknown target or
     toolchain.
     """
+    if AUTO in grid.targets:
+        raise InputError(
+            f"a sweep names its targets, because its machines may have different GPUs, but got `{AUTO}`: write its"
+            f" description to a file with `ligerdiag targets {AUTO}`, and name the file"
+        )
     columns = tuple(
         SweepColumn(toolchain=toolchain, target=load_target(target).name, flags=flags, sizes=sizes)
         for toolchain in grid.toolchains
@@ -324,7 +329,7 @@ def describe_versions(toolchain: str) -> str:
         return json.dumps(sorted(current_toolchain().versions.items()))
     spec = find_spec(toolchain)
     options = sorted(spec.options.items())
-    return json.dumps([spec.python, sorted(spec.packages.items()), options, spec.unknown_target_fields])
+    return json.dumps([spec.python, sorted(spec.packages.items()), options])
 
 
 def compute_fingerprint(toolchain: str) -> str:

@@ -147,7 +147,6 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
         python=str(directory / "bin" / "python"),
         versions={**spec.packages, "python": _read_python(directory)},
         options=spec.options,
-        unknown_target_fields=spec.unknown_target_fields,
     )
 
 

@@ -1,27 +1,39 @@
 """Descriptions of GPUs, which let XLA compile for a GPU that this machine does not have.
 
 A description is a `GpuTargetConfigProto` in protobuf text format. Those in targets/ name the source of every figure.
-XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and such a file can be used as a target.
+XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and publishes others (`*.txtpb`); any such
+file can be used as a target. The target `auto` is the GPU of this machine, which XLA describes (see `this_gpu`).
 
-XLA refuses a description with a field that it does not know, so `drop_fields` removes the fields that an older XLA does
-not know and would not use.
+A description may have fields that the XLA of a toolchain does not know; `compile.cases.known_fields` drops them.
 """
 
 import re
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.errors import InputError
+from ligerdiag.toolchains.text_format import FieldLine, find_number, find_value, split_fields, strip_comments
+from ligerdiag.toolchains.this_gpu import describe_this_gpu
+from ligerdiag.toolchains.toolchain import Platform, Toolchain
 
 DIRECTORY = Path(__file__).parent / "targets"
 SUFFIX = ".pbtxt"
+"""The suffix of the descriptions that come with ligerdiag."""
+SUFFIXES = (SUFFIX, ".txtpb")
+"""The suffixes that XLA gives to descriptions; a file with any other suffix may be one too."""
+AUTO = "auto"
+"""Name of the target that is the GPU of this machine."""
+COMPARED = ("a100", "b200", "h100", "h200")
+"""The targets that a command compares with each other if the user names none."""
 MAXIMUM_BYTES = 1 << 20
 
-_CAPABILITY = re.compile(r"cuda_compute_capability\s*:?\s*\{([^{}]*)\}")
-_BANDWIDTH = re.compile(r"\bmemory_bandwidth\s*:\s*(\d+)")
-_NUMBER = {name: re.compile(rf"\b{name}\s*:\s*(\d+)") for name in ("major", "minor")}
+_INFO = "gpu_device_info"
+_CUDA = f"{_INFO}.cuda_compute_capability"
+_ROCM = f"{_INFO}.rocm_compute_capability"
+_PLATFORMS = {Platform.CUDA: "CUDA", Platform.ROCM: "ROCm"}
+_EXTENSIONS = {"ACCELERATED_FEATURES": "a", "FAMILY_COMPATIBLE_FEATURES": "f"}
+"""From a `feature_extension` to the letter at the end of the architecture's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +44,37 @@ class Target:
     description: str
     """The `GpuTargetConfigProto` as text, including comments."""
     compute_capability: int
-    """Compute capability times ten, such as 90 for 9.0."""
+    """Compute capability of an NVIDIA GPU times ten, such as 90 for 9.0; 0 for a GPU of another vendor."""
     path: Path
+    platform: Platform = Platform.CUDA
+    architecture: str = ""
+    """The compiler's name of the generation, such as `sm_90a` or `gfx942`."""
+    model: str = ""
+    """The vendor's name of the GPU, such as `NVIDIA H200`; empty if the description has none."""
+    memory: int = 0
+    """Bytes of the GPU's memory; 0 if unknown."""
+    cores: int = 0
+    """Number of multiprocessors or compute units; 0 if unknown."""
 
     @property
     def sha256(self) -> str:
         """Returns the sha256 of the description without comments and indentation, which XLA ignores."""
         return sha256(strip_comments(self.description).encode()).hexdigest()
+
+    @property
+    def is_own(self) -> bool:
+        """Returns whether the description comes with ligerdiag."""
+        return self.path.parent == DIRECTORY
+
+    @property
+    def generation(self) -> str:
+        """Returns the compute capability of an NVIDIA GPU, such as `9.0`, or the architecture of another, `gfx942`."""
+        capability = self.compute_capability
+        return f"{capability // 10}.{capability % 10}" if capability else self.architecture
+
+    @property
+    def vendor(self) -> str:
+        return "NVIDIA" if self.platform is Platform.CUDA else "AMD"
 
 
 def list_targets() -> tuple[Target, ...]:
@@ -46,18 +82,41 @@ def list_targets() -> tuple[Target, ...]:
     return tuple(_load(path, path.stem) for path in sorted(DIRECTORY.glob(f"*{SUFFIX}")))
 
 
+def list_compared_targets() -> tuple[Target, ...]:
+    """Returns the targets that a command compares with each other if the user names none."""
+    return tuple(load_target(name) for name in COMPARED)
+
+
 def load_target(name_or_path: str) -> Target:
-    """Returns the target of that name, or the target that the file at that path describes. Raises InputError if there
-    is neither, or the file is no description.
+    """Returns the target of that name, the target that the file at that path describes, or for `auto` the GPU of this
+    machine. Raises InputError if no such target, file or GPU exists, or the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if re.fullmatch(r"[\w.-]+", name_or_path) and path.is_file():
         return _load(path, name_or_path)
+    if name_or_path == AUTO:
+        return _parse(describe_this_gpu(), AUTO, Path(AUTO))
     path = Path(name_or_path)
     if path.is_file():
         return _load(path, path.stem)
     known = ", ".join(sorted(file.stem for file in DIRECTORY.glob(f"*{SUFFIX}")))
-    raise InputError(f"expected a target of {known}, or a description file, but got `{name_or_path}`")
+    raise InputError(f"expected a target of {known}, {AUTO}, or a description file, but got `{name_or_path}`")
+
+
+def compute_target_name(name_or_path: str) -> str:
+    """Returns the name that the target has in reports, such as `mine` for `gpus/mine.txtpb`; reads no file."""
+    path = Path(name_or_path)
+    return path.stem if path.suffix in SUFFIXES else path.name
+
+
+def explain_unfit(target: Target, toolchain: Toolchain) -> str:
+    """Returns the reason why the toolchain cannot compile for the target; empty if nothing is known against it."""
+    if target.platform is toolchain.platform:
+        return ""
+    return (
+        f"target `{target.name}` ({target.architecture}) is a GPU of {target.vendor}: it needs a toolchain for"
+        f" {_PLATFORMS[target.platform]}, but `{toolchain.name}` compiles for {_PLATFORMS[toolchain.platform]}"
+    )
 
 
 def find_bandwidth(name: str) -> float:
@@ -65,14 +124,7 @@ def find_bandwidth(name: str) -> float:
     path = DIRECTORY / f"{name}{SUFFIX}"
     if not re.fullmatch(r"[\w.-]+", name) or not path.is_file():
         return 0.0
-    found = _BANDWIDTH.search(strip_comments(_load(path, name).description))
-    return float(found[1]) if found else 0.0
-
-
-def strip_comments(description: str) -> str:
-    """Returns the description without comments, blank lines and indentation; a `#` inside quotes is no comment."""
-    lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
-    return "\n".join(line for line in lines if line)
+    return float(find_number(split_fields(_load(path, name).description), f"{_INFO}.memory_bandwidth"))
 
 
 def _load(path: Path, name: str) -> Target:
@@ -82,90 +134,34 @@ def _load(path: Path, name: str) -> Target:
         description = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the target description `{path}`: {error}") from error
-    found = _CAPABILITY.search(strip_comments(description))
-    major = _NUMBER["major"].search(found[1]) if found else None
-    if found is None or major is None:
-        raise InputError(f"`{path}` describes no CUDA GPU: it has no `cuda_compute_capability {{ major: … }}`")
-    minor = _NUMBER["minor"].search(found[1])
-    capability = 10 * int(major[1]) + (int(minor[1]) if minor else 0)
-    return Target(name=name, description=description, compute_capability=capability, path=path)
+    return _parse(description, name, path)
 
 
-_TOKEN = re.compile(r'\s*(?P<token>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|[\w.+-]+|[{}<>\[\]:,;])')
-_CLOSING = {"{": "}", "<": ">", "[": "]"}
+def _parse(description: str, name: str, path: Path) -> Target:
+    try:
+        lines = split_fields(description)
+    except InputError as error:
+        raise InputError(f"`{path}` describes no GPU: {error}") from error
+    major, minor = find_number(lines, f"{_CUDA}.major"), find_number(lines, f"{_CUDA}.minor")
+    gfx = find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0]
+    if not major and not gfx:
+        vendor = " that ligerdiag can compile for" if any("oneapi_" in line.path for line in lines) else ""
+        raise InputError(
+            f"`{path}` describes no GPU{vendor}: it has neither `cuda_compute_capability {{ major: … }}` nor"
+            " `rocm_compute_capability { gcn_arch_name: … }`"
+        )
+    return Target(
+        name=name,
+        description=description,
+        compute_capability=10 * major + minor,
+        path=path,
+        platform=Platform.CUDA if major else Platform.ROCM,
+        architecture=_name_architecture(lines, major, minor) if major else gfx,
+        model=find_value(lines, f"{_INFO}.name") or find_value(lines, "device_description_str"),
+        memory=find_number(lines, f"{_INFO}.device_memory_size"),
+        cores=find_number(lines, f"{_INFO}.core_count"),
+    )
 
 
-def drop_fields(description: str, unknown: Collection[str]) -> str:
-    """Returns the description without the fields at the paths `unknown`, such as `gpu_device_info.name`.
-
-    The result has no comments and one field per line; the description is unchanged if `unknown` is empty. Raises
-    InputError if the description is not in protobuf text format.
-    """
-    if not unknown:
-        return description
-    tokens = tuple(_split(strip_comments(description)))
-    lines, end = _keep_fields(tokens, 0, "", frozenset(unknown))
-    if end != len(tokens):
-        raise InputError(f"expected a field in the target description but got `{tokens[end]}`")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _split(description: str) -> Iterator[str]:
-    position, text = 0, description.rstrip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise InputError(
-                f"expected protobuf text format in the target description but got `{text[position:][:20]}`"
-            )
-        yield match["token"]
-        position = match.end()
-
-
-def _keep_fields(tokens: tuple[str, ...], position: int, path: str, unknown: frozenset[str]) -> tuple[list[str], int]:
-    """Returns the lines of the fields from `position` to the end of their message, without the fields `unknown`, and
-    the position of that end.
-
-    path: that of the message, with which the paths of its fields begin.
-    """
-    lines: list[str] = []
-    while position < len(tokens) and tokens[position] not in _CLOSING.values():
-        name = tokens[position]
-        field = f"{path}.{name}" if path else name
-        position += 1
-        if position < len(tokens) and tokens[position] == ":":
-            position += 1
-        if position == len(tokens):
-            raise InputError(f"expected a value of `{field}` in the target description but got the end of the text")
-        if tokens[position] in ("{", "<"):
-            inner, end = _keep_fields(tokens, position + 1, field, unknown)
-            _expect(tokens, end, _CLOSING[tokens[position]])
-            value = ["{", *(f"  {line}" for line in inner), "}"]
-        else:
-            end = _find_value_end(tokens, position)
-            value = [": " + " ".join(tokens[position : end + 1])]
-        position = end + 1
-        if position < len(tokens) and tokens[position] in (",", ";"):
-            position += 1
-        if field not in unknown:
-            lines += [f"{name}{' ' if value[0] == '{' else ''}{value[0]}", *value[1:]]
-    return lines, position
-
-
-def _find_value_end(tokens: tuple[str, ...], position: int) -> int:
-    """Returns the position of the last token of the value at `position`: the bracket that closes a list, or the value
-    itself.
-    """
-    if tokens[position] != "[":
-        return position
-    end = position
-    while end < len(tokens) and tokens[end] != "]":
-        end += 1
-    _expect(tokens, end, "]")
-    return end
-
-
-def _expect(tokens: tuple[str, ...], position: int, token: str) -> None:
-    found = tokens[position] if position < len(tokens) else "its end"
-    if found != token:
-        raise InputError(f"expected `{token}` in the target description but got `{found}`")
+def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> str:
+    return f"sm_{major}{minor}{_EXTENSIONS.get(find_value(lines, f'{_CUDA}.feature_extension'), '')}"

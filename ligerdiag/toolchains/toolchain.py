@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -32,6 +33,14 @@ ONE_VERSION = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
 PACKAGES = (*ONE_VERSION, "triton")
 OPTIONAL = ("jax-triton",)
 """Packages that a toolchain may lack; only programs that call them need them."""
+
+
+class Platform(StrEnum):
+    """The platform of XLA by which it compiles for a GPU."""
+
+    CUDA = "cuda"
+    ROCM = "rocm"
+
 
 _DROPPED = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_JIT", "TRITON_INTERPRET", "PYTHONSAFEPATH")
 _FIXED = {
@@ -63,8 +72,8 @@ class Toolchain:
     """Name of each package to its version; `python` is among the names."""
     options: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options that this toolchain's XLA needs to compile without a GPU."""
-    unknown_target_fields: tuple[str, ...] = ()
-    """Paths of the fields of a target's description that this toolchain's XLA does not know."""
+    platform: Platform = Platform.CUDA
+    """The platform that the toolchain's XLA compiles for."""
 
     @property
     def is_own(self) -> bool:

@@ -43,8 +43,10 @@ class ToolchainSpec:
     """Name of every package in the environment to its version."""
     options: Mapping[str, Flag]
     """Compiler options that this toolchain needs to compile without a GPU."""
-    unknown_target_fields: tuple[str, ...]
-    """Paths of the fields of a target's description that this toolchain's XLA does not know."""
+    fails_for: tuple[str, ...] = ()
+    """Compute capabilities, such as `10.3`, for which the toolchain's compilers abort. For a release of jax, those of
+    the toolchain that it resembles, which may be too many.
+    """
     like: str = ""
     """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins the other packages; otherwise
     empty.
@@ -76,11 +78,10 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FieldError(f"the table is not TOML: {error}") from error
-    since: Json = read_object(fields, "target_fields") if "target_fields" in fields else {}
     specs: dict[str, ToolchainSpec] = {}
     for name, entry in read_object(fields, "toolchain").items():
-        specs[name] = _parse_entry(name, as_object(entry, name), since)
-        specs |= {spec.name: spec for spec in _list_releases(specs[name], as_object(entry, name), since)}
+        specs[name] = _parse_entry(name, as_object(entry, name))
+        specs |= {spec.name: spec for spec in _list_releases(specs[name], as_object(entry, name))}
     return specs
 
 
@@ -106,7 +107,7 @@ def find_spec(name: str) -> ToolchainSpec:
     raise InputError(f"expected a toolchain of {known}, or a release of jax from {first} to {last}, but got `{name}`")
 
 
-def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
+def _parse_entry(name: str, entry: Json) -> ToolchainSpec:
     if not _NAME.fullmatch(name) or name == DEFAULT:
         raise FieldError(
             f"expected a toolchain name of lower-case letters, digits, `.`, `_` and `-`, other than `{DEFAULT}`, but got"
@@ -126,17 +127,18 @@ def _parse_entry(name: str, entry: Json, since: Json) -> ToolchainSpec:
         python=read_str(entry, "python"),
         packages=packages,
         options=read_record(Mapping[str, Flag], entry, "options"),
-        unknown_target_fields=_find_unknown_fields(packages["jax"], since),
+        fails_for=tuple(read_strs(entry, "fails_for")) if "fails_for" in entry else (),
     )
 
 
-def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[ToolchainSpec]:
+def _list_releases(base: ToolchainSpec, entry: Json) -> Iterator[ToolchainSpec]:
     """Yields a toolchain for each release of jax that the entry of `base` lists: the packages of `base` with that jax
     and its jaxlib.
     """
     releases = read_str_map(entry, "releases") if "releases" in entry else {}
     for jax, jaxlib in releases.items():
         _read_version(jax)
+        _read_version(jaxlib)
         own = {
             name: jax if name == "jax" else jaxlib
             for name in base.packages
@@ -147,17 +149,8 @@ def _list_releases(base: ToolchainSpec, entry: Json, since: Json) -> Iterator[To
             name=f"jax-{jax}",
             about=f"as `{base.name}`, with jax {jax}",
             packages={**base.packages, **own},
-            unknown_target_fields=_find_unknown_fields(jaxlib, since),
             like=base.name,
         )
-
-
-def _find_unknown_fields(version: str, since: Json) -> tuple[str, ...]:
-    """Returns the fields of a target's description that releases after `version` added, according to the table's
-    `target_fields` (release to fields).
-    """
-    later = [name for name in since if _read_version(name) > _read_version(version)]
-    return tuple(field for name in later for field in read_strs(since, name))
 
 
 def _read_version(text: str) -> tuple[int, ...]:

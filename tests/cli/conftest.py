@@ -10,12 +10,14 @@ import pytest
 
 import ligerdiag
 from ligerdiag.api import describe_refusal
-from ligerdiag.api.catalogue import StepState, ToolchainStatus, ToolchainStep
+from ligerdiag.api.catalogue import StepState, TargetStatus, ToolchainStatus, ToolchainStep
 from ligerdiag.api.last_run import RunPolicy
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.report import CheckReport, Progress
 from ligerdiag.report.comparisons import Bisection
 from ligerdiag.run_options import BisectOptions, CheckOptions
+from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.toolchain import Platform
 from tests.report.bisection_samples import make_bisection
 from tests.report.samples import make_case, make_report
 from tools.running import Outcome
@@ -27,6 +29,30 @@ def make_status(name: str, *steps: ToolchainStep) -> ToolchainStatus:
         name=name, about="for tests", python="3.12", versions=versions, directory=f"/cache/{name}", steps=steps
     )
 
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target(
+            name="h100",
+            description="# figures\ncuda {}\x1b[1m\n",
+            compute_capability=90,
+            path=Path("h100.pbtxt"),
+            architecture="sm_90a",
+            model="NVIDIA H100",
+            memory=80 << 30,
+            cores=132,
+        ),
+        Target(
+            name="mi300",
+            description="rocm {}\n",
+            compute_capability=0,
+            path=Path("mi300.pbtxt"),
+            platform=Platform.ROCM,
+            architecture="gfx942",
+        ),
+    )
+}
 
 STATUSES = {
     status.name: status
@@ -93,9 +119,21 @@ class FakeApi:
         plain = SimpleNamespace(id="ce", about="", expected=None, mesh={}, file="cases/ce.py")
         return (case, plain)
 
-    def list_targets(self) -> tuple[SimpleNamespace, ...]:
-        return (
-            SimpleNamespace(name="h100", compute_capability=90, description="# figures\ncuda {}\n", path="h100.pbtxt"),
+    def load_target(self, name: str) -> Target:
+        if name not in TARGETS:
+            raise InputError(f"expected a target of {', '.join(TARGETS)} but got `{name}`")
+        return TARGETS[name]
+
+    def list_target_statuses(
+        self, targets: Sequence[Target] = (), cache_directory: Path | None = None
+    ) -> tuple[TargetStatus, ...]:
+        return tuple(
+            TargetStatus(
+                target=target,
+                here=("default", "whole") if target.compute_capability else (),
+                elsewhere=("absent",) if target.compute_capability else (),
+            )
+            for target in targets or TARGETS.values()
         )
 
     def list_toolchains(self, cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:

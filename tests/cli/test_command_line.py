@@ -203,10 +203,39 @@ def test_a_selector_without_matches_exits_with_2(api: FakeApi, run_command: RunC
 
 
 def test_targets_are_listed_and_shown(api: FakeApi, run_command: RunCommand) -> None:
-    assert run_command("targets").out.splitlines()[1].split() == ["h100", "9.0", "h100.pbtxt"]
+    assert run_command("targets").out.splitlines() == [
+        "target  vendor  generation  memory  cores  toolchains     to be created",
+        "h100    NVIDIA  9.0         80 GiB  132    default,whole  absent",
+        "mi300   AMD     gfx942      -       -      -              -",
+    ]
     assert run_command("targets", "h100").out == "# figures\ncuda {}\n"
     outcome = run_command("targets", "h1000")
-    assert (outcome.code, outcome.err) == (2, "error: expected a target of h100 but got `h1000`\n")
+    assert (outcome.code, outcome.err) == (2, "error: expected a target of h100, mi300 but got `h1000`\n")
+
+
+def test_targets_as_json_have_figures_and_toolchains(api: FakeApi, run_command: RunCommand) -> None:
+    both = json.loads(run_command("targets", "--format", "json").out)["targets"]
+    assert [(one["name"], one["platform"], one["toolchains"]) for one in both] == [
+        ("h100", "cuda", ["default", "whole"]),
+        ("mi300", "rocm", []),
+    ]
+    (one,) = json.loads(run_command("targets", "h100", "--format", "json").out)["targets"]
+    assert (one.pop("sha256"), one) == (
+        api.load_target("h100").sha256,
+        {
+            "name": "h100",
+            "vendor": "NVIDIA",
+            "platform": "cuda",
+            "generation": "9.0",
+            "architecture": "sm_90a",
+            "model": "NVIDIA H100",
+            "memory_bytes": 80 << 30,
+            "cores": 132,
+            "path": "h100.pbtxt",
+            "toolchains": ["default", "whole"],
+            "toolchains_to_create": ["absent"],
+        },
+    )
 
 
 def test_an_unknown_rule_exits_with_2(api: FakeApi, run_command: RunCommand) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from ligerdiag.api import CheckOptions, check, diagnose_toolchain
-from ligerdiag.api.catalogue import StepState
+from ligerdiag.api.catalogue import PROBE, StepState
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases import device_queries
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
 from ligerdiag.toolchains.environments import has_environment, locate_environment
+from ligerdiag.toolchains.gpu_targets import list_targets
 from ligerdiag.toolchains.toolchain_table import find_spec, known_toolchains
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -69,6 +70,30 @@ def test_every_toolchain_compiles_and_its_triton_understands_the_kernel(name: st
     status = diagnose_toolchain(name)
     assert [step.name for step in status.steps] == ["environment", "packages", "compile", "kernel"]
     assert status.state is StepState.WORKS, status.steps
+
+
+def test_xla_of_2024_gets_a_description_without_the_fields_that_came_later() -> None:
+    require("seed")
+    row = f"{CASES / 'seed_flce.py'}::seed_flce[True-float32-True-1-4-32-16]"
+    report = check(CheckOptions(selectors=(row,), targets=("h100", "v100"), toolchain="seed", replay=False))
+    assert {case.status for case in report.cases} == {Status.EXPECTED}
+    assert [line.split("`")[3] for line in report.dropped_fields] == ["h100", "v100"]
+    for field in ("gpu_device_info.cuda_compute_capability.feature_extension", "gpu_device_info.name", "runtime_version"):
+        assert all(f"`{field}`" in line for line in report.dropped_fields)
+    assert all("`gpu_device_info.core_count`" not in line for line in report.dropped_fields)
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in known_toolchains() if spec.fails_for])
+def test_a_compiler_that_aborts_for_a_gpu_does_so_for_each_that_the_table_names(name: str) -> None:
+    require(name)
+    spec = find_spec(name)
+    targets = [target for target in list_targets() if target.generation in ("9.0", *spec.fails_for)]
+    report = check(
+        CheckOptions(selectors=(str(PROBE),), targets=tuple(t.name for t in targets), toolchain=name, replay=False)
+    )
+    aborted = {case.target for case in report.cases if case.status is Status.ERROR}
+    assert aborted == {target.name for target in targets if target.generation in spec.fails_for}
+    assert all("SIGABRT" in case.error for case in report.cases if case.target in aborted)
 
 
 def test_the_seed_fails_where_its_authors_say_it_does() -> None:

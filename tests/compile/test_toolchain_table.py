@@ -6,15 +6,9 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.gpu_targets import drop_fields, list_targets
 from ligerdiag.toolchains.toolchain_table import ToolchainSpec, find_spec, known_releases, known_toolchains, parse_table
 
 ENTRY = """
-[target_fields]
-"0.4.34" = ["known"]
-"0.6.1" = ["runtime_version"]
-"0.10.0" = ["gpu_device_info.name"]
-
 [toolchain.old]
 about = "a test"
 python = "3.12"
@@ -31,7 +25,6 @@ def test_an_entry_has_its_packages_and_the_options_that_its_xla_needs() -> None:
         python="3.12",
         packages={"jax": "0.4.34", "ml-dtypes": "0.5.4"},
         options={"xla_gpu_autotune_level": 0},
-        unknown_target_fields=("runtime_version", "gpu_device_info.name"),
     )
     assert spec.requirements == ("jax==0.4.34", "ml-dtypes==0.5.4")
 
@@ -71,8 +64,6 @@ def test_a_release_of_jax_is_its_base_toolchain_with_that_jax_and_jaxlib() -> No
     assert (base.like, early.name, late.name) == ("", "jax-0.5.2", "jax-0.9.0.1")
     assert early.packages == {"jax": "0.5.2", "jaxlib": "0.5.1", "jax-cuda12-plugin": "0.5.1", "ml-dtypes": "0.5.4"}
     assert (early.like, early.options, early.about) == ("old", base.options, "as `old`, with jax 0.5.2")
-    assert early.unknown_target_fields == ("runtime_version", "gpu_device_info.name")
-    assert late.unknown_target_fields == ("gpu_device_info.name",), "0.9.0.1 comes before 0.10.0"
     assert len({spec.directory_name for spec in (base, early, late)}) == 3
 
 
@@ -91,7 +82,7 @@ def test_each_release_appears_once_in_order() -> None:
         (base,) = [one for one in known_toolchains() if one.name == spec.like]
         assert spec.packages.keys() == base.packages.keys()
         if spec.packages["jax"] == base.packages["jax"]:
-            assert (spec.packages, spec.unknown_target_fields) == (base.packages, base.unknown_target_fields)
+            assert spec.packages == base.packages
 
 
 def test_other_pins_or_another_python_are_another_environment() -> None:
@@ -111,12 +102,3 @@ def test_every_toolchain_has_all_packages_for_a_compile_without_a_gpu(spec: Tool
     assert len(one_version) == 4
     assert len({spec.packages[name] for name in one_version}) == 1, "else JAX ignores the plugin"
     assert {"jax-triton", "triton", "protobuf"} <= spec.packages.keys()
-
-
-@pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
-@pytest.mark.parametrize("target", list_targets(), ids=lambda target: target.name)
-def test_every_target_has_a_description_for_every_toolchain(spec: ToolchainSpec, target: object) -> None:
-    description = drop_fields(target.description, spec.unknown_target_fields)  # type: ignore[attr-defined]
-    assert "core_count: " in description
-    assert "cuda_compute_capability {" in description
-    assert ("mem_clock_ghz" in description) is ("gpu_device_info.mem_clock_ghz" not in spec.unknown_target_fields)

@@ -12,14 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases.array_records import draw_values, is_key
+from ligerdiag.compile.cases.known_fields import build_topology, fit_description
 from ligerdiag.compile.cases.live_functions import name_arguments
-from ligerdiag.errors import CaseError, CompileError, InputError, describe_fault
+from ligerdiag.errors import CaseError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
-from ligerdiag.toolchains.gpu_targets import strip_comments
+from ligerdiag.toolchains.text_format import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
@@ -77,8 +77,9 @@ MAXIMUM_PER_HOST = 8
 def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
     """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
 
-    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text. explicit: the axes that have
-    JAX's type Explicit. Raises InputError if the size of an axis is not positive, or the mesh has too many devices.
+    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text; fields that XLA does not know are
+    dropped. explicit: the axes that have JAX's type Explicit. Raises InputError if the size of an axis is not positive,
+    or the mesh has too many devices.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -87,7 +88,8 @@ def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str
     devices = prod(sizes.values())
     if devices > MAXIMUM_DEVICES:
         raise InputError(f"expected a mesh of at most {MAXIMUM_DEVICES} devices but got {devices}")
-    topology = _build_topology(compute_topology_name(devices), strip_comments(description))
+    known = strip_comments(fit_description(description).text)
+    topology = build_topology(compute_topology_name(devices), known)
     return arrange_mesh(topology.devices, sizes, explicit)
 
 
@@ -164,18 +166,6 @@ def _check_partition(place: str, arg: Arg, mesh: Mesh) -> None:
         count = prod(mesh.shape[axis] for axis in axes)
         if size % count:
             raise InputError(f"dimension {dimension} of {place} is {size} and cannot be split over {count} devices")
-
-
-@lru_cache(maxsize=8)
-def _build_topology(name: str, description: str) -> Any:
-    library: Any = topologies
-    try:
-        return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
-    except Exception as fault:
-        traceback.print_exception(fault)
-        raise CompileError(
-            f"XLA of jax {jax.__version__} does not take the description of a GPU: {describe_fault(fault)}"
-        ) from fault
 
 
 NEXT_DRAW = 1_000_003

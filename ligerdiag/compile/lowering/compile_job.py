@@ -56,6 +56,7 @@ from ligerdiag.artifacts.cache import find_artifact, find_same_program, hold_key
 from ligerdiag.artifacts.call_records import Placement, compute_placements, render_readers
 from ligerdiag.compile.cases.arguments import build_mesh, compute_words
 from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callbacks, import_as, note_question
+from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.cases.printed import record_prints
@@ -66,7 +67,7 @@ from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
-from ligerdiag.toolchains.gpu_targets import strip_comments
+from ligerdiag.toolchains.text_format import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment
 
 _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
@@ -116,18 +117,20 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     Raises LigerdiagError with a message of one line; the traceback is in the log.
     """
 
+    description = fit_description(request.description).text
+
     def build(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
         note_question()  # the mesh is one of this target's devices
-        return build_mesh(sizes, request.description, explicit)
+        return build_mesh(sizes, description, explicit)
 
-    with import_as(request.description, build_mesh({}, request.description).devices.flat), place_meshes(build):
+    with import_as(description, build_mesh({}, description).devices.flat), place_meshes(build):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
     begin = _measure_log(log)
     with record_prints() as printed:
         program = lower_case(
             case,
-            request.description,
+            description,
             request.compute_capability,
             ties=request.ties,
             by_barrier=request.by_barrier,
@@ -305,7 +308,8 @@ def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]
     """Answers questions about devices as the target would, while XLA traces and lowers the function of a
     `custom_partitioning` in the middle of compiling.
     """
-    with answer_as(program.assignment, request.description), assume_capability(request.compute_capability):
+    description = fit_description(request.description).text
+    with answer_as(program.assignment, description), assume_capability(request.compute_capability):
         yield
 
 
@@ -421,6 +425,7 @@ def _describe(
         tags=program.tags,
         target=request.target,
         target_sha256=sha256(strip_comments(request.description).encode()).hexdigest(),
+        dropped_fields=fit_description(request.description).dropped if request.description else (),
         compute_capability=request.compute_capability,
         mesh=program.mesh,
         devices=len(program.assignment),

@@ -204,11 +204,11 @@ def explain_refs(fault: BaseException) -> str:
 
 def _noting_makers(make: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
     def made(self: Any, trace: Any, *args: Any, **kwargs: Any) -> Any:
-        jaxpr, values = make(self, trace, *args, **kwargs)
+        results = make(self, trace, *args, **kwargs)  # the jaxpr, and one or two others, depending on the release
         outer = getattr(trace, "parent_trace", None)
-        if type(outer).__name__ != "EvalTrace" and _makes_refs(jaxpr):
+        if type(outer).__name__ != "EvalTrace" and _makes_refs(results[0]):
             notes.are_split = True
-        return jaxpr, values
+        return results
 
     return made
 

@@ -129,9 +129,11 @@ def describe_recognised(coverages: Sequence[Coverage]) -> str:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny."""
+    """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny, and
+    which fields of a target XLA does not know.
+    """
     lines: list[Line] = [*render_selected(report, width)]
-    for note in (*report.notes, *(report.sandbox if verbose else ())):
+    for note in (*report.notes, *((*report.sandbox, *report.dropped_fields) if verbose else ())):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 4)
     return tuple(lines)
 

@@ -1,0 +1,137 @@
+"""Builds XLA's topology of a described target, without those fields of the description that this XLA does not know.
+
+XLA refuses a description with a field or an enum value that it does not know: its parser writes the line into the
+process's error output, and JAX raises an error without it. So XLA gets the description with one field on each line, and
+the field that its parser names there is dropped, until XLA takes the rest. Nothing else is dropped: any other fault is
+an error of the description. If XLA aborts, the worker dies with it, and its parent reports that (`workers.process`).
+"""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import jax
+from jax.experimental import topologies
+
+from ligerdiag.errors import CompileError, describe_fault
+from ligerdiag.toolchains.text_format import FieldLine, drop_field, render_fields, split_fields, strip_comments
+
+MOST_DROPPED = 100
+"""The most fields that are dropped from one description."""
+_ONE_DEVICE = "1x1x1"
+_UNKNOWN = re.compile(
+    r"Error parsing text-format [\w.]+: (?P<line>\d+):\d+: (?P<fault>"
+    r'Message type "[\w.]+" has no field named|Unknown enumeration value of "[^"]*" for field) "(?P<name>\w+)"'
+)
+_REFUSED = re.compile(r"Error parsing text-format [\w.]+: (?P<fault>\d+:\d+: .*)")
+_NEEDED = (
+    "gpu_device_info",
+    "gpu_device_info.cuda_compute_capability",
+    "gpu_device_info.cuda_compute_capability.major",
+)
+"""Fields without which XLA would compile for another GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDescription:
+    """A target's description as far as this XLA knows its fields."""
+
+    text: str
+    """The description; unchanged, with its comments, if XLA knows all fields."""
+    dropped: tuple[str, ...]
+    """Paths of the dropped fields, such as `gpu_device_info.name`, each once."""
+
+
+@lru_cache(maxsize=8)
+def fit_description(description: str) -> KnownDescription:
+    """Returns the description without the fields that this XLA does not know. Raises CompileError if XLA does not take
+    the rest, InputError if it is not in protobuf text format.
+    """
+    bare = strip_comments(description)
+    try:
+        _ask(_ONE_DEVICE, bare)
+    except Exception:  # the loop below asks again, and reads why
+        lines = split_fields(bare)
+    else:
+        return KnownDescription(text=description, dropped=())
+    dropped: list[str] = []
+    while True:
+        text = render_fields(lines)
+        said, fault = _try(text)
+        if fault is None:
+            return KnownDescription(text=text, dropped=tuple(dict.fromkeys(dropped)))
+        unknown = _UNKNOWN.search(said)
+        number = -1 if unknown is None else _find_line(lines, int(unknown["line"]), unknown["name"])
+        if unknown is None or number < 0 or len(dropped) == MOST_DROPPED:
+            refused = _REFUSED.search(said)
+            raise _refuse(refused["fault"].strip() if refused else describe_fault(fault)) from fault
+        path = lines[number].path
+        if path in _NEEDED:
+            raise _refuse(f"it does not know `{path}`, without which the GPU would be another") from fault
+        dropped.append(path)
+        lines = drop_field(lines, number)
+
+
+def _find_line(lines: Sequence[FieldLine], end: int, name: str) -> int:
+    """Returns the number, from 0, of the last line among the first `end` that begins a field of that name; -1 if there
+    is none. XLA's parser has read the field's name, or also its value, when it reports its place.
+    """
+    places = (number for number in range(min(end, len(lines)) - 1, -1, -1) if lines[number].lines)
+    return next((number for number in places if lines[number].path.rpartition(".")[2] == name), -1)
+
+
+@lru_cache(maxsize=8)
+def build_topology(name: str, description: str) -> Any:
+    """Returns the topology of that name, such as `1x2x1`, of devices that the description describes. description:
+    without comments. Raises CompileError.
+    """
+    try:
+        return _ask(name, description)
+    except Exception as fault:
+        traceback.print_exception(fault)
+        raise _refuse(describe_fault(fault)) from fault
+
+
+def _ask(name: str, description: str) -> Any:
+    library: Any = topologies
+    return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
+
+
+def _try(description: str) -> tuple[str, Exception | None]:
+    """Returns what XLA wrote to the error output while it read the description, and the error that it raised."""
+    fault: Exception | None = None
+    with _capture_errors() as file:
+        try:
+            _ask(_ONE_DEVICE, description)
+        except Exception as error:
+            fault = error
+        sys.stderr.flush()
+        file.seek(0)
+        said = file.read().decode(errors="replace")
+    return said, fault
+
+
+@contextmanager
+def _capture_errors() -> Generator[IO[bytes]]:
+    """Redirects the error output of the process, also that of C++ code, to a file inside the context."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _refuse(reason: str) -> CompileError:
+    return CompileError(f"XLA of jax {jax.__version__} does not take the description of a GPU: {reason}")

@@ -1,0 +1,52 @@
+"""The page of targets has each target, and from a report a column for each set of equal verdicts."""
+
+from pathlib import Path
+
+import pytest
+
+from ligerdiag.model.findings import Verdict
+from ligerdiag.report.json import render_json
+from ligerdiag.toolchains.gpu_targets import list_targets
+from tests.report.samples import make_case, make_report
+from tools import map_of_targets
+
+PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
+
+
+def test_the_page_lists_the_targets_and_describes_them_as_their_files_do() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for line in map_of_targets.list_target_lines():
+        assert line in text, "run `make targets`"
+
+
+@pytest.mark.parametrize("target", [one for one in list_targets() if one.compute_capability], ids=lambda one: one.name)
+def test_the_page_has_verdicts_for_each_gpu_of_nvidia(target: object) -> None:
+    verdicts = PAGE.read_text(encoding="utf-8").partition("## Verdicts")[2]
+    assert f"| {target.name} | " in verdicts  # type: ignore[attr-defined]
+
+
+def test_programs_with_equal_verdicts_share_a_column_and_fresh_ones_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = {"loss": Verdict.FRESH, "input": Verdict.STALE}
+    lucky = {"loss": Verdict.FRESH, "input": Verdict.LATENT}
+    cases = [
+        make_case(id=name, target=target, outputs=outputs)
+        for name, outputs in (("one", wrong), ("two", wrong), ("three", lucky), ("right", {"loss": Verdict.FRESH}))
+        for target in ("h100", "a100")
+    ]
+    cases.append(make_case(id="three", target="p100", outputs={}, error="aborted"))
+    (tmp_path / "report.json").write_text(render_json(make_report(*cases)))
+    page = tmp_path / "page.md"
+    page.write_text(f"# Kept\n\n{map_of_targets.GENERATED}\nold\n")
+    monkeypatch.setattr("sys.argv", ["", str(tmp_path / "report.json"), str(page)])
+    map_of_targets.main()
+    text = page.read_text()
+    assert text.startswith("# Kept\n\n## The targets\n")
+    assert "old" not in text
+    assert "fresh on every target: `right`." in text
+    assert "- **1**: `one`, `two`\n- **2**: `three`\n" in text
+    assert text.endswith(
+        "| target | 1 | 2 |\n|---|---|---|\n| h100 | input stale | input latent |\n| a100 | input stale | input latent |\n"
+        "| p100 | — | — |\n"
+    )
