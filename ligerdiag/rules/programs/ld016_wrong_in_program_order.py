@@ -53,9 +53,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
                 ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
                 for name, error in wrong.items()
             ),
-            help="fix the program or its reference; the verdicts compare the schedule with program order. If you mean an"
-            " operand's value from before a kernel overwrites it, call the kernel through"
-            " `ligerdiag.in_place.call_in_place` and go on reading the old name",
+            help="fix the program or its reference; the verdicts compare the schedule with program order. Do you mean what a"
+            " kernel writes to its operand, or what was there before? `ligerdiag.in_place.call_in_place` returns the new"
+            " contents, and the operand's own name keeps the old ones",
         )
 
 
