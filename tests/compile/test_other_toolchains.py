@@ -78,7 +78,11 @@ def test_xla_of_2024_gets_a_description_without_the_fields_that_came_later() -> 
     report = check(CheckOptions(selectors=(row,), targets=("h100", "v100"), toolchain="seed", replay=False))
     assert {case.status for case in report.cases} == {Status.EXPECTED}
     assert [line.split("`")[3] for line in report.dropped_fields] == ["h100", "v100"]
-    for field in ("gpu_device_info.cuda_compute_capability.feature_extension", "gpu_device_info.name", "runtime_version"):
+    for field in (
+        "gpu_device_info.cuda_compute_capability.feature_extension",
+        "gpu_device_info.name",
+        "runtime_version",
+    ):
         assert all(f"`{field}`" in line for line in report.dropped_fields)
     assert all("`gpu_device_info.core_count`" not in line for line in report.dropped_fields)
 
