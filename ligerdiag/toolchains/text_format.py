@@ -61,7 +61,7 @@ def find_value(lines: Sequence[FieldLine], path: str) -> str:
 
 
 def find_number(lines: Sequence[FieldLine], path: str) -> int:
-    """Returns the value of the first field at the path as an integer; 0 if there is none, or if it is no integer."""
+    """Returns the value of the first field at the path as an integer; 0 if there is no such integer."""
     value = find_value(lines, path)
     return int(value) if re.fullmatch(r"-?\d+", value) else 0
 

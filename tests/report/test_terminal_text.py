@@ -178,3 +178,10 @@ def test_no_name_starts_a_line_that_a_workflow_takes_for_a_command(width: int | 
     assert "set-output name=x::y" in text
     assert [line for line in text.splitlines() if line.lstrip().startswith("::")] == []
     assert "##[" not in text
+
+
+def test_fields_that_xla_does_not_know_are_shown_with_verbose_alone() -> None:
+    line = "XLA of `seed` compiles for `h100` without fields that it does not know: `gpu_device_info.name`"
+    report = make_report(make_case("one"), dropped_fields=(line,))
+    assert line not in " ".join(render_terminal(report).split())
+    assert f"note: {line}" in " ".join(render_terminal(report, verbose=True).split())

@@ -308,3 +308,10 @@ def test_a_missing_extra_is_one_line_with_the_install_command(monkeypatch: pytes
     monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "distributed" else object())
     with pytest.raises(InputError, match=r"needs distributed: pip install 'ligerdiag\[sweep\]'"):
         cluster.require_extra()
+
+
+def test_the_gpu_of_one_machine_is_no_target_of_a_sweep(folder: Path, shared_cache: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"a sweep names its targets, .* but got `auto`: write its description to a file"
+    ):
+        plan(folder, shared_cache, 'targets = ["a100", "auto"]\n')
