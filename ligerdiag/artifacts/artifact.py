@@ -171,16 +171,19 @@ class Provenance:
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
     """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
-    of the kernel call, see `compile.lowering.traced_calls`; `ANY_OPERAND` means all operands. None if the artifact does
-    not record them.
+    of the kernel call, see `compile.lowering.traced_calls`. A number applies to every kernel call of the program;
+    `ANY_OPERAND` means all operands. None if the artifact does not record them.
     """
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX separated from the writes before them, see `compile.lowering.refs`."""
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs in both programs, as written and as lowered; empty unless JAX separated a store from a read.
+    """The stores into Refs in the program as written and in the one that XLA gets; empty unless JAX separated a store from
+    a read.
     """
     refs_trouble: str = ""
-    """The reason why ligerdiag may have missed a moved Ref, or cannot compute its effect; empty if there is none."""
+    """The reason why ligerdiag may have missed a moved access of a Ref, or cannot find out what the moves do to the
+    outputs; empty if there is none.
+    """
     donated: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
     dropped_fields: tuple[str, ...] = ()

@@ -106,8 +106,10 @@ class Cache:
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """Returns the answer that `keep_answer` wrote for the question; None if there is none or a file on which it
-        depends has changed.
+        """Returns the answer that `keep_answer` wrote for the question; None if there is none, if it depends on no
+        file, or if a file on which it depends has changed.
+
+        folder: the one given to `keep_answer`: INDEX for cases and artifacts, REPLAYS for results of replay.
         """
         found = self._find_entry(question, folder)
         return None if found is None else found[0]
@@ -142,7 +144,11 @@ class Cache:
         folder: str = INDEX,
     ) -> None:
         """Writes an answer that `find_answer` returns for this question as long as the dependencies (file to sha256) do
-        not change. Ignores errors, because a cache that cannot be written only costs time.
+        not change; without dependencies, `find_answer` never returns it. Ignores errors, because a cache that cannot be
+        written only costs time.
+
+        folder: the folder of the cache that gets the answer: INDEX for cases and artifacts, REPLAYS for results of
+        replay.
         """
         path = self._locate(question, folder)
         temporary = path.with_name(self._name_scratch())

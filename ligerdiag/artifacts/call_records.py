@@ -31,8 +31,8 @@ class Placement:
     shape: tuple[int, ...]
     """Shape of the whole array."""
     shards: tuple[tuple[Range, ...], ...]
-    """For each device, by partition id, the range of its shard in each dimension; the whole range if the array is
-    replicated.
+    """For each device, by partition id, the (start, stop) of its shard in each dimension; (0, size) in a dimension that
+    is not split.
     """
 
     def __post_init__(self) -> None:
@@ -85,7 +85,9 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """How JAX separated a read of a Ref from a write when it split a function, see `compile.lowering.refs`."""
+    """The ways in which JAX separates a read of a Ref from a write when it splits a function, see
+    `compile.lowering.refs`.
+    """
 
     OUT_OF_LOOP = "out of loop"
     """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""
@@ -161,11 +163,18 @@ class TieSite:
     source: SourceLine
     """The innermost frame of the reading operation outside of installed packages; file "" if there is none."""
     untieable: str = ""
-    """The reason why no tie can be inserted here; empty if one can."""
+    """The reason why no tie `value + s - s` can be inserted here; empty if one can. It is the reason in `unreachable`, or
+    that the kernel has no floating-point output to sum, that nothing can be added to a value of this type, or that the
+    reader is a function call that hands the value on to a kernel or returns it.
+    """
     unreachable: str = ""
-    """The reason why the kernel's results are not available here; empty if they are."""
+    """The reason why the kernel's results are not available here, such as that only the kernel is in a loop; empty if
+    they are. It rules out a tie, a barrier, and an output that declares the write.
+    """
     no_barrier: str = ""
-    """The reason why no barrier can stand here although the kernel's results are available; empty if one can."""
+    """The reason, apart from `unreachable`, why no barrier can stand here, such as that the kernel has no results; empty
+    if there is none.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,8 +87,8 @@ def discover_cases(
     there are several sources; the cases of the other sources are returned. on_printed: called with the text that a source
     printed while it was imported, in this run or in the one whose answer the cache has.
 
-    Raises InputError for a selector that matches nothing and for a size that no file asks for, CaseError for a file
-    that cannot be imported, CompileError if the worker dies.
+    Raises InputError for a selector that matches nothing, and for a size in the environment that no file requests by
+    calling `ligerdiag.size`; CaseError for a file that cannot be imported; CompileError if the worker dies.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -210,7 +210,10 @@ def _make_refused(case: CaseSpec, target: Target, reason: str) -> CompileResult:
 def _compile_missing(
     missing: Sequence[tuple[CaseSpec, Target]], pool: Pool, variation: Variation, not_before: float
 ) -> Iterator[tuple[CaseSpec, Target] | CompileResult]:
-    """Yields each (case, target) when its compile begins, and its result when the compile ends."""
+    """Yields each (case, target) when its compile begins, and its result when the compile ends.
+
+    not_before: seconds since the epoch; an artifact in the cache that is older is not reused.
+    """
     started: dict[int, float] = {}
     jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
     for number, future in pool.run_all(jobs):

@@ -284,7 +284,7 @@ class _Child:
 
 def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
     """Returns the outcome with these fields of its identity replaced by names as the user wrote them: the process knows
-    only absolute paths.
+    only absolute paths. names: field of the identity, `id` or `artifact`, to its value.
     """
     if outcome.judged is None:
         return outcome

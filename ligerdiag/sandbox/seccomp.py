@@ -132,8 +132,8 @@ class _Program:
     def fail_where(self, call: int, argument: int, *tests: tuple[int, int], mask: int | None = None) -> None:
         """Adds instructions that deny the system call `call` if one of its arguments passes one of the tests.
 
-        argument: number of that argument, from 0. tests: (kind of jump, value to compare with). mask: bits of the
-        argument that are compared.
+        argument: number of that argument, from 0. tests: (`_EQUAL`, `_AT_LEAST` or `_ANY_BIT`, the value with which the
+        argument is compared). mask: the bits of the argument that are compared; None for all 32.
         """
         own = _Program()
         own.load_argument(argument)

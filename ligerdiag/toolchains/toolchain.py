@@ -36,7 +36,7 @@ OPTIONAL = ("jax-triton",)
 
 
 class Platform(StrEnum):
-    """The platform of XLA by which it compiles for a GPU."""
+    """The platform, CUDA (NVIDIA) or ROCm (AMD), by which XLA compiles for a GPU."""
 
     CUDA = "cuda"
     ROCM = "rocm"
@@ -118,8 +118,9 @@ def describe_interpreter() -> Toolchain:
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """Returns the environment variables for a worker of the toolchain: the user's, except those that would change or
-    hide the compilation, and those that ligerdiag sets.
+    """Returns the environment variables for a worker of the toolchain: the user's, except those that would keep JAX or
+    Triton from compiling (such as JAX_DISABLE_JIT, or a folder of cached compilations) and PYTHONSAFEPATH, and those that
+    ligerdiag sets.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _FIXED
     if not environment.get("TRITON_CACHE_DIR"):  # importing jax-triton sets it to an empty string

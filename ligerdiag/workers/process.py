@@ -46,16 +46,20 @@ class WorkerTimeout(Exception):
 
 
 class WorkerDied(Exception):
-    """A worker ended instead of answering; the message says how, such as `was aborted by signal 6 (SIGABRT)`."""
+    """A worker ended instead of answering, could not be started, or sent something that is no answer; the message says
+    which, such as `was aborted by signal 6 (SIGABRT)`.
+    """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
-        """status: how the process ended, as `Popen.returncode`: negative for a signal; None if it has not ended."""
+        """status: how the process ended, as `Popen.returncode`: negative for a signal; None if it was never started, or
+        had not ended when the exception was raised.
+        """
         super().__init__(message)
         self.status = status
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of a worker that ended by itself; None if a signal ended it."""
+        """The exit code of a worker that ended by itself; None if a signal ended it, or if `status` is None."""
         return self.status if self.status is not None and self.status >= 0 else None
 
 

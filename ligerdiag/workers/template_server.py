@@ -42,8 +42,8 @@ mostly shared with its forks.
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """The template (process that forks workers) of one kind, or a place for it; `control` is the server's end of its
-    socket, None if there is no template that can fork.
+    """The server's record of one kind, made at the first request, before there is a template (process that forks
+    workers). `control` is the server's end of the template's socket, None if there is no template that can fork.
     """
 
     lock: Lock = field(default_factory=Lock)

@@ -94,7 +94,11 @@ def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str
 
 
 def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
-    """Returns the mesh of these devices. explicit: the axes of the type Explicit."""
+    """Returns the mesh that has exactly these devices, in row-major order: the last axis varies fastest.
+
+    sizes: mesh axis to size, in order. explicit: the axes that have JAX's type Explicit; if there are any, all others
+    have the type Auto.
+    """
     library: Any = jax.sharding
     types: dict[str, Any] = {}
     if explicit:
@@ -175,18 +179,19 @@ NEXT_DRAW = 1_000_003
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
     """Returns the case's arguments with random arrays, or with the values that an Arg contains.
 
-    A random array is drawn in f32 by NumPy's `PCG64(draw.seed)` and cast to its dtype; JAX would compile a program for
-    each shape, which takes 0.3 s each. draw: 0 for the set of arguments from the case's own seeds, n for the n-th
-    additional set; the values that an Arg contains are the same in each set. Raises InputError if a draw function of
-    the case returns another shape than the Arg has, CaseError if it raises.
+    NumPy's `PCG64`, with the seed in the Arg's `Draw`, draws the random numbers, floats in f32, and they are cast to the
+    Arg's dtype; JAX would compile a program for each shape, which takes 0.3 s each. If the user gave the Arg a function
+    instead of a `Draw`, that function is called with a key of JAX's.
+
+    draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set; the
+    values that an Arg contains are the same in each set. Raises InputError if the function that draws an Arg returns
+    another shape than the Arg has, CaseError if it raises.
     """
     return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
 
 
 def draw_array(number: int, arg: Arg) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg. number: 0 for the case's own seed, n for the n-th
-    additional set of random arguments.
-    """
+    """Returns one array with the shape and dtype of the Arg. number: of the set of arguments, as in `draw_arguments`."""
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):
         return _draw_keys(number, arg, dtype)
@@ -201,7 +206,10 @@ def draw_array(number: int, arg: Arg) -> jax.Array:
 
 
 def _draw_keys(number: int, arg: Arg, dtype: Any) -> jax.Array:
-    """Returns typed random keys whose data are the values that the Arg contains, or random if it contains none."""
+    """Returns typed random keys whose data are the values that the Arg contains, or random if it contains none.
+
+    number: of the set of arguments, as in `draw_arguments`. dtype: that of the keys.
+    """
     implementation = _find_implementation(arg.dtype)
     shape = (*arg.shape, *compute_words(jax.ShapeDtypeStruct(arg.shape, dtype)))
     match arg.draw:

@@ -37,9 +37,10 @@ class ArrayRecord:
     """The parts of an `Arg` that describe one array."""
 
     fields: Mapping[str, Any]
-    """Fields of the `Arg`, except its draw."""
+    """The keywords `shape`, `dtype`, `partition` and (except for random keys) `weak` of the `Arg`."""
     draw: Mapping[str, object]
-    """Fields of the `Draw` whose random numbers replace the array's own."""
+    """Keywords of the `Draw` whose random numbers replace the array's own if `values` is None; none for the default Draw.
+    """
     values: bytes | None
     """The array's own numbers, in its dtype and in row-major order; None if random ones replace them."""
     mesh: Mapping[str, int]
@@ -58,7 +59,7 @@ def is_array(value: Any) -> bool:
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
     """Returns the record of the array. The values of typed random keys are those of `jax.random.key_data`. Raises
-    InputError for a sharding that is not one of mesh axes.
+    InputError if the `PartitionSpec` of its sharding has an entry other than mesh axes and None, such as UNCONSTRAINED.
 
     float_bytes: the most bytes of floats that may still be recorded with their values.
     """
@@ -86,7 +87,8 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
     """Returns a case's mesh as axis to size: the mesh that the user gives, otherwise the mesh of the arguments'
     shardings. Raises InputError if the user gives none and the arguments lie on different meshes.
 
-    found: the mesh of each array that has one.
+    mesh: the user's, as axis to size, or the sizes alone, whose axes are then called x, y, z; None if the user gives
+    none. found: the mesh of each array that has one; if there are none, the mesh returned is empty (one device).
     """
     if mesh is not None:
         return read_mesh(mesh)
@@ -117,7 +119,9 @@ def _has_x64() -> bool:
 
 
 def _read_sharding(array: Any) -> tuple[tuple[Any, ...], Mapping[str, int]]:
-    """Returns the array's partition and its mesh (axis to size); both are empty for an array without a mesh."""
+    """Returns the array's partition (for each dimension the mesh axis or axes over which it is split, or None) and its
+    mesh (axis to size); both are empty for an array without a mesh.
+    """
     sharding = getattr(array, "sharding", None)
     spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
     if spec is None or mesh is None:
@@ -153,8 +157,8 @@ def _compute_draw(array: Any) -> Mapping[str, object]:
 
 
 def _read_values(array: Any, dtype: str, float_bytes: int) -> bytes | None:
-    """Returns the numbers of the array as bytes; None if the numbers are too many to record or contain NaN, or if this
-    process does not have them, as for a ShapeDtypeStruct or an array with shards in other processes.
+    """Returns the numbers of the array as bytes; None if there are none, if they are too many to record or contain NaN,
+    or if this process does not have them, as for a ShapeDtypeStruct or an array with shards in other processes.
 
     dtype: the dtype of the recorded numbers. float_bytes: the most bytes to record of an array of floats.
     """

@@ -42,13 +42,17 @@ class _Target:
 
     is_gpu: bool = False
     devices: tuple[Any, ...] = ()
-    """The target's devices. If empty, the answer comes from the CPU, and `was_asked` notes the question."""
+    """The target's devices. If empty, JAX itself answers questions about devices, with this machine's CPU; the name of
+    the platform is `gpu` nevertheless if `is_gpu` is set.
+    """
     description: str = ""
     """The target's description, with the versions of cuDNN and CUDA; empty to answer with the libraries of this
     machine.
     """
     was_asked: bool = False
-    """Whether a program has asked for the devices and not only for the name of the platform."""
+    """Whether a program has asked for the devices and not only for the name of the platform; set even if `devices` is
+    empty.
+    """
     imported_for: str | None = None
     """Description of the target for which this worker has imported a module that asked for devices; empty if there was
     no target, None if no module asked.
@@ -195,6 +199,9 @@ def install_answers() -> None:
 def _answer_by_caller(*answers: Callable[..., Any]) -> None:
     """Makes JAX's inner functions give the target's answers to callers outside of JAX, and to JAX's modules that ask on
     behalf of the program.
+
+    answers: the functions that answer as on the target; each replaces the inner function of the same name, as far as
+    this JAX has one.
     """
     bridge: Any = _find_module("jax._src.xla_bridge")
     for answer in answers:
@@ -276,7 +283,9 @@ def _answer_callbacks() -> None:
 
 
 class _WithoutMemoryKinds:
-    """A compiled program that refuses to report the memory kinds of its outputs."""
+    """A compiled program that raises NotImplementedError when JAX asks for the memory kinds of its outputs; JAX then
+    does without them.
+    """
 
     def __init__(self, executable: Any) -> None:
         self._executable = executable

@@ -1,10 +1,11 @@
 """Pickles a live function (a function of the running program, checked without a case file) and its arguments in the
 caller's process; arrays become records.
 
-An object that a worker can import is pickled by reference, and its file becomes one of the dependencies of the answer.
-Everything else is pickled by value: `__main__`, lambdas, closures, local functions, and modules that a worker does not
-find by name. cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes with devices;
-`live_functions` has the functions that rebuild them.
+An object that a worker can import is pickled by reference. The worker's answer then depends on the object's file, as on
+every project file that the worker imports: the cache no longer gives the answer once the file has changed. Everything
+else is pickled by value: `__main__`, lambdas, closures, local functions, and modules that a worker does not find by name.
+cloudpickle does not know Triton's kernels, functions of `jax.jit` and meshes with devices; `live_functions` has the
+functions that rebuild them.
 
 This module imports neither jax nor triton; it recognizes objects of the two by the names of their classes.
 """
@@ -62,8 +63,10 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles functions as this module describes, and collects the files of the project that define objects which it
-    pickles by value, and the texts of those that no file holds.
+    """Pickles functions as this module describes, and collects facts about the objects that it pickles by value, as in
+    `Pickled`: `files` of the project that define them, `texts` of those that no file holds, and `classes`.
+
+    by_value: names of the modules that a worker cannot import.
     """
 
     def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
@@ -149,10 +152,11 @@ _FIELD_OPTIONS = ("default", "default_factory", "init", "repr", "hash", "compare
 
 
 def _add_fields(kind: type[Any], reduced: Any) -> Any:
-    """Returns how to pickle a class, whose metaclass turns it into a dataclass and a pytree, as that of Equinox does.
+    """Returns how to pickle a class whose metaclass turns it into a dataclass and a pytree, as that of Equinox does.
 
     cloudpickle makes an empty class first and adds its contents later. Such a metaclass reads the fields when the class
-    is made, so they are given then.
+    is made, so they are given then. reduced: the tuple by which cloudpickle would pickle the class (that of
+    `__reduce__`); it is returned unchanged for a class without such a metaclass.
     """
     if type(kind) is type or not is_dataclass(kind) or not isinstance(reduced, tuple):
         return reduced
@@ -213,8 +217,10 @@ def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """Returns the pickles with class names that depend only on the content: cloudpickle chooses random ones in each
-    process, and equal functions are to have equal pickles.
+    """Returns the pickles with ids of classes that depend only on the content: cloudpickle gives each class that it
+    pickles by value a random id, and equal functions are to have equal pickles.
+
+    data: the pickles of one function file, joined. classes: those that were pickled by value in them.
     """
     names: Mapping[type[Any], str] = getattr(_library.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
     drawn = [names[kind].encode() for kind in dict.fromkeys(classes) if kind in names]
@@ -293,8 +299,10 @@ def _read_kernel_options(kernel: Any) -> Mapping[str, Any]:
 
 
 def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputError:
-    """Returns the error for a function that cannot be pickled; the message names the variable that cannot be pickled if
-    the function uses it directly.
+    """Returns the error for a value that cannot be pickled. If the value is a Case whose function directly uses the
+    variable that cannot be pickled, the message names the variable.
+
+    fault: the exception that pickling raised. by_value: names of the modules that a worker cannot import.
     """
     reason = " ".join(str(fault).split()) or type(fault).__name__
     if not isinstance(value, Case):

@@ -80,8 +80,11 @@ def fit_description(description: str) -> KnownDescription:
 
 
 def _find_line(lines: Sequence[FieldLine], end: int, name: str) -> int:
-    """Returns the number, from 0, of the last line among the first `end` that begins a field of that name; -1 if there
-    is none. XLA's parser has read the field's name, or also its value, when it reports its place.
+    """Returns the index of the line that begins the field of which XLA's parser complains: the last one among the first
+    `end` lines that begins a field of that name; -1 if there is none.
+
+    end: the number, from 1, of the line that the parser reports. When it complains, the parser may have read on to the
+    end of the field's value, so the field may begin above that line.
     """
     places = (number for number in range(min(end, len(lines)) - 1, -1, -1) if lines[number].lines)
     return next((number for number in places if lines[number].path.rpartition(".")[2] == name), -1)

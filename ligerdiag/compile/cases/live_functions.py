@@ -387,7 +387,10 @@ def build_abstract_mesh(sizes: Mapping[str, int], explicit: Sequence[str]) -> An
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Registers the class as a pytree node, in the same way as the caller's process; the parameters are those of a
+    """Registers the class as a pytree node, in the same way as the caller's process; does nothing if it is registered.
+
+    fields: (names of the data fields, names of the meta fields), for `jax.tree_util.register_dataclass`. functions:
+    (flatten, unflatten), for `jax.tree_util.register_pytree_node`. One of the two is None, see
     `function_pickler.PytreeClass`.
     """
     library: Any = importlib.import_module("jax").tree_util

@@ -71,8 +71,8 @@ def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def read_partition(spec: Any) -> tuple[Any, ...]:
-    """Returns the partition of an `Arg` that a `PartitionSpec` describes. Raises InputError if the latter names anything
-    but mesh axes.
+    """Returns a `PartitionSpec` as the partition of an `Arg`: for each dimension the mesh axis or tuple of axes over which
+    it is split, or None. Raises InputError for any other entry, such as UNCONSTRAINED.
     """
     partition: list[Any] = []
     for part in spec:

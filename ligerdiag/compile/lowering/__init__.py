@@ -1,3 +1,3 @@
-"""Traces a case in a worker, tags its operations with numbers, lowers and compiles it, and records the program that its
-author means.
+"""Traces a case in a worker, tags its operations with numbers, lowers and compiles it. Also records the program as its
+author intended it, before JAX and MLIR can fold or move a read to the other side of a kernel's write (see `intent`).
 """

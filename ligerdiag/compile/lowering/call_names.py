@@ -115,7 +115,7 @@ def _is_in_kernel(operands: Sequence[Any]) -> bool:
 
 
 def _find_accesses() -> list[Any]:
-    """Returns the JAX primitives that make, read, write and end Refs, as far as this version of JAX has them."""
+    """Returns the JAX primitives that make, read, write and freeze Refs, as far as this version of JAX has them."""
     holders = [importlib.import_module(name) for name in ("jax._src.core", "jax._src.state.primitives")]
     return [getattr(holder, name) for holder in holders for name in _ACCESSES if hasattr(holder, name)]
 

@@ -1,10 +1,11 @@
 """Makes the artifact of one case: the directory with the results of compiling its program for one target.
 
 The key of an artifact has two hashes. The first covers everything that decides what is compiled: the program (StableHLO
-with tags and locations), the same program as its author intends it, the names of its inputs and outputs, its kernel
-calls, the target, the toolchain, flags, ties, the environment and the settings of JAX at that time, and ligerdiag's own
-sources. The second covers the names in the artifact: those of its case, file, target and toolchain. Except for measured
-seconds, an artifact does not depend on what the worker or the cache did before.
+with tags and locations), the same program as its author intended it (each read on the side of a kernel's write where the
+author put it, see `intent`), the names of its inputs and outputs, its kernel calls, the target, the toolchain, flags,
+ties, the environment and the settings of JAX at that time, and ligerdiag's own sources. The second covers the names in
+the artifact: those of its case, file, target and toolchain. Except for measured seconds, an artifact does not depend on
+what the worker or the cache did before.
 
 A complete artifact with the same key is reused, whichever process made it. If only the first hash is equal, another
 case has the same program and its files are copied. Otherwise the artifact is made in a directory of its own and moved
@@ -400,8 +401,8 @@ def _compute_placements(
 
 
 def _is_partitioned(request: CompileRequest, inputs: Sequence[Placement]) -> bool:
-    """Whether XLA's partitioner ran: true if an input is split over several devices and no flag names the partitioner's
-    pass.
+    """Whether XLA's partitioner ran: true if an input is split over several devices and no flag contains the name of
+    the partitioner's pass, as one that disables the pass does.
     """
     flags = [*map(str, request.flags.values()), request.environment.get("XLA_FLAGS", "")]
     is_split = any(shard != one.shards[0] for one in inputs for shard in one.shards)

@@ -28,10 +28,11 @@ def parse_write(text: str) -> tuple[int, int]:
 
 
 def declare_writes(module: Any, readers: Readers, writes: Sequence[str], case_id: str) -> None:
-    """Declares these writes in the module in which the readers were found. writes: texts for `parse_write`.
+    """Declares these writes in the module, in place.
 
-    Raises InputError if a call is not in the module or a reader cannot get the new value, CompileError if the readers
-    could not be found or this jaxlib cannot change the call.
+    readers: the reads of kernels' operands after the calls, which `ties.find_readers` found in this module. writes: texts
+    for `parse_write`. Raises InputError if a call is not in the module or its results are not available at a reader
+    (`TieSite.unreachable`), CompileError if the readers could not be found or this jaxlib cannot change the call.
     """
     if not writes:
         return

@@ -180,8 +180,9 @@ def _drop_effect(jaxpr: Any) -> Any:
 
 
 def _drop_tangent_ties(jaxpr: Any) -> Any:
-    """Returns the jaxpr in which the equations `tie`, by which JAX 0.4 makes a custom_vjp's tangents depend on its
-    results, depend on the tangents only. JAX itself ignores the results when it transposes the tangents.
+    """Returns the jaxpr in which the results of a custom_vjp do not count as used because of JAX's primitive `tie` (not
+    one of ligerdiag's ties): JAX 0.4 makes tangents depend on results by its equations, which here depend on the tangents
+    only. JAX itself ignores the results when it transposes the tangents.
     """
     ties = "tie"
     if not any(one.primitive.name == ties for one in jaxpr.eqns):

@@ -80,7 +80,7 @@ class LoweredCall:
 
     def holds(self, call: TracedCall) -> bool:
         """Whether the custom call may launch the kernel of `call`: its backend config defines a kernel of that name, or
-        has no kernel as text.
+        contains no Triton IR as text, so that the name cannot be compared.
         """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
@@ -254,9 +254,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[Any]) -> TracedCall:
-    """Returns the record of the kernel call that an equation makes.
+    """Returns the record of the kernel call that an equation makes: the one at `index` among the jaxpr's equations.
 
-    given: the inputs of a sub-program, which the surrounding program may read after the call.
+    given: the inputs and constants of the jaxpr if it is a sub-program. The surrounding program may read them after the
+    call, so an operand among them counts as used later.
     """
     later = [variable for other in jaxpr.eqns[index + 1 :] for variable in other.invars]
     readers = {id(variable) for variable in (*later, *jaxpr.outvars)}

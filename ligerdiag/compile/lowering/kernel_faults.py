@@ -68,9 +68,10 @@ def _is_of_triton(fault: BaseException) -> bool:
 
 
 def _find_places(trace: TracebackType | None, line: int) -> Iterator[str]:
-    """Yields places of that line, such as `mine.py:12`, innermost function first.
+    """Yields, for each function that Triton was compiling, innermost first, the place of the line if the line is in that
+    function, such as `mine.py:12`. A fault is in the innermost function, so its place is the first one.
 
-    line: relative to the beginning of a kernel's function. Triton's code generators, which the frames of the traceback
+    line: counted from the beginning of the function. Triton's code generators, which the frames of the traceback
     contain, know the file and the line where their function begins.
     """
     generators: list[Any] = []

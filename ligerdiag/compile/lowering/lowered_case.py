@@ -87,9 +87,13 @@ class LoweredCase:
     a Ref.
     """
     ref_stores: tuple[RefStore, ...] = ()
-    """The stores into Refs; empty unless JAX moved an access of a Ref."""
+    """The stores into Refs in the program as written and in the one that XLA gets; empty unless JAX separated a store from
+    a read.
+    """
     refs_trouble: str = ""
-    """The reason why a moved access of a Ref may have been missed; empty if none can have been."""
+    """The reason why ligerdiag may have missed a moved access of a Ref, or cannot find out what the moves do to the
+    outputs; empty if there is none.
+    """
     bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the second trace, which records the author's intent (see `intent`), if there was a second trace."""
@@ -101,7 +105,7 @@ class LoweredCase:
     """JAX's warning about donations that it cannot use; empty if JAX did not warn."""
     crossed_operands: tuple[int, ...] = ()
     """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
-    of the kernel call; see `TracedOrder`.
+    of the kernel call. A number applies to every kernel call of the program; see `TracedOrder`.
     """
     trace_seconds: float
     lower_seconds: float
@@ -138,8 +142,9 @@ def lower_case(
     compile, InputError if its arguments or the ties do not fit.
 
     tagged: whether the operations get tags. ties: ids of the readers that a trivial operation ties to their kernel, or
-    a barrier if `by_barrier`. declared: the writes to declare, as in `Variation`. Both need `tagged`. mesh: a mesh of
-    real devices; by default the case's mesh over devices of the described target.
+    a barrier if `by_barrier`. declared: hidden writes to declare to XLA, each as `<tag of the kernel call>.<operand>`
+    (see `declared_writes`). Both need `tagged`. mesh: a mesh of real devices; by default the case's mesh over devices of
+    the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -379,7 +384,7 @@ def _count_parameters(module: Any) -> int:
 
 def _name_tokens(module: Any) -> tuple[str, ...]:
     """Returns a name for each token that the entry function returns before the outputs, one for each kind of ordered
-    effect. A token depends on the values that the callbacks of that kind get.
+    effect. The tokens count as outputs, because a token depends on the values that the callbacks of its kind get.
     """
     results = ir.FunctionType(_find_main(module).attributes["function_type"].value).results
     number = sum(str(result) == "!stablehlo.token" for result in results)

@@ -202,7 +202,9 @@ def _iterate_steps(function: Any, functions: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _iterate_callees(function: Any, functions: Mapping[str, Any]) -> Iterator[int]:
-    """Yields the hash of the called function for each call in this function and in all functions that it reaches."""
+    """Yields the called function, as its `hash`, once for each call in this function and in all functions that it
+    reaches; so a function that is yielded once is called from one place only.
+    """
     order, seen = [function], {hash(function)}
     for one in order:
         for operation in walk_operations(one):

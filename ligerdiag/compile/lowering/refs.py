@@ -351,7 +351,10 @@ def _hoisting(hoist: Callable[..., Any], notes: RefNotes) -> Callable[..., Any]:
 
 def _note_shared(jaxpr: Any, staged: Any, variable: Any, notes: RefNotes) -> None:
     """Notes that JAX moved a Ref out of a loop, with the first write and the first read of it that stay in the loop's
-    body; notes nothing if no iteration can see what another one wrote.
+    body (a kernel call may be both); notes nothing if no iteration can see what another one wrote.
+
+    jaxpr: the loop's body as it was, in which the Ref is made. staged: the body that remains. variable: the input by
+    which `staged` gets the Ref.
     """
     uses = [*_list_uses(staged.eqns, variable)]
     writes = [one for one in uses if one.primitive.name not in _READS]

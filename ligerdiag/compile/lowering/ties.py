@@ -3,15 +3,16 @@ result, so that XLA must run the reader after the kernel.
 
 A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's
 operands. Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If
-the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect` does not use
-such a tie.
+the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect.edges`, which
+searches for the ties that make a program right, does not use such a tie.
 
 A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
-cast to the value's type; the `trivial` mode of kernels/ does so for all readers at once. The sum is computed right
-after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put right before the reader.
-If the reader is in a function that calls the kernel's function, each function on the path returns the sum too. A new
-operation has the location of the reader (the sum that of the kernel) with `ligerdiag tie` at the end of its name, so it
-belongs to autodiff if the reader does. The module is tagged again afterwards.
+cast to the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.)
+The sum is computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put
+right before the reader. If the reader is in a function that calls the kernel's function, each function on the path
+returns the sum too. A new operation has the location of the reader (the sum that of the kernel) with `ligerdiag tie` at
+the end of its name, so it counts as made by JAX's differentiation if the reader does. The module is tagged again
+afterwards.
 
 Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
 including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
@@ -85,14 +86,14 @@ class Use:
     same function.
     """
     untieable: str
-    """The reason why the reader cannot be made to run after the kernel by a tie, such as that the kernel's result is
-    not available there; empty if it can.
+    """The reason why the kernel's results are not available at the reader (`TieSite.unreachable`); empty if they are.
+    Even then the types of the values may rule out a tie.
     """
 
 
 class AliasedStorage:
-    """The operations of a module by tag (the number that each operation has), the place of each operation, and the sets
-    of values that share storage.
+    """The operations of a module by tag (the number that each operation has) in `operations`, the place of each in
+    `paths` (its regions, blocks and positions, see `AliasPath`), and the sets of values that share storage.
     """
 
     def __init__(self, module: Any) -> None:
@@ -326,7 +327,10 @@ def _read_callee(call: Any) -> str:
 
 
 def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, Any]]:
-    """Yields (place in the module, operation) for all operations below this one, in the order of `walk_operations`."""
+    """Yields (place in the module, operation) for all operations below this one, in the order of `walk_operations`.
+
+    above: the place of `operation`. A place has one (region, block, position) for each level, see `AliasPath`.
+    """
     for region_number, region in enumerate(operation.regions):
         for block_number, block in enumerate(region):
             for position, view in enumerate(block):

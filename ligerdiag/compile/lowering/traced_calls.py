@@ -276,8 +276,8 @@ def _read_stack() -> tuple[Lines, str]:
 
 
 def _find_site() -> SourceLine | None:
-    """Returns the innermost line of the user's code on the stack, if it calls a kernel library there; None if JAX calls
-    the primitive by itself.
+    """Returns the innermost line of the user's code on the stack, if the frames inside it include one of jax-triton or
+    Pallas; None otherwise, because then a rule of JAX's own calls the primitive.
     """
     frame = inspect.currentframe()
     through_library = False
@@ -307,7 +307,8 @@ class TracedOrder:
 
     crossed: set[int] = field(default_factory=set[int])
     """Numbers of kernel operands that another operation reads too, where JAX moved that operation to the other side of
-    the kernel call. For a call of a function that contains kernel calls, `ANY_OPERAND` replaces the number.
+    the kernel call; the set does not record which kernel call, so a number applies to every one. For a call of a function
+    that contains kernel calls, `ANY_OPERAND` replaces the number.
     """
 
 
