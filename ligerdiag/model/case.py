@@ -34,11 +34,13 @@ class Draw:
     an argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a
     field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their square root; `normal` for
     everything else.
-    seed: the integer of `numpy.random.PCG64(seed)`.
+    seed: the integer of `numpy.random.PCG64(seed)`; by default the number of arguments before this one that are drawn in
+    the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with one explicit
+    seed do.
     """
 
     kind: str = "usual"
-    seed: int = 0
+    seed: int | None = None
     scale: float = 1.0
     low: float = 0
     high: float = 2

@@ -13,10 +13,10 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases import array_records
 from ligerdiag.compile.cases import function_pickler as array_arguments
-from ligerdiag.compile.cases.arguments import draw_array
+from ligerdiag.compile.cases.arguments import draw_arguments, draw_array
 from ligerdiag.compile.cases.function_pickler import ArgumentPickler, FunctionPickler, pickle_live
 from ligerdiag.errors import InputError
-from ligerdiag.model.case import Arg, Draw, Values
+from ligerdiag.model.case import Arg, Case, Draw, Values
 
 AUTO = AbstractMesh((4,), ("x",), axis_types=(AxisType.Auto,))
 
@@ -134,3 +134,19 @@ def test_keys_of_an_unknown_generator_are_refused_with_a_remedy() -> None:
 
 def test_an_old_key_is_an_array_of_numbers() -> None:
     assert send(jax.random.PRNGKey(0))[0].shape == (2,)
+
+
+def test_no_two_arguments_have_equal_numbers_unless_a_seed_says_so() -> None:
+    drawn = draw_arguments(
+        Case(
+            name="pair",
+            function=abs,
+            args=(Arg(shape=(4, 8)), {"k": Arg(shape=(8, 4))}, Arg(shape=(4, 8)), Arg(shape=(4,))),
+        )
+    )
+    first, second, third = (np.asarray(one).reshape(-1) for one in (drawn[0], drawn[1]["k"], drawn[2]))
+    assert not np.isclose(first, second).any() and not np.isclose(first, third).any()
+    assert not np.isclose(second, third).any()
+    seeded = Arg(shape=(4, 8), draw=Draw(seed=0))
+    same = draw_arguments(Case(name="same", function=abs, args=(seeded, seeded)))
+    assert np.array_equal(same[0], same[1]) and np.array_equal(same[0], drawn[0])

@@ -187,28 +187,44 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
     values that an Arg contains are the same in each set. Raises InputError if the function that draws an Arg returns
     another shape than the Arg has, CaseError if it raises.
     """
-    return jax.tree_util.tree_map(partial(draw_array, draw), case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
+    seen: Counter[tuple[object, ...]] = Counter()
+
+    def draw_next(arg: Arg) -> jax.Array:
+        alike = prod(arg.shape), arg.dtype, arg.draw
+        seen[alike] += 1
+        return draw_array(draw, arg, seen[alike] - 1)
+
+    return jax.tree_util.tree_map(draw_next, case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
 
 
-def draw_array(number: int, arg: Arg) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg. number: of the set of arguments, as in `draw_arguments`."""
+def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
+    """Returns one array with the shape and dtype of the Arg. number: of the set of arguments, as in `draw_arguments`.
+
+    alike: number of arguments before this one that are drawn in the same way, with as many elements. It is the seed of a
+    `Draw` without one: with equal numbers in two arguments the replay could not tell which of the two an output reads.
+    """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):
-        return _draw_keys(number, arg, dtype)
+        return _draw_keys(number, arg, dtype, alike)
     match arg.draw:
         case Values(data=data):
             return _as_array(np.frombuffer(data, dtype).reshape(arg.shape))
         case Draw() as draw:
-            seed = (draw.seed + number * NEXT_DRAW) % 2**64
+            seed = _compute_seed(draw, number, alike)
             return _as_array(draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
         case function:
-            return _call(function, jax.random.key(number * NEXT_DRAW), arg.shape, dtype)
+            return _call(function, jax.random.key(number * NEXT_DRAW + alike), arg.shape, dtype)
 
 
-def _draw_keys(number: int, arg: Arg, dtype: Any) -> jax.Array:
+def _compute_seed(draw: Draw, number: int, alike: int) -> int:
+    """Returns the seed of one array of a set of arguments. number, alike: as in `draw_array`."""
+    return ((alike if draw.seed is None else draw.seed) + number * NEXT_DRAW) % 2**64
+
+
+def _draw_keys(number: int, arg: Arg, dtype: Any, alike: int) -> jax.Array:
     """Returns typed random keys whose data are the values that the Arg contains, or random if it contains none.
 
-    number: of the set of arguments, as in `draw_arguments`. dtype: that of the keys.
+    number, alike: as in `draw_array`. dtype: that of the keys.
     """
     implementation = _find_implementation(arg.dtype)
     shape = (*arg.shape, *compute_words(jax.ShapeDtypeStruct(arg.shape, dtype)))
@@ -217,7 +233,7 @@ def _draw_keys(number: int, arg: Arg, dtype: Any) -> jax.Array:
             words = np.frombuffer(data, np.uint32).reshape(shape)
         case draw:
             assert isinstance(draw, Draw)
-            seed = (draw.seed + number * NEXT_DRAW) % 2**64
+            seed = _compute_seed(draw, number, alike)
             words = np.random.Generator(np.random.PCG64(seed)).integers(0, 2**32, shape, np.uint32)
     library: Any = jax
     return library.random.wrap_key_data(_as_array(words), impl=implementation)

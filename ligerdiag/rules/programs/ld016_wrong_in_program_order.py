@@ -47,7 +47,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=f"{begin_sentence(names, 'is', 'are')} wrong even if the program runs as written:"
-            " it differs from the case's reference",
+            f" {'they differ' if len(names) > 1 else 'it differs'} from the case's reference",
             outputs=names,
             evidence=tuple(
                 ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
