@@ -3,11 +3,11 @@
 If the program always makes a call and the schedule makes it only under a condition, it is unknown whether values that
 depend on the call are right. XLA keeps conditions and removes some; it adds no new one around a call. So each condition
 around a call in the schedule must be one of those around it in the program. Two conditions are the same if both are
-loops, or both are conditionals with the same number of branches and the call is in the same branch; XLA may replace an
-index by a predicate (true is the first branch, index 1 the second) or the reverse. In addition, the schedule's
-predicate must depend only on arguments on which the program's predicate depends, and on at least one argument if the
-program's does. A loop that certainly runs, a branch that is always taken, and a conditional with the call in each
-branch do not count as conditions.
+loops, or both are conditionals with the same number of branches and the call is in the same branch. If XLA replaces an
+index by a predicate, or the reverse, the two branches change places: true chooses the first branch, but index 1 the
+second one. In addition, the schedule's predicate must depend only on arguments on which the program's predicate
+depends, and on at least one argument if the program's does. A loop that certainly runs, a branch that is always taken,
+and a conditional with the call in each branch do not count as conditions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -90,7 +90,9 @@ def _drop_known(
     """Returns those conditions around a scheduled call that the program does not have. Each condition of the program
     accounts for at most one of the schedule.
 
-    scheduled, written: the conditions around the call in the schedule and in the program, outermost first.
+    scheduled, written: the conditions around the call in the schedule and in the program, outermost first. inputs:
+    cache that maps the id of a module object to the `_Inputs` of that module; gets an entry for each of the two
+    modules.
     """
     if not scheduled or program is optimized:
         return []
@@ -118,7 +120,9 @@ def _is_everywhere(condition: Condition, added: Sequence[Sequence[Condition]]) -
 
 
 def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_Inputs") -> bool:
-    """Returns whether `one`, a condition of the schedule, is `other`, a condition of the program."""
+    """Returns whether `one`, a condition of the schedule, is `other`, a condition of the program. inputs, of_other: the
+    `_Inputs` of the schedule's module and of the program.
+    """
     a, b = one.instruction, other.instruction
     if a.opcode != b.opcode or len(a.called_computations) != len(b.called_computations):
         return False
@@ -129,8 +133,9 @@ def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_In
 
 
 def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
-    """Returns the numbers that the condition's branches have in the conditional `like`. The numbers of two branches are
-    exchanged if one conditional chooses by a predicate and the other by an index.
+    """Returns the numbers that the condition's branches (those that contain the call) would have in the conditional
+    `like`. Numbers 0 and 1 are exchanged if only one of the two conditionals chooses by a predicate, and the other by
+    an index.
     """
     own, others = (one.operands[0].shape.element_type == PRED for one in (condition.instruction, like))
     if own is others or len(like.called_computations) != 2:
@@ -150,7 +155,9 @@ class _Inputs:
         self._flow = Dataflow(self.module, _CALL_PATHS)
 
     def find(self, caller: HloInstruction) -> frozenset[Argument]:
-        """Returns the arguments on which the predicate of a conditional or loop depends."""
+        """Returns the arguments on which the predicate of a conditional or loop depends, each as (parameter number,
+        index of a leaf).
+        """
         if caller.id not in self._known:
             is_loop = caller.opcode == "while"
             start = self.module.computations[caller.called_computations[1]].root if is_loop else caller.operands[0]

@@ -88,12 +88,12 @@ class Context(EvaluatedPair):
     are computed from other values (see `tag_trust`).
     """
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
-    """Maps the tag of a kernel's custom call to the line of the user's code that makes the call, according to the
-    trace.
+    """Maps the tag of a kernel's custom call (the number that ligerdiag gives each operation before the compile) to the
+    line of the user's code that makes the call, according to the trace.
     """
     repeated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict[int, tuple[tuple[int, ...], ...]])
-    """Maps the tag of a kernel's custom call to groups of operand numbers: according to the trace, the user passes the
-    same `Ref` for all operands of a group.
+    """Maps the tag of a kernel's custom call (see `sites`) to groups of operand numbers, such as ((0, 2),): according
+    to the trace, the user passes one `Ref` for all operands of a group.
     """
     mixed_up: MixedUpDonations | None = None
     lost_refs: tuple[LostRef, ...] = ()
@@ -143,13 +143,15 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation, and returns the context for its rules.
 
-    program: the module as written. retagged: both modules with tags (the numbers of the program's operations) that were
-    computed from XLA's metadata, if the compile worker did not tag them. canonicalized: whether MLIR's canonicalizer
-    has changed `program`. tag_trust: how far to trust the tags of an optimized module that ligerdiag did not compile;
-    `optimized` then lacks the tags that are refuted. thunks, command_order: the steps that XLA's runtime executes, and
-    the order that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is XLA's own
-    assignment. crossed_operands: numbers of kernel operands around whose writes JAX changed the author's order of
-    operations; whatever depends on a write to one of these operands stays undecided.
+    program: the module as written. effects_of: returns the effects of a custom call's kernel. output_names: name of
+    each leaf of the program's result. traced_calls: the kernel calls of the traced jaxpr. retagged: both modules with
+    tags (the numbers of the program's operations) that were computed from XLA's metadata, if the compile worker did not
+    tag them. canonicalized: whether MLIR's canonicalizer has changed `program`. tag_trust: how far to trust the tags of
+    an optimized module that ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks,
+    command_order: the steps that XLA's runtime executes, and the order that it keeps within a command buffer (see
+    `races`). is_assigned: whether `buffers` is XLA's own assignment. crossed_operands: operand numbers, or ANY_OPERAND
+    for all. JAX changed the author's order of operations around a write to an operand with such a number, but it is not
+    known in which kernel call; so whatever depends on such a write, in any call, stays undecided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -228,10 +230,12 @@ def _perform(writes: tuple[HiddenWrite, ...], actual: ActualWrite, optimized: Hl
 def _find_partitioned_carriers(
     program: HloModule, optimized: HloModule, carriers: Carriers, space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps ids of optimized instructions without a tag to the ORIG labels that may start there; such a label says that
-    a value depends on the contents from before a write (see `comparison`).
+    """Maps the id of each optimized instruction without a tag that may be a carrier, that is, may hold the contents
+    from before a write, to the ORIG labels that every value computed from it would then get. An ORIG label says that a
+    value depends on the contents from before a write (see `comparison`).
 
-    The SPMD partitioner leaves some instructions without a tag, and these may hold a value from before a write.
+    The SPMD partitioner leaves some instructions without a tag. Empty if the module is not partitioned, or if every
+    carrier of the program is found by its tag.
     """
     lost = find_lost_carriers(optimized, carriers) if is_spmd_partitioned(program, optimized) else None
     if lost is None or not lost.paths:

@@ -39,8 +39,9 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Returns the operations that read this leaf of this operand, in the order of their computation: the reader itself,
-    or, if the reader is a fusion, operations inside it. operand: operand_number of the reader.
+    """Returns the operations that read one leaf of an operand, in the order of their computation: the reader itself,
+    or, if the reader is a fusion, operations inside it. operand: number of the reader's operand. index: the leaf of
+    that operand.
     """
     if reader.opcode != "fusion":
         return (reader,)
@@ -72,7 +73,9 @@ def _follow(
 
 
 def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
-    """Returns whether the fusion returns this value, under any name."""
+    """Returns whether the fusion returns this value, directly or through operations that only rename it, such as
+    bitcasts and tuples.
+    """
     return value is computation.root or any(
         user.opcode in NAMES and _is_result(computation, user) for user in computation.users[value.id]
     )
@@ -80,7 +83,7 @@ def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
     """Returns the opcodes by which the instruction moves or casts its only operand; () if the instruction computes
-    something.
+    something. A fusion of several such operations has the opcodes of all of them, in their order.
     """
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:
@@ -106,8 +109,8 @@ class Scheduled:
     instruction: HloInstruction
     home: HloComputation
     anchor: HloInstruction
-    """The instruction of `home` that runs `instruction`: `instruction` itself, or the start of the asynchronous
-    computation that contains it.
+    """The instruction in the schedule that runs `instruction`: `instruction` itself, or, if it is inside an
+    asynchronous computation, the start of this computation. `home` is the computation that contains `instruction`.
     """
 
 
@@ -218,8 +221,8 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Occurrence]]:
-        """Yields each operation that recomputes the overwritten value: in the program it reads the value, but the
-        schedule runs it without reading the value.
+        """Yields (scheduled instruction, operation in it) for each operation that recomputes the overwritten value: in
+        the program the operation reads the value, but the schedule runs it without reading the value.
 
         known: ids of the readers that `find_reads` has found.
         """

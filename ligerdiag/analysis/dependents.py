@@ -23,7 +23,7 @@ def find_dependents(
     operands: Sequence[int] = (),
 ) -> Reach:
     """Returns everything that depends on these leaves of a call's result, or on the contents that the call leaves in
-    these operands.
+    these operands: the numbers of the program's outputs, and whether a custom call with side effects depends on them.
 
     module: the call's module, either the context's program or its optimized module. operands: numbers of operands that
     the call writes.
@@ -41,7 +41,7 @@ def find_dependents(
 
 
 def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
-    """Returns the names of the outputs that `reach` contains, in the program's order."""
+    """Returns the names of the outputs whose numbers `reach` contains, in the order of the program's outputs."""
     return tuple(name for number, name in enumerate(context.verdicts.outputs) if number in reach.outputs)
 
 

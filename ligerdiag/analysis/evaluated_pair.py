@@ -65,7 +65,7 @@ class EvaluatedPair:
     space: LabelSpace
     """The layout of all dependence sets of the pair: which bit represents which label."""
     intended: Intended
-    """The evaluation in program order; empty if there is no program."""
+    """The evaluation in program order; without any outputs if there is no program as written, or no hidden write."""
     actual: Actual
     """The evaluation in schedule order."""
     concurrency: Concurrency = field(default_factory=Concurrency)
@@ -80,7 +80,9 @@ class EvaluatedPair:
 
     @property
     def has_program(self) -> bool:
-        """Whether there is a program as written, which says what the author means."""
+        """Whether the program as written, which says what the author means, was evaluated. False if there is no such
+        program, and also if there are no hidden writes, so that nothing had to be evaluated.
+        """
         return bool(self.intended.outputs)
 
     @property
@@ -155,10 +157,11 @@ class Evaluator:
         """Returns whether XLA has moved other factors or terms into this instruction, which belongs to a chain of
         multiplications or additions, and has kept its name.
 
-        The instruction then depends on a parameter or a kernel on which the program's operation with this tag path does
-        not depend. Slices that XLA takes of a value, such as a product that it has joined with others, do not count:
-        the footprint (the parameters and kernels from which a value is computed) describes the whole value, and so may
-        show a dependence that the slice does not have.
+        True if the instruction's footprint (the parameters and kernels from which a value is computed) contains a
+        parameter or a kernel that the footprint of the program's operation with this tag path lacks. A slice that XLA
+        takes of a value, such as a product that it has joined with others, contributes nothing to a footprint: the
+        whole value may depend on something on which the slice does not depend. Always False if tags were computed from
+        metadata.
         """
         if instruction.opcode not in _CHAINED or self.retagged is not None:
             return False
@@ -263,9 +266,9 @@ class Evaluator:
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
         """Returns each workaround in the program as written that adds a term to an overwritten value and subtracts it
-        again, once for each subtraction.
+        again, once for each subtraction, with the names of the outputs that depend on it.
 
-        names: names of the outputs.
+        names: names of all outputs, in their order.
         """
         pairs = {found.subtraction.id: found for write in writes for found in _find_pairs(write)}
         if not pairs:
@@ -381,8 +384,9 @@ def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
 
 
 def _find_pairs(write: HiddenWrite) -> Iterator[Rounding]:
-    """Yields the workarounds around one write in the computation that contains the write's call. The subtracted term
-    may also be another operation with the same value as the added term.
+    """Yields each addition of a term to the operand of this write with the subtraction that undoes it, both in the
+    computation that contains the write's call. The subtracted term may also be another operation with the same value as
+    the added term. `Rounding.outputs` is still empty.
     """
     computation = write.frames[-1].computation
     numbers = number_values(computation)

@@ -68,7 +68,9 @@ class _Evaluation:
     empty: Container[int] = frozenset[int]()
     values: dict[int, _Leaves] = field(default_factory=dict[int, _Leaves])
     _arguments: dict[int, list[_Leaves]] = field(default_factory=dict[int, list[_Leaves]])
-    """Maps the id of a computation to the footprints of its parameters when it was last evaluated."""
+    """Maps the id of a computation to the footprints of its parameters, one list of leaves for each parameter, united
+    over all calls so far. The computation is evaluated again only if a call adds something to them.
+    """
     _begins: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Maps the id of a tuple to the position of each element's first leaf among all leaves, followed by the number of
     leaves.
@@ -172,8 +174,9 @@ def _takes_one_by_one(instruction: HloInstruction) -> bool:
 
 
 def _finish(started: _Leaves, count: int) -> _Leaves:
-    """Returns the footprints of the `count` results of an asynchronous operation: those of the last leaves of its
-    start; if the number of leaves does not fit, the union of all leaves for each result.
+    """Returns the footprints of the `count` results of an asynchronous operation, from the leaves of its start. The
+    results are the last leaves there, after the operands. If the number of leaves does not fit, each result gets the
+    union of all leaves.
     """
     if len(started) % count == 0 and len(started) > count:
         return started[-count:]

@@ -11,8 +11,8 @@ contents from before W. Each output of a kernel call that is declared to alias a
   are distinguished only if both programs have the same operations for the call.
 - Two operations are the same if they have the same tag, opcode and source line; they are compared operand by operand.
   An operation is *stale* about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; it is
-  *clobbered* if an operand has FRESH and should not. A call that overwrites all of its operand, and reads none of it,
-  hides the values of earlier iterations.
+  *clobbered* if an operand has FRESH and should not. If a call overwrites all of an operand and reads none of it, what
+  the operand holds before the call does not matter: the operand is not compared, nor are the iterations of its write.
 - An output is wrong if it depends on a wrong operation, also through a hidden write, or if the output's own sets differ
   in the way that makes an operation wrong.
 - A difference alone is no evidence of a lost write. For the derivative of a conditional JAX saves values of several
@@ -21,10 +21,11 @@ contents from before W. Each output of a kernel call that is declared to alias a
   its Ref. It is *unexplained*, and the outputs are unknown, if the trace records this only for another call, or if XLA
   gets fewer operations for the call and an output depends on one that XLA does not get. Otherwise nothing is lost.
 
-A store that no kernel makes counts too, if the worker has marked it: a mark takes the role of FRESH, and there is no
-ORIG. If all iterations store into one Ref where each iteration means a Ref of its own, the values that depend on the
-store are clobbered. Values that depend on a kernel call of this kind are unknown if its iterations cannot be
-distinguished. Not modelled: a Ref whose reads and writes JAX separates before they are in a function of their own.
+A store that no kernel makes counts too, if the compile worker has recorded it (`RefStore`): a mark (an extra bit in
+dependence sets) takes the role of FRESH, and there is no ORIG. If all iterations store into one Ref where each
+iteration means a Ref of its own, the values that depend on the store are clobbered. Values that depend on a kernel call
+of this kind are unknown if its iterations cannot be distinguished. Not modelled: a Ref whose reads and writes JAX
+separates before they are in a function of their own.
 """
 
 from collections import defaultdict
@@ -109,9 +110,10 @@ def find_lost_refs(
 ) -> tuple[LostRef, ...]:
     """Returns each kernel call and each store whose write to a Ref is lost, or seems lost for an unknown reason.
 
-    program: the program as written. lowered: the program that JAX gives to XLA. call_names: maps the tag of a kernel's
-    custom call to the call's name in the trace. stores: the stores into Refs that the worker has marked. moves: the Ref
-    accesses that JAX moved or dropped, according to the trace.
+    program: the program as written. lowered: the program that JAX gives to XLA. effects_of: returns the effects of a
+    custom call's kernel. output_names: name of each leaf of the program's result. call_names: maps the tag of a
+    kernel's custom call to the call's name in the trace. stores: the stores into Refs that the compile worker has
+    recorded. moves: the Ref accesses that JAX moved or dropped, according to the trace.
     """
     numbers: dict[tuple[str | TagPath, int], int] = {}
     writes = tuple(_find_writes(program, effects_of, call_names, numbers))
@@ -245,8 +247,8 @@ class _Side:
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of all operations on which the output depends. wrong: maps the tag path
-        of a wrong operation to its errors.
+        """Returns, for each output, the errors of all operations on which the output depends, each error as (number of
+        the write or name of the store, verdict). wrong: maps the tag path of a wrong operation to its errors.
         """
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
@@ -255,8 +257,9 @@ class _Side:
     def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of those operations on which the output depends only through hidden
-        writes. wrong: maps the tag path of a wrong operation to its errors.
+        """Returns, for each output, the errors of those operations on which the output depends only through the hidden
+        writes `hidden`, so that `follow` does not find them. wrong: maps the tag path of a wrong operation to its
+        errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
@@ -404,15 +407,17 @@ class _Comparison:
     space: LabelSpace
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
-    """Maps the name of each store to its mark, the bit that values have which depend on the store."""
+    """Maps the name of each store to its mark: the bit in the dependence set of every value that depends on the store.
+    """
     shared: frozenset[str]
     """Names of the kernel calls and stores that write to one Ref in all iterations, although each iteration means a Ref
     of its own.
     """
 
     def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
-        """Returns the errors of an operation, by its operands' dependence sets in the two programs. unread: numbers of
-        operands that a kernel call overwrites as a whole and does not read.
+        """Returns the errors of an operation, by its operands' dependence sets in the two programs: each error as
+        (number of the write or name of the store, verdict). unread: numbers of operands that a kernel call overwrites
+        as a whole and does not read.
         """
         if meant.opcode != got.opcode:
             return ()
@@ -424,8 +429,9 @@ class _Comparison:
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
 
     def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
-        """Returns the errors of a value. meant, got: the value's dependence sets in the program as written and in the
-        program that JAX gives to XLA.
+        """Returns the errors of a value, each error as (number of the write or name of the store, verdict): stale or
+        clobbered. meant, got: the value's dependence sets in the program as written and in the program that JAX gives
+        to XLA.
         """
         space = self.space
         missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]

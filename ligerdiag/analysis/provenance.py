@@ -61,8 +61,8 @@ class Instance:
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with the tag paths that the program has, in which only `call`s and the operation
-    itself count.
+    """Returns the optimized module with tag paths as the program has them: only the tags of `call`s, then the
+    operation's own tag, without the tags of conditionals and loops around the operation.
 
     XLA makes a `call` of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop
     that runs once, and inlines it. The op_name of the conditional or loop, with its tag, then precedes the op_names
@@ -412,7 +412,8 @@ def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[
 
 def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:
     """Maps the tags of operations in other branches to the tags of the operations at the same position in branch
-    `number`.
+    `number`. Only branches with the same opcodes in the same order count; a tag that branch `number` has itself is left
+    out.
     """
     own = {path[-1] for path, _ in operations[number]}
     renamed: dict[int, int] = {}

@@ -158,7 +158,9 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Returns the commands of a command buffer that XLA orders neither before nor after this command."""
+    """Returns the commands of a command buffer (`buffer`) that XLA orders neither before nor after this command.
+    buffers, positions: XLA's buffer assignment, and the place of each value in it.
+    """
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
     if at is None:
         return ()
@@ -321,8 +323,8 @@ class _Search:
     _seen: dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]] = field(
         default_factory=dict[int, tuple[Mapping[int, int], tuple[AsyncSpan, ...]]]
     )
-    """Maps the id of a computation to the position of each instruction in the computation's sequence, and the
-    asynchronous spans there.
+    """Maps the id of a computation to a pair: the position of each instruction in the computation's sequence, by id,
+    and the spans of the sequence in which an asynchronous operation is in flight.
     """
 
     def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:

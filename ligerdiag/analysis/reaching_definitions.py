@@ -185,8 +185,8 @@ class _Numbering:
     )
     """Maps each call path to (the computation that it leads to, the value number of each instruction there by id)."""
     confluences: dict[CallPath, Alternatives] = field(default_factory=dict[CallPath, Alternatives])
-    """Maps the call path of a loop or conditional, its own id last, to the numbers of the values of which one becomes
-    its result.
+    """Maps the call path of a loop or conditional, its own id last, to the value numbers that each element of its
+    result may have.
     """
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
 
@@ -324,8 +324,8 @@ class Twins:
     operands.
     """
     confluences: Mapping[TagPath, Alternatives]
-    """Maps the tag path of a loop or conditional to the value numbers of its alternatives, the values of which one
-    becomes its result.
+    """Maps the tag path of a loop or conditional to its alternatives: for each element of its result, the value numbers
+    that the element may have.
     """
     products: Mapping[TagPath, tuple[tuple[int, int], ...]]
     """Maps the tag path of a matrix product to a pair for each operand, as in `numbers`: (computation id, value
@@ -365,8 +365,8 @@ class Twins:
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns, for each element of the result of this loop or conditional, the value numbers that the element may
-        have; () if unknown.
+        """Returns, for each element of the result of this loop or conditional, the numbers of all values that the
+        element may be, one for each branch or initial value; () if unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())
@@ -485,7 +485,9 @@ def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
 
 
 def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterator[_Node]:
-    """Takes one step from a value toward the operations that make it, and yields each value that it reaches."""
+    """Takes one step from a value toward the operations that make it, and yields each value that it reaches, as (call
+    path to the instruction, leaf of its shape).
+    """
     outer, here = frames[:-1], frames[-1]
     sources = list(flow.list_sources(here.instruction, index, _list_callers(outer)))
     same = None if sources else find_same_elements(here.instruction)

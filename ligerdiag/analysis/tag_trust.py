@@ -41,8 +41,8 @@ class TagTrust:
     """
 
     program: Mapping[int, Footprint]
-    """Maps the id of an instruction of the program to its footprint (the parameters and kernel results from which it is
-    computed); `optimized` does so for the optimized module.
+    """Maps the id of each instruction of the program to its footprint (the parameters and kernel results from which it
+    is computed). `optimized` is the same map for the optimized module.
     """
     optimized: Mapping[int, Footprint]
     operations: Mapping[int, tuple[HloInstruction, ...]]

@@ -57,8 +57,8 @@ class Matching:
     missing: tuple[HiddenWrite, ...]
     """Hidden writes whose call is gone from the optimized module."""
     merged_into: Mapping[int, int]
-    """Maps the index of a missing write to the index of the write of the earlier call into which XLA merged the missing
-    one's call.
+    """Maps the index of a missing write, whose call XLA merged with an earlier one, to the index of the earlier call's
+    write, which the remaining call performs.
     """
     unplaced: tuple[HiddenWrite, ...]
     """Hidden writes whose operand has no known place in memory."""
@@ -77,8 +77,8 @@ class Matching:
     """Indices of writes that a call in `unmatched` may perform, because JAX moved the call out of a loop, for example.
     """
     identical: Mapping[int, int] = field(default_factory=dict[int, int])
-    """The part of `merged_into` in which both calls would see the same versions of their operands, so that the merged
-    call does exactly what both should do.
+    """Those entries of `merged_into` for which both calls would see the same versions of their operands, so that the
+    remaining call does exactly what both should do.
     """
     order_unknown: frozenset[int] = frozenset()
     """Indices of writes around whose call JAX changed the author's order of operations, so that the intended order is
@@ -245,8 +245,9 @@ def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimi
 def _find_merged(
     writes: tuple[HiddenWrite, ...], by_call: Mapping[int, tuple[HiddenWrite, ...]]
 ) -> Mapping[int, HiddenWrite]:
-    """Maps the index of each write whose call XLA kept to the earlier write, in program order, whose call is missing
-    because XLA merged the two calls.
+    """Finds the write that a remaining call really performs, if XLA merged it with an earlier call in program order and
+    kept the tags of the later one. Maps the index of the later write, which seems to be performed, to the write of the
+    earliest such call, which seems to be missing.
     """
     present = {w.index: w for found in by_call.values() for w in found}
     first: dict[int, HiddenWrite] = {}
@@ -341,7 +342,7 @@ class TracedKernel:
     tags: tuple[int, ...] = ()
     """Tags of the operations that the call became in the program."""
     dropped: tuple[int, ...] = ()
-    """Tags of the call's operations that the program as written has and the program that XLA gets lacks."""
+    """Tags of those operations of the call that only the program as written has, and not the program that XLA gets."""
     hidden: tuple[Access, ...] = ()
     """For a call that the lowered module lacks: the kernel's accesses to the operands that it may overwrite without an
     aliased output.
@@ -376,7 +377,9 @@ class VanishedCall:
     consider the call's write.
     """
     lost: tuple[int, ...] = ()
-    """Indices of all hidden writes that the schedule lacks with the call, or with another lost call of the same line."""
+    """Indices of all hidden writes that the schedule lacks with the call, or with another lost call of the same kernel
+    on the same source line.
+    """
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
@@ -436,7 +439,9 @@ def find_vanished(
 
 
 def _list_lost(call: VanishedCall, lost: Mapping[tuple[str, SourceLine], Sequence[int]]) -> tuple[int, ...]:
-    """Returns the hidden writes that are lost with the call. lost: those of each (kernel, line), in program order."""
+    """Returns the indices of the hidden writes that are lost with the call. lost: maps (kernel, source line) to the
+    indices of all writes that are lost there, in program order.
+    """
     own = () if call.write is None else (call.write,)
     alike = () if call.source is None else lost.get((call.kernel, call.source), ())
     return tuple(dict.fromkeys((*own, *alike)))

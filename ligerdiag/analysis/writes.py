@@ -57,7 +57,9 @@ class HiddenWrite:
     """One kernel call of the program as written, with one operand that the kernel writes without XLA knowing."""
 
     index: int
-    """Number of the write, from which its bits in dependence sets are computed."""
+    """Number of the write, from which its bits in dependence sets are computed: its position in the result of
+    `find_hidden_writes`, unless a caller gives one number to several writes that count as one.
+    """
     kernel: str
     """The kernel's function name."""
     operand: int
@@ -106,11 +108,11 @@ class BrokenAliases:
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns a function that takes the tag path of a call in the program, and the call, and returns the call's
-        broken aliases: operand_number to broken alias.
+        """Returns a function that takes the tag path of a call in the program, and the call, and returns a map from the
+        number of each operand of the call whose declared alias is broken to the broken alias.
 
-        The function finds the call in the schedule by its tags, or by its payload if the optimized call has no tags. An
-        alias that only some of the matching optimized calls break is marked as not certain.
+        The function finds the call in the schedule by its tags, or by its payload if the optimized call has no tags. If
+        only some of the matching optimized calls break an alias, its `certain` is False.
         """
         by_path: dict[TagPath, dict[int, BrokenAlias]] = {}
         by_kernel: dict[tuple[str, bytes], dict[int, BrokenAlias]] = {}
@@ -233,8 +235,8 @@ def _walk(module: HloModule, holds: frozenset[int], computation: HloComputation,
 
 
 def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
-    """Returns the ids of the computations that an instruction runs, or may run, in the instruction's own order. A
-    branch that is never taken and the body of a loop that never runs are left out.
+    """Returns the ids of the computations that an instruction runs, or may run, in the order of its
+    `called_computations`. A branch that is never taken and the body of a loop that never runs are left out.
     """
     called = caller.called_computations
     if caller.opcode == "conditional":

@@ -32,7 +32,9 @@ type StoredValue = Storage | tuple["StoredValue", ...]
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Returns the storage of each array in the value, in order."""
+    """Returns the storage of each array in the value, in order. A storage is the place of one array, as a number that
+    increases in the order of the evaluation; a value is a storage, or a tuple of values.
+    """
     if isinstance(value, int):
         return [value]
     return [leaf for child in value for leaf in list_leaves(child)]
@@ -102,8 +104,9 @@ class Ambiguity:
     """Index of the hidden write."""
     reason: Reason
     instruction: int
-    """Id of an instruction: the reader in the unoptimized module (DERIVATIVE, OTHER_FORM), the recomputed operation
-    (RECOMPUTED), or the instruction in the optimized module (AMBIGUOUS, UNSURE, UNIDENTIFIED); otherwise 0.
+    """Id of an instruction, depending on `reason`: the reader in the unoptimized module (DERIVATIVE, OTHER_FORM), the
+    recomputed operation there (RECOMPUTED), or the instruction in the optimized module whose match is uncertain
+    (AMBIGUOUS, UNSURE, UNIDENTIFIED). 0 for any other reason, or if no single instruction is known.
     """
 
 
@@ -113,7 +116,8 @@ type Ambiguities = Mapping[str, frozenset[Ambiguity]]
 
 def is_other_form(instruction: HloInstruction) -> bool:
     """Returns whether the instruction only changes the form of its one operand, as a reshape, a cast, a slice, a
-    broadcast or a negation does. Returns False if the operand is a constant, a scalar or a tuple.
+    broadcast or a negation does. Returns False if the operand is a constant (see `Reason.CONSTANT`), a scalar or a
+    tuple.
     """
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
@@ -257,9 +261,10 @@ class AmbiguityMarker:
     overwritten: dict[Storage, list[tuple[int, Storage, Storage]]] = field(
         default_factory=dict[Storage, list[tuple[int, Storage, Storage]]]
     )
-    """Maps a storage to the overwritten storages that hold the same value in some shape or element type, each as (index
-    of the hidden write, overwritten storage, first storage made after the write). The key is the storage from which all
-    others are made.
+    """Maps a storage X (the place of one array) to the overwritten storages that hold the value of X in some shape or
+    element type, each as (index of the hidden write, overwritten storage, first storage made after the write). X is the
+    first storage in their chain of reshapes and casts (see `_origin`). Storages are numbered in the order in which they
+    are made: one with a smaller number than the first storage made after the write is older than the write.
     """
     to_constants: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
@@ -270,8 +275,8 @@ class AmbiguityMarker:
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records whether an operation's result is computed from constants alone, and, if the operation only reshapes
-        or casts its operand, from which storage the result was made.
+        """Records whether the storages of an operation's result (`value`) are computed from constants alone, and, if
+        the operation only reshapes or casts its operand, from which storage the result was made.
         """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
@@ -287,7 +292,8 @@ class AmbiguityMarker:
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
         """Records a hidden write. write: index of the write. storage: the overwritten storage. newer: the first storage
-        that is made after the write.
+        that is made after the write. It tells later values from earlier ones: the module shows from which values a
+        later one is computed.
         """
         if storage in self._constant:
             self.to_constants.add(write)
@@ -327,8 +333,9 @@ class AmbiguityMarker:
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
-        """Returns the CONSTANT mark of each of these hidden writes: a constant may be the same value as the one that
-        the write overwrites.
+        """Returns the CONSTANT marks of these hidden writes, each of which overwrites a value computed from constants
+        alone. Every constant of the program gets these marks, because MLIR may have merged the overwritten value with
+        it.
         """
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 

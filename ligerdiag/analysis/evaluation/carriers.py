@@ -63,8 +63,8 @@ class Carriers:
     operand's old value it holds.
     """
     paths: Mapping[TagPath, tuple[tuple[HloInstruction, int], ...]]
-    """Maps a tag path to pairs of a carrier and the index of a hidden write; `is_carrier` uses them to recognize the
-    carrier in the optimized module.
+    """The carriers that have a tag, found by tag path alone: maps the path to (carrier, index of a hidden write) pairs.
+    `is_carrier` uses them to recognize a carrier in the optimized module, where it has another id.
     """
     parameters: Mapping[int, tuple[int, ...]]
     """Maps the number of an entry parameter to the indices of the hidden writes that overwrite the parameter itself."""
@@ -288,8 +288,8 @@ def _find_carriers(
 
 @lru_cache(maxsize=32)
 def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
-    """Returns, for each value number, how many operations in a computation and the calls inlined into it have it;
-    operations of equal value have the same number.
+    """Returns, for each value number, how many operations have it, in the computation `root` and in everything that is
+    inlined into it. Operations of equal value have one number (see `reaching_definitions`).
     """
     return Counter(
         numbers[one.id]

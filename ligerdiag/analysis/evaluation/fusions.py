@@ -136,14 +136,14 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """The methods of the schedule's evaluation that the evaluation of a fusion in it calls."""
+    """The schedule's evaluation, as the evaluation of one of its fusions sees it: the methods that the latter calls."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction's result: `labels`, and the labels that start at the
-        instruction. Records the set if the instruction has a tag. scheduled: the fusion. reads: the arrays that the
-        fusion reads.
+        """Returns the dependence set of a fused instruction's result: `labels`, which come from the instruction's
+        operands, and the labels that start at the instruction itself. Records the set if the instruction has a tag.
+        scheduled: the fusion. reads: the arrays that the fusion reads.
         """
         ...
 
@@ -158,8 +158,9 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps the index of each output of a custom call whose declared alias is broken to labels (ORIG) which say that
-        the output depends on the contents from before a write: the output misses that write.
+        """Maps the index of each output of a custom call that is declared to alias an operand, but lies in other bytes
+        than the operand, to ORIG labels. They say that the output depends on the contents from before a write: the
+        kernel writes the operand's bytes, so the output misses that write.
         """
         ...
 

@@ -112,7 +112,7 @@ class UnorderedRead:
     """A read that no dependence orders with a hidden write to the same bytes."""
 
     operand: int
-    """operand_number of the reading instruction."""
+    """Number of the operand through which the instruction reads."""
     lucky: LuckyRead
     region: ArrayRegion | None
     """The elements that the kernel overwrites; None if they are unknown."""
@@ -140,13 +140,15 @@ class ActualWrite:
     region: ArrayRegion | None = None
     """The part of the array that the kernel gets, if it is a single known region; `slices` then holds one array."""
     slice_tags: TagPath = ()
-    """Tag path of the dynamic-slice that takes the kernel's part of the array; empty unless the call is in as many
-    loops as in the program. Instructions with these tags take the same elements in the same iteration.
+    """Tag path of the dynamic-slice that takes the kernel's part of the array. Instructions with this tag path take the
+    same elements in the same iteration. Empty if the kernel gets no such part, or if the call is in more or fewer loops
+    than in the program, because then iterations of the two do not correspond.
     """
 
     def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
         """Returns whether `reader`, which slices the array in memory slice `number`, takes only elements that the
-        kernel gets.
+        kernel gets. False if the array is unknown (`number` is None), or if it is unknown which elements the kernel
+        gets.
         """
         return number in self.slices and self.region is not None and self.region.covers(reader)
 
@@ -199,8 +201,9 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the arrays in these places with the dependence sets that `reader` sees there. These include the marks
-        of lucky reads, those that see a hidden write, or miss it, only because of the order of this schedule.
+        """Returns the arrays in these places, given as (operand_number, slice number), each with the dependence set
+        that `reader` sees there. The sets include the marks of lucky reads, those that see a hidden write, or miss it,
+        only because of the order of this schedule.
         """
         sets = self.sets
         if reader.id not in self.unordered:
@@ -246,8 +249,8 @@ class LabelMemory:
         return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
-        """Replaces the dependence set of a slice after a branch or an iteration, where alternative paths join. The
-        change is not entered in the journal.
+        """Replaces the dependence set of a slice after a branch or an iteration, where alternative paths join. Does not
+        enter the change in the journal, which keeps the set from before the branch or loop.
         """
         self.pieces.pop(number, None)
         if labels:
@@ -330,7 +333,7 @@ class Actual:
     writes: tuple[ActualWrite, ...]
     """Every hidden write that the optimized module still performs."""
     frames: Mapping[int, Frames]
-    """Maps the id of a scheduled instruction to a call path that leads to it."""
+    """Maps the id of a scheduled instruction to the call path by which the evaluation reached it last."""
     traced: frozenset[int] = frozenset()
     """Indices of the hidden writes whose operand was seen to hold its old contents (ORIG) when the kernel ran."""
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])

@@ -70,26 +70,29 @@ class Confluence:
     """For a loop of the program: numbers of the leaves that the loop's body returns unchanged."""
     shared: frozenset[int] = frozenset()
     """For a loop of the schedule: numbers of the slices of XLA's buffer assignment that hold several leaves of the
-    loop's result.
+    loop's result, so that a kernel that overwrites one of these leaves overwrites the others too.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark, an extra bit in the dependence set of every value that is computed from `instruction`. The value
-    of `instruction` itself is wrong about one hidden write (stale, for example).
+    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. Each
+    of them is wrong about one hidden write (stale, for example), and the mark ends where that write overwrites a value.
     """
 
     write: int
-    """Index of the hidden write."""
+    """Index of the hidden write; -1 if no write ends the mark."""
     instruction: int
-    """Id of an instruction in the optimized module; negative for an operation of the program."""
+    """Number of the question to which the mark belongs (see `verdict.output_reachability`): n if the wrong values are
+    results of instructions in the optimized module, `~n`, which is negative, if they are results of operations of the
+    program.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """Key of the mark that replaces the mark of a `WrongAbout` key in the next iteration of a loop, in which the hidden
-    write overwrites another value.
+    """Key of the mark that replaces the mark with the key `of` at the end of an iteration. The write of the next
+    iteration overwrites another value, and does not end this mark.
     """
 
     of: WrongAbout
@@ -367,8 +370,9 @@ class InertInstructions:
     is the tag of an operation, after the tags of the calls that lead to it.)
     """
     _active: frozenset[int] = field(init=False)
-    """Ids of the computations that the evaluation must enter. They, or computations that they call, contain a kernel
-    call or an instruction at which a label starts; or a fused computation nested in them contains a wanted operation.
+    """Ids of the computations that the evaluation must enter because they, or computations that they call, contain a
+    kernel call or an instruction at which a label starts. A fused computation that calls another computation with a
+    wanted operation counts too, with its callers: `list_sought` does not look into that other computation.
     """
     _sought: defaultdict[int, list[HloInstruction]] = field(
         default_factory=lambda: defaultdict[int, list[HloInstruction]](list)

@@ -81,8 +81,9 @@ def find_accesses(
 
 
 def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruction]:
-    """Returns the values from which the overwritten value is made by operations with a single array operand, the
-    nearest first.
+    """Returns the values from which the overwritten value is made, step by step backward, the nearest first. Ends with
+    the first value that does not have exactly one operand, or whose operand is a tuple, but leaves out a parameter at
+    the end. Empty if the kernel is in a fusion.
     """
     if kernel is not write.call:
         return []  # inside of a fusion, the kernel gets an address in an operand of the fusion

@@ -33,8 +33,9 @@ class Order:
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
         """Returns whether operands and control edges force `first` to run before `second` within one iteration of every
-        loop around them. True as well if one contains the other, or if they are in two branches or in the body and the
-        condition of one loop. first, second: the call paths of two scheduled instructions.
+        loop around them. Also True where nothing is left to order: if one contains the other, or if they are in two
+        branches, of which only one runs, or in the body and the condition of one loop, which follow each other. first,
+        second: the call paths of two scheduled instructions.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """
@@ -128,7 +129,9 @@ class _Line:
         return cls(order, {instruction.id: n for n, instruction in enumerate(order)})
 
     def before(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Returns the ids of the instruction's operands and control predecessors, which must come before it."""
+        """Returns the ids of the instructions in the same computation that must come before this one: its operands and
+        its control predecessors.
+        """
         return (*[operand.id for operand in instruction.operands], *instruction.control_predecessors)
 
 

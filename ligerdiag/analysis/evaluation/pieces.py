@@ -58,7 +58,9 @@ class Pieces:
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns pieces with the same limits and sets, along `dimension` of an array of shape `shape`."""
+        """Returns pieces with the same limits and sets in an array of another shape, along its dimension `dimension`,
+        as after a transpose or a broadcast.
+        """
         return Pieces(shape, dimension, self.limits, self.labels)
 
 

@@ -78,8 +78,9 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the key, in a map from tag path to marks (extra bits in dependence sets), for one leaf of the result of a
-    loop or conditional. path: tag path of the loop or conditional. number: number of the leaf.
+    """Returns the key for one leaf of the result of a loop or conditional, in a map from tag path to marks (extra bits
+    in dependence sets): the tag path of the loop or conditional, followed by a negative number, which is no operation's
+    tag. number: number of the leaf.
     """
     return (*path, -2 - number)
 
@@ -216,7 +217,9 @@ class _Evaluation:
     """
     ambiguities: AmbiguityMarker = field(init=False)
     _carried: set[int] = field(default_factory=set[int])
-    """Numbers of the storage that holds the states of the loops around the current instruction."""
+    """Numbers of the storage that holds the states of the loops around the current instruction. An operand in such
+    storage has the path CARRIED in `TaggedSet.edges`.
+    """
     _seen: set[int] = field(default_factory=set[int])
     """Indices of the hidden writes met so far; in a loop or branch, of those met inside it."""
     _overwriting: frozenset[TagPath] = field(init=False)
@@ -430,8 +433,8 @@ class _Evaluation:
         return transfer.results
 
     def _describe_edges(self, operands: list[StoredValue]) -> tuple[tuple[TagPath, Labels], ...]:
-        """Returns the entry of `TaggedSet.edges` for each of these operands. A kernel call that has overwritten an
-        operand does not count as an operation from which the operand is computed.
+        """Returns the entry of `TaggedSet.edges` for each of these operands: (tag path, dependence set). A kernel call
+        that has overwritten an operand is skipped: the path is then that of the operation which defined the operand.
         """
         found: list[tuple[TagPath, Labels]] = []
         for operand in operands:
@@ -481,7 +484,8 @@ class _Evaluation:
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
         """Returns the dependence set of each leaf of the value that a computation returns, with a mark for each
-        ambiguity of the leaf (a reason why its intended version is unknown, see `ambiguities`).
+        ambiguity of the leaf (a reason why its intended version is unknown, see `ambiguities`). reader: root of the
+        computation, which the marks name as the reader.
         """
         return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 
@@ -594,8 +598,12 @@ class _Evaluation:
         *,
         records: bool = True,
     ) -> list[Labels]:
-        """Records the alternative values of which one becomes the result of a loop or conditional; returns the marks
-        (extra bits in dependence sets) that each leaf of the result gets.
+        """Records the alternative values of which one becomes the result of a loop or conditional. Returns, for each
+        leaf of the result, the marks (extra bits in dependence sets) that the caller of the evaluation has asked for
+        under the key `name_leaf`; 0 if none.
+
+        prefix: tags of the calls that lead to the instruction. alternatives: for each leaf, the dependence set of each
+        alternative.
         """
         path = (*prefix, *self.module.find_tag_path(instruction))
         if self.records and records and path:

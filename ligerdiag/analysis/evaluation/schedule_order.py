@@ -115,7 +115,8 @@ class ScheduleEvaluation:
     """
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     """Maps the number of a memory slice to the writes that overwrite a different part of that slice of memory in each
-    iteration of a loop, if the instruction that takes this part has tags.
+    iteration of a loop. Only writes with `ActualWrite.slice_tags`, by which another instruction is recognized that
+    takes the same part.
     """
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""
@@ -125,7 +126,9 @@ class ScheduleEvaluation:
     """
     _confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _entered: dict[int, Frames] = field(default_factory=dict[int, Frames])
-    """Maps the id of a computation to the call path of its last run."""
+    """Maps the id of a computation to the call path of its last run; if the next run has the same path, as in a loop's
+    next iteration, the call paths of the instructions inside are kept.
+    """
 
     def __post_init__(self) -> None:
         self._occurrences = defaultdict(dict)
@@ -442,8 +445,9 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps the index of each output whose declared alias is broken to the ORIG label of the write that the output
-        misses. The label says that the output depends on the contents from before this write.
+        """Maps the index of each output whose declared alias is broken (the schedule keeps output and operand in
+        different bytes) to the ORIG label of the write that the output misses. The label says that the output depends
+        on the contents from before this write.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}

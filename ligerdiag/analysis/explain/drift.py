@@ -66,7 +66,7 @@ class Drift:
     text: str
     """One clause, in lower case and without a final stop."""
     source: SourceLine | None = None
-    """The source line of the reader that changed."""
+    """The source line of the reader that changed; None if it has none, or if the change is not about a reader."""
     output: str = ""
     """Name of the output that changed; empty if the change is not about an output."""
 
@@ -201,7 +201,12 @@ type _WriteKey = tuple[str, int, int]
 def _find_instead(
     keys: Sequence[_WriteKey], having: ScheduleFacts, lacking: ScheduleFacts
 ) -> Mapping[_WriteKey, Instead]:
-    """Returns what one compile has in place of each of the writes. keys: hidden writes that only `having` has."""
+    """Returns, for each of the writes, the state of a call of the same kernel in the compile that lacks the write: a
+    call that declares the write or works out of place, if this compile has more such calls than the other one;
+    otherwise the call is gone, or unknown if one compile's kernel calls are not recorded.
+
+    keys: hidden writes that only `having` has.
+    """
     ours, theirs = having.kernel_calls, lacking.kernel_calls
     if ours is None or theirs is None:
         return dict.fromkeys(keys, Instead.UNKNOWN)

@@ -299,8 +299,8 @@ class OutputSentences:
         return f"`{self.context.writes[causes[0].write].kernel}`" if causes else "a kernel"
 
     def _find_same(self, access: BufferAccess | None) -> ReadFinding | None:
-        """Returns the finding about a stale read by the instruction that makes this access, even if it is about other
-        outputs; None if there is none.
+        """Returns the finding (`ReadFinding`) about a stale read by the instruction that makes this access, even if the
+        finding is about other outputs; None if there is none, or no access.
         """
         if access is None:
             return None
@@ -308,8 +308,9 @@ class OutputSentences:
         return next((one for one in same if self.flow.find_step(one.reader.id) == access.step), None)
 
     def _find_access(self, name: str, kind: ReadKind) -> BufferAccess | None:
-        """Returns the first read of this kind that makes the output wrong; None if there is none. Unlike the findings,
-        the accesses include reads by instructions that the compiler made.
+        """Returns the first of the view's accesses that is a read of this kind and makes the output wrong; None if
+        there is none. Unlike the verdicts' findings (`ReadFinding`), the accesses include reads by instructions that
+        the compiler made.
         """
         return next((one for one in self.accesses if one.read is kind and name in one.outputs), None)
 

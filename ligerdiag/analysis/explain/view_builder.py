@@ -54,7 +54,7 @@ class AccessFinder:
 
     context: Context
     notes: list[str] = field(default_factory=list[str])
-    """One sentence for each hidden write some of whose readers were left out."""
+    """One sentence for each hidden write with more readers than the view shows."""
     _definers: Mapping[int, list[HloInstruction]] | None = None
 
     def find(self) -> tuple[BufferAccess, ...]:
@@ -521,8 +521,8 @@ def _describe_buffer(
 
 
 def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:
-    """Returns the output without its path if a step on it is not shown, and without the missing edges one of whose ends
-    is not shown. chosen: ids of the shown instructions.
+    """Returns the output without its path if a step on it is not shown, and without those missing edges (from a kernel
+    to a reader that misses the kernel's write) of which one end is not shown. chosen: ids of the shown instructions.
     """
     missing = tuple([edge for edge in output.missing if {edge.kernel, edge.reader} <= chosen])
     return replace(output, path=output.path if chosen.issuperset(output.path) else (), missing=missing)

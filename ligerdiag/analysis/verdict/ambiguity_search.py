@@ -97,8 +97,8 @@ class AmbiguitySearch:
                 yield name, some
 
     def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
-        """Returns whether another operand of the call is in the bytes that the kernel overwrites by this write,
-        although it is a different value in the program.
+        """Returns whether the kernel may read another operand of the call in the bytes that this write overwrites,
+        although that operand is a different value in the program.
         """
         overlapping = self.pair.buffers.overlapping
         written = {hit for number in actual.slices if number >= 0 for hit in overlapping[number]}
@@ -219,8 +219,12 @@ class AmbiguitySearch:
                     yield path, key
 
     def _name(self, intended: Labels, wrong: Labels, occurrences: list[Occurrence]) -> Iterator[tuple[int, Labels]]:
-        """Yields (instruction id, writes as bits): for each of the `wrong` writes, the first of the similar
-        instructions whose value is wrong about it, or 0 if none is found.
+        """Finds, for each of the `wrong` writes, the first of several similar instructions whose value is wrong about
+        it.
+
+        Yields (instruction id, writes as bits) pairs, with the id 0 for the writes for which none is found. intended:
+        the set that the program has for the operation. wrong: hidden writes, as bits. occurrences: the instructions;
+        only the first ones are tried.
         """
         for occurrence in occurrences[:_NAMED]:
             if not wrong:
@@ -261,8 +265,8 @@ class AmbiguitySearch:
 
 
 def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:
-    """Maps (`Ambiguity.reason`, `Ambiguity.instruction`) to the hidden writes, as bits, that the keys with this reason
-    and instruction are about.
+    """Unites what the keys are about: maps (reason, instruction id) to the hidden writes, as bits, for which some key
+    with this reason names this instruction.
     """
     joined: defaultdict[tuple[Reason, int], Labels] = defaultdict(int)
     for key in keys:

@@ -69,7 +69,9 @@ class ReadFinding:
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The verdicts on all outputs, and the reads that make outputs wrong."""
+    """The verdicts on all outputs, and the reads that make outputs wrong: `stale` has the reads that make outputs
+    stale, and `clobbered` those that make outputs clobbered.
+    """
 
     outputs: Mapping[str, OutputVerdict]
     stale: tuple[ReadFinding, ...]
@@ -158,7 +160,8 @@ class BlameSearch:
         self, outputs: Mapping[str, OutputVerdict], mixed: Mapping[str, tuple[TwinConfluence, ...]]
     ) -> frozenset[str]:
         """Returns the names of the outputs that are wrong only because they depend on a loop or conditional in which
-        merged values meet: the arguments decide which of these values the output gets.
+        merged values meet. The program's arguments decide which of these values the output gets, so its numbers may be
+        right (see `Blamed.decided`).
         """
         wrong = {
             name: self.evaluator.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()
@@ -230,8 +233,8 @@ class BlameSearch:
         return zip(self.pair.intended.outputs, self.pair.actual.outputs, strict=False)
 
     def _find_touched(self, verdict: Verdict, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits, for which some value that the output is computed from may have this
-        verdict, even if the output's own sets agree. intended, actual: the output's sets.
+        """Returns the hidden writes, as bits, for which the output may be computed from a value with this verdict, even
+        if the output's own sets agree. For any other write its sets rule this out. intended, actual: the output's sets.
         """
         space = self.evaluator.space
         if verdict is Verdict.STALE:
@@ -239,8 +242,9 @@ class BlameSearch:
         return space.any_fresh(actual)
 
     def _find_open(self, verdict: Verdict, outputs: Mapping[str, OutputVerdict]) -> Labels:
-        """Returns the hidden writes, as bits, for which a search for wrong operations with this verdict may still make
-        some output worse.
+        """Returns the hidden writes, as bits, for which a search for wrong operations with this verdict (stale or
+        clobbered) may still make some output worse: the output may be computed from such an operation and does not have
+        the verdict yet. The three kinds of writes that the module's docstring excepts are left out.
         """
         found = 0
         space = self.evaluator.space
@@ -305,7 +309,7 @@ class BlameSearch:
         """Returns additional reads that make outputs wrong, for each output, write and verdict that no read in
         `findings` explains.
 
-        spare: reads whose rank is above 0.
+        spare: the reads to choose from, those with a `WrongRead.rank` above 0.
         """
         named = {(verdict, one.write.index, name) for verdict, one in findings for name in one.outputs}
         unnamed = {

@@ -38,8 +38,8 @@ class DirectErrors:
     """
 
     stale: Mapping[_Place, Labels]
-    """Maps (tag path of an operation, instruction id) to the writes whose bytes it misses, as bits (see
-    `LabelSpace.bits_of`).
+    """Maps (tag path of an operation, id of the instruction that computes it) to the writes whose bytes it misses, as
+    bits (see `LabelSpace.bits_of`). `clobbered` maps it to the writes whose bytes it sees and should not see.
     """
     clobbered: Mapping[_Place, Labels]
     outputs: Mapping[str, frozenset[int]]

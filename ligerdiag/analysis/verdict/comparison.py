@@ -101,7 +101,8 @@ class SetSummary:
     least one of them.
 
     `common` and `some` are sets of labels; for a write whose loop nesting differs between the programs, its iteration
-    classes are merged. `original` and `replaced` have one bit for each hidden write (see `LabelSpace.bits_of`).
+    classes are merged. `original` and `replaced` do not distinguish iteration classes at all, and have one bit for each
+    hidden write (see `LabelSpace.bits_of`).
     """
 
     common: Labels = -1
@@ -128,7 +129,8 @@ class Comparison:
     """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
     traced: frozenset[int] = frozenset()
     """Indices of the writes whose operand was seen to hold its old contents and still has its definition in the
-    schedule. For these writes a missing ORIG label is evidence that a value does not depend on the old contents.
+    schedule. For these writes a value without an ORIG label does not depend on the old contents; for any other write it
+    may, because the evaluation may have found no place where the label starts.
     """
     _traced_bits: Labels = field(init=False)
     _fresh_at_other_depth: Labels = field(init=False)

@@ -57,8 +57,8 @@ class WrongRead:
     operand: int | None
     """operand_number of the reader through which it gets the wrong value; None if unknown."""
     rank: int
-    """Number of operations, wrong about the same write, that the same reader computes before this one; reads of rank 0
-    are blamed first.
+    """0 if this is the first operation that the reader computes and that is wrong about this write, 1 for the second,
+    and so on. One more for an operation that is wrong only about earlier iterations. Reads of rank 0 are blamed first.
     """
 
 
@@ -85,7 +85,10 @@ class Differing:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the instruction may compute the operation at `path`, judged by its opcode."""
+        """Returns whether the instruction may compute the operation at `path`: it has the same opcode, or is a custom
+        call that may implement the operation. False, for example, if a pass copied the operation's tag to an
+        instruction that computes something else.
+        """
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def wrong(self, verdict: Verdict) -> Labels:
@@ -123,7 +126,8 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Returns the readers at which operations start to be wrong, write by write; for each write in program order.
+    """Returns the readers at which operations start to be wrong, in program order of the writes; readers of operations
+    that are wrong only about earlier iterations come last.
 
     concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
     error to look for.
@@ -249,10 +253,10 @@ def find_authored_occurrences(
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
     """Returns the number of the operand through which the reader gets the contents from before the write, and the place
-    of that value.
+    of that value: SAME_BYTES if it is in one of `slices`, otherwise COPY.
 
-    The number is None if no operand holds these contents: the reader then recomputes them. slices: numbers of the
-    memory slices that the write overwrites.
+    If no operand holds these contents, the result is (None, RECOMPUTED): the reader computes them again. slices:
+    numbers of the memory slices that the write overwrites.
     """
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]
@@ -326,7 +330,8 @@ def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
 ) -> tuple[Labels, Labels]:
     """Returns (the writes about which some operand is stale, the writes about which some operand is clobbered), as
-    bits; only those about which this holds for every order in which XLA may have put the operands.
+    bits. XLA may have changed the order of the operands: a write counts only if some operand is wrong about it in every
+    order that is possible. Both are 0 if no order is.
     """
     stale = clobbered = -1
     for edges in provenance.list_orders(tagged, operands):
@@ -352,8 +357,8 @@ def _judge(
 def _list_joined(
     tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
 ) -> Iterator[tuple[Labels, set[Labels]]]:
-    """Yields each value that the instruction reads as several of its operands: the value's dependence set in the
-    schedule, and the sets that the program has for these operands.
+    """Yields each value that the instruction reads as several operands for which the program has different sets, as
+    (the value's dependence set in the schedule, the program's sets for these operands).
     """
     if len({labels for _, labels in tagged.edges}) < 2:
         return

@@ -100,9 +100,9 @@ def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
 
 
 def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
-    """Returns the number of the operand that joined products (one product that XLA made of several) have in common, as
-    a list with one element; the other operand is then a concatenation that XLA made. Returns an empty list for any
-    other product. own: maps the tag of each concatenation in the program to the concatenation.
+    """Returns a list of at most one number: that of the operand which several products had in common before XLA joined
+    them into this product. XLA has concatenated their other operands. The list is empty if the instruction is not such
+    a joined product. own: maps the tag of each concatenation in the program to the concatenation.
     """
     operands = product.instruction.operands
     if len(operands) != 2:
@@ -211,9 +211,9 @@ def find_shared_state(
 
 
 def _unite_differing(fresh: Sequence[Labels], numbers: Sequence[int]) -> Labels:
-    """Returns the hidden writes, as bits, on which one value depends and another value, which is equal to it for XLA
-    (has the same value number), does not. fresh: the writes on which each value depends. numbers: the value number of
-    each.
+    """Returns the hidden writes, as bits, on which one value depends and another value with the same value number,
+    which is equal to it for XLA, does not. fresh: for each value, the hidden writes on which it depends, as bits.
+    numbers: the value number of each, in the same order.
     """
     values = list(zip(numbers, fresh, strict=True))
     return unite(one & ~other for number, one in values for same, other in values if number == same)

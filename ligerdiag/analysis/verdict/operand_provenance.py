@@ -185,14 +185,15 @@ class OperandProvenance:
         return False
 
     def _is_like(self, edge: TagPath, seen: OperandEdge) -> bool:
-        """Returns whether an operand is as intended: the recognised operation is the intended one, or neither operand
-        has a tag path, as arguments of the program have none. edge: tag path of the intended operation.
+        """Returns whether an operand is as intended: the recognised operation is the intended one or has the same value
+        for XLA, or both tag paths are (), as for arguments of the program. False for `UNSEEN`. edge: tag path of the
+        intended operation. seen: the recognised operand.
         """
         return seen != UNSEEN and (self._are_same_value(edge, seen[0]) if edge and seen[0] else edge == seen[0])
 
     def _look_through(self, path: TagPath, tagged: TaggedSet) -> TagPath:
-        """Returns the intended operand whose value goes through the barrier at `path`; `path` itself if there is none,
-        or if the operation there is not a barrier.
+        """Returns the tag path of the first intended operand whose value goes through the barrier at `path`; `path`
+        itself if there is none, or if the operation there is not a barrier.
         """
         leaves = self._barriers.get(path[-1], ()) if path else ()
         meant = (edge for edge, _ in tagged.edges if edge)

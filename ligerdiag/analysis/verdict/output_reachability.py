@@ -169,8 +169,8 @@ def _find_last_calls(evaluator: Evaluator, times: Mapping[int, int]) -> Mapping[
 def _find_causes(
     evaluator: Evaluator, by_cause: Mapping[Cause, Mapping[_Candidate, None]], known: tuple[set[Cause], ...]
 ) -> frozenset[Cause]:
-    """Adds to `known` the causes on which each output certainly depends; returns the causes for which it stays unknown
-    whether some output depends on them.
+    """Adds to `known`, which has one set for each output, the causes on which the output certainly depends. Returns the
+    causes for which it stays unknown whether some output depends on them.
     """
     size = -(-sum(map(len, by_cause.values())) // MARKS)
     questions = [
@@ -213,9 +213,10 @@ def _record_certain(waiting: list[tuple[int, _Question]], known: tuple[set[Cause
 
 
 def _split(question: _Question, others: int) -> tuple[_Question, ...]:
-    """Splits a question into as many smaller ones as its share of the marks allows, of one operation each if possible.
+    """Splits a question into `MARKS // others` smaller ones of about equal size, but into at least two, and into no
+    more than the question has operations.
 
-    others: number of questions that are split at the same time and share the marks, this one included.
+    others: number of questions that are split at the same time and evaluated together, this one included.
     """
     pieces = max(2, MARKS // others)
     size = -(-len(question.candidates) // pieces)

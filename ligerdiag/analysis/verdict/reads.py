@@ -100,10 +100,10 @@ class BlamedReads:
                 yield from self._find_first(write, unexplained, verdict)
 
     def _find_first(self, write: int, unexplained: frozenset[str], verdict: Verdict) -> Iterator[ReadVerdict]:
-        """Yields the first wrong operations from which those outputs are computed that are wrong although no read is
-        blamed for it.
+        """Yields, for each of the outputs that are wrong although no read is blamed for it, the first wrong operation
+        in program order from which the output is computed. Several outputs may have the same operation.
 
-        unexplained: the names of these outputs.
+        unexplained: the names of these outputs. verdict: the verdict on them for this write.
         """
         wanted = {number: name for number, name in enumerate(self.verdicts.outputs) if name in unexplained}
         bit = self.pair.space.bits_of((write,))
@@ -175,7 +175,9 @@ class _Read:
     outputs: tuple[str, ...]
     """The program's outputs that are computed from the reader's result."""
     kind_of_users: ReadKind
-    """The kind of read, such as stale, that all users of the reader's result have; NONE if they differ or have none."""
+    """The kind of read that all users of the reader's result have, if every user is a blamed read or a wrong output,
+    and all are of one kind, such as stale; otherwise, or without users, NONE.
+    """
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -344,7 +346,7 @@ class ReadJudge:
 
     def _find_order(self, read: _Read) -> ReadKind:
         """Returns FRESH if operands or control edges force the reader to run after the kernel, LATENT if nothing does,
-        UNKNOWN if no call path to the reader is known.
+        and UNKNOWN if the evaluation of the schedule never reached the reader, so that no call path to it is known.
         """
         frames = self.pair.actual.frames.get(read.reader.id)
         if frames is None:

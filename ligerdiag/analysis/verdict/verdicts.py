@@ -96,7 +96,7 @@ def add_unidentified(
 
 
 def _is_worse(verdict: Verdict, was: Verdict) -> bool:
-    """Returns whether `verdict` is worse than `was`, and `was` is neither wrong nor unknown."""
+    """Returns whether `verdict` is worse than `was`, and `was` is fresh or latent."""
     order = VERDICT_ORDER.index
     return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
@@ -244,8 +244,8 @@ class Verdicts:
     """Indices of the hidden writes that the schedule does not perform, not even as part of a merged call."""
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
-        """Returns the names of the outputs that have this verdict (stale or clobbered) for the write although no read
-        is blamed for it.
+        """Returns the names of the outputs that have this verdict (stale or clobbered) for the hidden write with this
+        index although no read is blamed for it.
         """
         reads = self.stale if verdict is Verdict.STALE else self.clobbered
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
@@ -295,7 +295,9 @@ class ReadCause(StrEnum):
 
     @property
     def is_of_outputs(self) -> bool:
-        """Returns whether the verdict on the read was derived from an output that is wrong, or right by luck."""
+        """Whether the verdict on the read was derived from an output that is wrong, or right by luck: true for BLAMED
+        and DIVERGES_FIRST.
+        """
         return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
 
 
@@ -449,8 +451,9 @@ def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator
 def _find_reached(
     indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
 ) -> Iterable[tuple[int, tuple[bool, ...]]]:
-    """Yields the index of each of these writes and, for each output, whether the output depends on a result of the
-    write's call in the program.
+    """Yields (index of a write, one bool for each output) for each of these writes, in ascending order: whether the
+    output depends on a result of the write's call in the program. If the call has no tag, each output may, and all are
+    True.
     """
     for index in sorted(indices):
         path = pair.writes[index].tag_path
