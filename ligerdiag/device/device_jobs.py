@@ -99,7 +99,9 @@ class DeviceRequest:
     """A request to compile a case for the GPUs of this machine and to run it on them."""
 
     compile: CompileRequest
-    """The part of the request about the compile; its `description` is empty, because XLA queries the devices."""
+    """The part of the request about the compile. Its `description`, from which XLA otherwise learns the properties of a
+    GPU, is empty, because XLA queries the devices.
+    """
     results: str
     """Path of an existing directory, into which the devices' results are written."""
     draws: int
@@ -113,7 +115,7 @@ class DeviceAnswer:
     """The result of compiling a case for the devices and running it on them."""
 
     key: str
-    """Key of the artifact of the program that ran."""
+    """Key under which the cache has the artifact of the program that ran."""
     device: str
     count: int
     milliseconds: float

@@ -85,6 +85,8 @@ def run_cases(
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
     """Yields each case with the result of its run. An error of one case is not raised: it is in the `error` of the
     case's result.
+
+    judge: returns the static verdicts on an artifact. on_case: is called when a case starts and when it has finished.
     """
     cores = count_cores()
     with (

@@ -159,7 +159,10 @@ def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any
 
 
 def _put(drawn: Any, specs: Any) -> Any:
-    """Copies the arguments to the devices, waits until they are there, and returns the copies."""
+    """Copies the arguments to the devices, waits until they are there, and returns the copies.
+
+    specs: a tree like that of the arguments, whose leaves have the sharding that each copy gets.
+    """
     library: Any = jax
     return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
 

@@ -2,13 +2,15 @@
 file next to a module.
 
 No Python code of the dumped program is imported. The program needs tags, the numbers of its operations that give their
-order (see `analysis.provenance`). Each random argument has the default distribution of a case's arguments (`Draw()`),
-but a seed of its own, because equal arguments hide errors. A dump does not say how arrays are placed on several
-devices, so only modules for one device are replayed.
+order (see `analysis.provenance`). Each random argument has the default distribution of the arguments of a case, a
+program that ligerdiag itself compiles (`Draw()`), but a seed of its own, because equal arguments hide errors. A dump
+does not say how arrays are placed on several devices, so only modules for one device are replayed.
 
-MLIR has already folded the program that a dump contains. For some values it is therefore undecidable whether autodiff
-meant the version before or after a kernel's write; for others it surely meant the version before. If an output depends
-on a value of either kind, running the program in order need not give the intended output, so the output is undecided.
+A dump contains the program only after MLIR has folded it, which may remove operations that kept a value's contents from
+before a kernel's write apart from those after it. For some values it is therefore undecidable which of the two autodiff
+meant; for others it surely meant the contents from before the write, whereas running the program in order gives it those
+after it. If an output depends on a value of either kind, that run need not give the intended output, so the output is
+undecided.
 
 If the estimated cost of a replay exceeds the bounds, its most expensive loops are cut short (see `runs.loop_cuts`); if
 that does not suffice, the replay is refused before any argument is drawn. The caller has to end a replay that runs into
@@ -201,7 +203,9 @@ def join_programs(
 
 
 def _estimate_dump(programs: Programs, cuts: Cuts) -> tuple[Estimate, float]:
-    """Returns (the estimated cost on the cores that the replay gets, the processor seconds that the replay may take)."""
+    """Returns (the estimated cost on the cores that the replay gets, the limit of its processor seconds, which is well
+    above the estimated cost on one core).
+    """
     expected, cores = _estimate(programs, 1, cuts), count_cores()
     seconds = max(_LEAST_SECONDS, OVERRUN_FACTOR * expected.seconds)
     if expected.seconds > ALONE_SECONDS and cores > 1:
@@ -303,8 +307,9 @@ def _parse_unoptimized(data: bytes, shapes: list[ShapeProto]) -> tuple[Array, ..
 
 
 def _find_metadata(data: bytes) -> tuple[int, int]:
-    """Returns (start, end) of the first message in the data. The message's length, a variable-length integer of
-    protobuf, comes before it. If the data do not begin with such a length, the returned end lies beyond them.
+    """Returns (start, end) of the message that contains everything but the arguments' elements. It is the first one in
+    the data, after its length, a variable-length integer of protobuf. If the data do not begin with such a length, the
+    returned end lies beyond them.
     """
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
@@ -359,7 +364,10 @@ def _require_count(count: int, shapes: list[ShapeProto]) -> None:
 
 
 def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:
-    """Raises ArtifactError if an argument does not have the shape that the program takes."""
+    """Raises ArtifactError if an argument does not have the shape that the program takes, or has an invalid layout.
+
+    number: the argument's number, for the message. own: its shape in the file. wanted: the shape of the parameter.
+    """
     order = list(own.layout.minor_to_major)
     if order and sorted(order) != list(range(len(own.dimensions))):
         raise ArtifactError(f"argument {number} has an inconsistent layout")

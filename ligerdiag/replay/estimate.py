@@ -83,7 +83,7 @@ type KernelSeconds = Callable[[HloInstruction], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The estimated cost of a replay: seconds that pass, and bytes of memory."""
+    """The estimated cost of a replay: wall-clock seconds and bytes of memory."""
 
     seconds: float
     bytes: int
@@ -171,8 +171,8 @@ def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estima
 
 
 def compute_kernel_seconds(call: HloInstruction) -> float:
-    """Returns the estimated seconds of one launch of a kernel on one core; a launch with an unknown grid counts as one
-    program.
+    """Returns the estimated seconds of one launch of a kernel on one core; if its grid is unknown, it is assumed to have
+    a single program.
     """
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
     return count_programs(call) * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
@@ -334,8 +334,8 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def _count_live_bytes(program: HloModule) -> int:
-    """Returns the estimated bytes of the values that are alive at once: the arguments, some of the largest values, and
-    the outputs of all three runs.
+    """Returns the estimated bytes of the values that are alive at once: the arguments, the `LIVE_VALUES` largest values
+    that the program computes, and the outputs of all three runs.
     """
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(

@@ -67,7 +67,7 @@ listed: the artifact's own key covers it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayCost:
-    """The estimated cost of a replay: seconds that pass, and bytes of memory."""
+    """The estimated cost of a replay, as the cache stores it: wall-clock seconds and bytes of memory."""
 
     seconds: float
     bytes: int
@@ -76,7 +76,7 @@ class ReplayCost:
 
 
 class KeptReplays:
-    """Finds and stores replays and estimates in a cache, for one toolchain."""
+    """Finds and stores replays and estimates in a cache, for one toolchain, a set of packages in fixed versions."""
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache
@@ -91,7 +91,8 @@ class KeptReplays:
     ) -> Replay | None:
         """Returns the stored replay of the case's program on its arguments; None if there is none that is still valid.
 
-        cut: names of the program's loops that the replay cuts short.
+        options: a replay with other `rows` or `orders` is not found. cut: names of the program's loops that the replay
+        cuts short.
         """
         answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:
@@ -230,8 +231,8 @@ def replay_artifacts(
     """Yields (task, replay) for each task as its replay finishes; replays from the cache come first.
 
     If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes
-    from which the run's workers are forked; None starts new ones for the replays. find_readers: see `FindReaders`; None
-    if ligerdiag's own Triton parses all kernels.
+    from which the run's workers are forked; None starts new ones for the replays. find_readers: returns the workers
+    that parse a toolchain's kernels with that toolchain's own Triton; None if ligerdiag's Triton parses all kernels.
     """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
@@ -321,7 +322,9 @@ def compute_environment(threads: int) -> dict[str, str]:
 
 def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
     """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if
-    ligerdiag's own Triton can parse the artifact's kernels.
+    ligerdiag's own Triton parses the artifact's kernels, as it does if `find_readers` is None or returns None.
+
+    find_readers: returns the workers that parse a toolchain's kernels with that toolchain's own Triton.
     """
     readers = find_readers and find_readers(artifact.provenance.toolchain)
     if readers is None:

@@ -68,6 +68,8 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
     """Returns the bytes of memory that are free: the operating system's estimate, or the rest of a container's limit if
     that is less.
+
+    meminfo: Linux's file with the estimate. group: the folder of the control group with the limit, which need not exist.
     """
     found = [_read_meminfo(meminfo), *_read_group(group)]
     return max(0, min(found))
@@ -136,7 +138,9 @@ class ReplayRequest:
     artifact: str
     """Directory of the artifact."""
     rows: bool
-    """Whether to count the fresh and the stale rows of each output."""
+    """Whether to count the rows of each output that equal the intended values (fresh), and those that equal the stale
+    values, which result if kernels leave their operands unchanged.
+    """
     cut: tuple[str, ...] = ()
     """Names of the program's loops to cut short."""
     orders: int = 0

@@ -105,7 +105,8 @@ def _compute_in_blocks(compute: Callable[..., Any], arrays: Sequence[Array], dty
 def _list_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
     """Yields indices that cut an array of this shape into blocks of at most `_BLOCK` elements.
 
-    A block consists of rows of the innermost axis that does not fit into one block.
+    As many inner axes as fit into a block stay whole. Each block takes a range of the axis outside of these, and a
+    single index of each axis further out.
     """
     axis, inner = len(shape) - 1, 1
     while axis > 0 and inner * shape[axis] <= _BLOCK:
@@ -137,7 +138,7 @@ def have_same_bits(one: Array, other: Array) -> bool:
 
 
 def count_different(one: Array, other: Array) -> int:
-    """Returns the number of elements of two arrays of equal shape and dtype that differ bit for bit."""
+    """Returns the number of elements of two arrays of equal shape and dtype that differ in at least one bit."""
     if have_same_bits(one, other):
         return 0
     width = min(one.itemsize, 8)
@@ -158,7 +159,7 @@ def _view_bytes(array: Array) -> Array:
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:
-    """Returns the operand, which must be an array. Raises ArtifactError if it is a tuple."""
+    """Returns the operand, which must be an array. Raises ArtifactError, with the instruction's name, if it is a tuple."""
     if isinstance(operand, tuple):
         raise ArtifactError(
             f"expected an array as operand of `{instruction.name}` ({instruction.opcode}) but got a tuple"

@@ -32,8 +32,9 @@ from ligerdiag.replay.ops.sorting import ORDERING, evaluate_radix_sort, evaluate
 
 
 def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates the custom call of JAX's threefry2x32 on CUDA. Operands: two words of the key, two of the counter, all
-    u32 of one shape.
+    """Evaluates the custom call of JAX's threefry2x32 on CUDA: returns a tuple of the two words of random bits.
+
+    Operands: two words of the key, two of the counter, all u32 of one shape.
     """
     words: list[Any] = [np.asarray(operand) for operand in operands]
     if len(words) != 4 or any(word.dtype != np.uint32 for word in words):
@@ -105,7 +106,9 @@ _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(slots=True, eq=False)
 class HloEvaluator:
-    """Computes values of one module on one device; it is the `Scope` that opcodes get."""
+    """Computes values of one module on one device. The functions that compute opcodes get it as their `Scope`, through
+    which they call computations of the module.
+    """
 
     module: HloModule
     partition: int = 0

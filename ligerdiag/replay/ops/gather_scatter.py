@@ -115,8 +115,10 @@ def combine_rows(
 def _combine_named(
     rows: Sequence[Array], places: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the rows after combining updates into them, in order. places: for each update, the position of its row in
-    `rows`.
+    """Returns the rows after combining updates into them, in order.
+
+    Unlike `combine_rows`, it gets only the rows that an update names, each once, and may modify them. rows: for each
+    target, an array [named rows, columns]. places: for each update, the position of its row among these.
     """
     if not reducer.ufuncs:
         for turn in _iterate_turns(places):

@@ -46,7 +46,10 @@ def parse_literal(literal: LiteralProto) -> Value:
 
 
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
-    """Returns the elements of a literal in its logical shape. flat: the elements in the order of the literal's layout."""
+    """Returns the elements of a literal in its logical shape.
+
+    flat: the elements in the order of the literal's layout. shape: has the layout. dimensions: those of the result.
+    """
     major_to_minor = list(reversed(shape.layout.minor_to_major))
     if len(major_to_minor) != len(dimensions):
         return flat.reshape(dimensions)
@@ -127,10 +130,11 @@ def _copy(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
 
 
 def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluate:
-    """Turns a function of arrays that have the program's shapes into an `Evaluate`, a function that computes an
-    instruction.
+    """Turns a function that needs arrays of the shapes that the module declares into an `Evaluate`, a function that
+    computes an instruction.
 
-    If a computation of scalars is called with arrays, an opcode with one operand returns the operand's array.
+    If a computation of scalars is called with whole arrays, the given function is not used: an opcode with one operand
+    returns the operand's array, any other one raises NotCoveredError.
     """
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:

@@ -52,7 +52,7 @@ def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multipl
 
     Its dimensions are the batch dimensions, then those of lhs and then those of rhs that are neither batch dimensions
     nor contracted. numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int. result: the
-    result's dtype.
+    result's dtype. multiply: computes the product if it is one of floats.
     """
     lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
     lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
@@ -154,8 +154,8 @@ class RememberedProducts:
     """Computes each large matrix product once, and keeps its operands and result as long as they fit into `limit`.
 
     The three runs of a replay mostly multiply the same arrays, and so do cases that run variants of one operation.
-    Operands are compared before they are widened. A kept result is used again only if BLAS would read each operand in
-    the same way, transposed or not.
+    Operands are kept and compared in their own dtypes, which takes less memory than the wider dtype of the product. A
+    kept result is used again only if BLAS would read each operand in the same way, transposed or not.
     """
 
     limit: int
@@ -274,7 +274,9 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call of a cuBLAS product, with its epilogue."""
+    """Evaluates a custom call of a cuBLAS product, with its epilogue: returns D, or a tuple of D, the activation's input
+    if the epilogue keeps it, and a workspace of zeros, as the call's shape says.
+    """
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
     shapes = list(instruction.shape.tuple_shapes) if is_tuple(instruction.shape) else [instruction.shape]

@@ -73,7 +73,9 @@ class Reducer:
         return tuple([np.broadcast_to(np.asarray(array), shape) for array in arrays])
 
     def is_neutral(self, inits: Sequence[Array]) -> bool:
-        """Returns whether combining the initial values with each other leaves them unchanged."""
+        """Returns whether combining the initial values with each other leaves them unchanged, so that padding that holds
+        them does not change a window's fold.
+        """
         again = self.combine(inits, inits)
         return all(np.array_equal(a, b) for a, b in zip(again, inits, strict=True))
 
@@ -118,7 +120,8 @@ def _strip_convert(instruction: HloInstruction, *, narrow: HloInstruction | None
     """Returns the operand of a conversion between a narrow float and a wider one, so that widening, adding and rounding
     count as one addition; returns any other instruction unchanged.
 
-    narrow: if the instruction is the result, the parameter to whose dtype it is rounded; None if it is an operand.
+    narrow: a parameter of the reducer if the instruction is the reducer's result, of which a conversion to the
+    parameter's narrow dtype is removed; None if it is an operand, of which a conversion to a wider dtype is removed.
     """
     if instruction.opcode != "convert":
         return instruction

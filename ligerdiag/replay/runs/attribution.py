@@ -1,10 +1,11 @@
 """Attribution: compares an output's values with the intended and the stale ones, within the limits of rounding.
 
-The stale values are those of program order in isolated memory, where no kernel overwrites anything. `error` is the
-relative error of the actual values compared with the intended ones, `stale_error` their error compared with the stale
-ones, and `distance` the error of the stale values compared with the intended ones. Norms are Euclidean, computed in f64
-from blocks. Errors are relative to ||intended|| or ||stale||; where that is 0, to the other one's norm, or to 1.
-Integers and booleans have no rounding: their tolerance is 0, and their error is the share of elements that differ.
+The stale values are those of program order in isolated memory, where no kernel overwrites an operand. A hidden write is
+such an overwrite, of which XLA does not know. `error` is the relative error of the actual values compared with the
+intended ones, `stale_error` their error compared with the stale ones, and `distance` the error of the stale values
+compared with the intended ones. Norms are Euclidean, computed in f64 from blocks. Errors are relative to ||intended||
+or ||stale||; where that is 0, to the other one's norm, or to 1. Integers and booleans have no rounding: their tolerance
+is 0, and their error is the share of elements that differ.
 
 The first match decides:
 
@@ -19,9 +20,9 @@ The first match decides:
   two differ. A row's error is relative to its own norm, at least to the root mean square of the rows' norms, so that
   rows of rounding noise do not count as different. A row that equals both is fresh.
 - Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
-  elements to `x + s - s` has error 0.25, and its stale values are at distance 4e4; the other gradients of that program
-  have error 0.005 and distance 1. A sum with one stale term among many also looks lossy; `rounding.is_overwritten`
-  tells the two cases apart.
+  elements to `x + s - s`, by which its author makes readers of `x` wait for the kernel that computes `s`, has error
+  0.25, and its stale values are at distance 4e4; the other gradients of that program have error 0.005 and distance 1. A
+  sum with one stale term among many also looks lossy; `rounding.is_overwritten` tells the two cases apart.
 - Neither: any other output.
 """
 
@@ -144,7 +145,10 @@ def rank_error(error: float) -> float:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums of squares over all elements; for integers and booleans, numbers of differing elements."""
+    """Sums over all elements: the squares of the intended and of the stale values, and for each pair of arrays, such as
+    `actual_intended`, the squares of the differences. For integers and booleans, these are the number of elements, and
+    the numbers of elements that differ.
+    """
 
     exact: bool
     intended: float = 0.0
@@ -313,6 +317,8 @@ def _square(exact: bool, left: Array, right: Array) -> Array:
 def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bool:
     """Returns whether some elements of the output equal the intended ones and all others the stale ones, up to
     rounding.
+
+    limit: the largest relative error that rounding explains; 0 for integers and booleans.
     """
     if not (sums.finite_stale and sums.distance > _DISTANCE_TO_SORT * limit):
         return False
@@ -321,7 +327,9 @@ def _is_partly_stale_by_elements(views: _Views, sums: _Sums, limit: float) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Numbers of an output's rows that equal those of the intended or of the stale values."""
+    """How many rows an output has, and how many of them equal the row of the intended values (fresh) or that of the stale
+    values; 0 if not `counted`.
+    """
 
     total: int
     fresh: int = 0
@@ -338,6 +346,8 @@ class _Rows:
 def _count_rows(views: _Views, sums: _Sums, limit: float) -> _Rows:
     """Counts an output's fresh and stale rows. Sums a row that is longer than a block over its blocks, which are
     consecutive.
+
+    limit: the largest relative error that rounding explains; 0 for integers and booleans.
     """
     fresh = stale = distinct = 0
     floors = (sums.intended / max(views.rows, 1), sums.stale / max(views.rows, 1))

@@ -91,13 +91,19 @@ class CaseRuns:
     stale: Mapping[str, Array]
     """Outputs of program order in isolated memory, where kernels leave their operands unchanged."""
     actual: Mapping[str, Outputs]
-    """Outputs of the schedule on its own bytes."""
+    """Outputs of the schedule on the bytes of its buffer assignment; see `Outputs` for an output of which devices have
+    different copies.
+    """
     again: Mapping[str, Outputs]
-    """Outputs of the schedule's second execution, which happens if the first one overwrote a constant; else empty."""
+    """Outputs of a second execution of the schedule on the same arguments, with the constants as the first one left them;
+    empty if the first one left all constants unchanged.
+    """
     changed_inputs: Mapping[str, float]
     """Maps the name of each overwritten argument that was not donated to the share of its elements that changed."""
     unreached: tuple[str, ...]
-    """Names of the instructions of the schedule that the runs do not test, see `Replay.unreached`."""
+    """Names of the instructions of the schedule that the runs do not test: those that did not run, and those whose errors
+    need not show in the outputs; see `Replay.unreached`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -471,8 +477,8 @@ def _find_overwritten(
 
 
 def _compare(runs: CaseRuns, tolerances: Mapping[str, float], *, rows: bool) -> dict[str, OutputNumbers]:
-    """Compares each output that has a tolerance with its intended and stale values. If devices have different copies of
-    an output, the copy that is furthest from the intended values counts.
+    """Compares the outputs that are named in `tolerances`, and no others, with their intended and stale values. If
+    devices have different copies of an output, the copy that is furthest from the intended values counts.
     """
     return {
         name: max(
@@ -589,8 +595,8 @@ reference, because the reference is rounded, too.
 
 
 def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int, int]:
-    """Returns (the number of elements that differ bit for bit between the arrays before and after, the number of all
-    elements).
+    """Returns (the number of elements that differ in at least one bit between the arrays before and after, the number of
+    all elements).
     """
     changed = total = 0
     for old, new in zip(before, after, strict=True):

@@ -207,7 +207,9 @@ def _split(instruction: HloInstruction, value: Array, pieces: int) -> list[Array
 
 
 def _get_dimension(instruction: HloInstruction, value: Array) -> int:
-    """Returns the one dimension along which a collective gathers, scatters or splits."""
+    """Returns the one dimension along which a collective gathers, scatters or splits. Raises ArtifactError if there is
+    not exactly one, or if the operand `value` does not have it.
+    """
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(

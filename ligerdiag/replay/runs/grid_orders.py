@@ -8,9 +8,10 @@ two programs that run one after the other. Programs that only write the same byt
 crossed: a program whose atomic operation came first may store last. A kernel whose programs wait for each other, as at
 a lock, does not run concurrently, because the code that a lock protects does not either.
 
-The launch also runs with separate bytes for an operand and the output that shares its bytes; bytes that the launcher
-zeroes are zeroed in both. This run says nothing about a kernel that writes through the operand. If atomics were used, a
-difference within rounding is not a race.
+If an output shares the bytes of an operand, the launch also runs with separate bytes for the two: the results differ if
+a program reads an element of the operand that has already been overwritten through the output. Bytes that the launcher
+zeroes are zeroed in both. This run cannot show anything if the kernel writes through the operand's pointer, because the
+output then lacks these values. If atomics were used, a difference within rounding is not a race.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,9 @@ class RepeatableLaunch:
     launch: Launch
     operands: int
     before: Sequence[Array]
-    """Contents of the operands, then the outputs, before `prepare`; the arrays share bytes as in the schedule."""
+    """Contents of the operands, then of the outputs, from before the launch, when `prepare` had not yet zeroed or filled
+    any of them; the arrays share bytes as in the schedule.
+    """
     after: Sequence[Array]
     ran: GridOutcome
     meetings: Sequence[ProgramMeeting]
@@ -106,7 +109,9 @@ class RepeatableLaunch:
         return [compute_difference(x, y, self.ran.used_atomics) for x, y in zip(again, self.after, strict=True)]
 
     def list_sharing(self, operand: int) -> list[int]:
-        """Returns the numbers of the output buffers that share bytes with the operand."""
+        """Returns the numbers of the outputs that share bytes with the operand, counted among all buffers, of which the
+        operands come first.
+        """
         outputs = range(self.operands, len(self.before))
         return [o for o in outputs if do_share(self.before[operand], self.before[o])]
 
@@ -167,8 +172,10 @@ def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> GridRa
 
 
 def copy_unshared(launch: Launch, before: Sequence[Array], operands: int) -> tuple[Array, ...]:
-    """Returns copies of the buffers in which no output shares bytes with an operand; bytes that the launcher zeroes are
-    zeroed in both.
+    """Returns copies of the buffers in which no output shares bytes with an operand.
+
+    Bytes that the launcher zeroes in a shared buffer are zeroed in the operand's copy; zeroing them in the output's copy
+    is left to `Watch.prepare`. operands: the number of operands, which come first in `before`.
     """
     unshared = (*copy_buffers(before[:operands]), *copy_buffers(before[operands:]))
     for number, size in launch.zeroed:

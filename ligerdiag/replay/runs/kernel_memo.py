@@ -1,5 +1,5 @@
 """Two kernel runners that run kernels through another runner: one remembers the results of launches, the other one
-undoes their hidden writes.
+undoes their hidden writes, the overwrites of operands of which XLA does not know.
 
 The three runs of a replay launch the same kernels, mostly on the same numbers, and running them is the most expensive
 part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its inputs: payload,
@@ -104,7 +104,8 @@ def _compute_digest(
 ) -> bytes:
     """Returns the digest under which the results of a launch are kept. contents: digests of the operands' contents.
 
-    Only the places of outputs count, not their contents: kernels that read unwritten bytes are too rare to matter.
+    Of the outputs, their sizes and the bytes that they share with other buffers count, but not their contents: kernels
+    that read unwritten bytes are too rare to matter.
     """
     digest = hashlib.sha256(payload.encode())
     base = min([buffer.ctypes.data for buffer in (*operands, *outputs)], default=0)

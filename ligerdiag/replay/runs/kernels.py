@@ -55,7 +55,9 @@ class Watch:
     launch: Launch
     operands: int
     watched_outputs: tuple[int, ...]
-    """Numbers of the watched outputs: not zeroed, and sharing no bytes with another buffer."""
+    """Numbers, among the outputs, of those that are watched: the launcher does not zero them, and they share no bytes with
+    another buffer.
+    """
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
         """Zeroes the buffers that the launcher zeroes, and fills the watched outputs with a canary, which marks
@@ -75,8 +77,8 @@ class Watch:
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Returns, for each watched output with unwritten elements, a mask of the elements that still hold the canary,
-        the bit pattern that marks unwritten elements.
+        """Maps the number, among the outputs, of each watched output with unwritten elements to a mask of the elements
+        that still hold the canary, the bit pattern that marks unwritten elements.
 
         other: whether the outputs were filled with the second canary.
         """
@@ -429,7 +431,11 @@ def _note_outside(seen: _Observations, launch: Launch, ran: GridOutcome, buffers
 def _compare_configurations(
     watch: Watch, others: Sequence[Launch], before: Sequence[Array], after: Sequence[Array]
 ) -> None:
-    """Raises NotCoveredError if the configurations of an autotuned kernel have different results."""
+    """Raises NotCoveredError if the configurations of an autotuned kernel have different results.
+
+    others: the launches of all configurations but the first one. before, after: contents of the buffers before and after
+    the first configuration has run.
+    """
     for other in others:
         again = copy_buffers(before)
         watch.prepare(again)

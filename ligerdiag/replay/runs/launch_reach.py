@@ -102,7 +102,11 @@ def describe_launches(
 
 
 def _list_dependent(module: HloModule, call: HloInstruction | None, names: Sequence[str]) -> frozenset[str]:
-    """Returns the names of the program's outputs that depend on the call's results; all names if the call is None."""
+    """Returns those of the given output names whose outputs depend on the call's results; all of them if the call is
+    None, that is, if the module has no call of its name.
+
+    names: the names of the program's outputs, in order.
+    """
     if call is None:
         return frozenset(names)
     reach = find_reach(module, [(call, leaf) for leaf in iterate_leaves(call.shape)])
@@ -124,7 +128,8 @@ def _drop_unused_outputs(launch: LaunchNumbers, module: HloModule, call: HloInst
 def _drop_unused_reads(launch: LaunchNumbers, module: HloModule, call: HloInstruction | None) -> LaunchNumbers:
     """Returns the observations without reads of unwritten bytes in those outputs of the call that nobody uses.
 
-    These reads stay, however, if the garbage that the call reads reaches an output of the program.
+    These reads stay, however, if the garbage that the call reads reaches an output of the program, or if the call is
+    None, that is, if the module has no call of its name.
     """
     if call is None or launch.reached_by_garbage:
         return launch

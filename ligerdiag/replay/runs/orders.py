@@ -1,8 +1,9 @@
 """Runs the schedule in other orders that XLA may choose (`hlo.legal_orders`), with separate bytes for each value.
 
 XLA knows every value that an instruction defines, and gives each order a buffer assignment that preserves these values.
-So in another order, instructions share bytes only where they name one value (`hlo.shared_storage`). A kernel that
-overwrites an operand, unknown to XLA, overwrites the bytes of that value, under all of its names. Copies stay copies.
+So in another order, instructions share bytes only where they are names of one value, as a bitcast and its operand are
+(`hlo.shared_storage`). A kernel that overwrites an operand, unknown to XLA, overwrites the bytes of that value, under all
+of its names. Copies stay copies.
 
 - An operand that is declared to be an output of the kernel is copied first, as XLA does if somebody still reads the
   operand. If the declared alias is broken in the schedule (`hlo.fused_aliases`), the kernel overwrites the operand.
@@ -59,7 +60,9 @@ class OwnStorage(DeviceMemory):
         self._leaves.clear()
 
     def take(self, instruction: HloInstruction) -> Leaves:
-        """Returns the bytes of each leaf of the instruction's value. Raises ArtifactError if it has no value yet."""
+        """Returns the bytes of each leaf (an array in a tuple) of the instruction's value, by its index in the tuple.
+        Raises ArtifactError if the instruction has no value yet.
+        """
         found = self._leaves.get(instruction.id)
         if found is None:
             raise ArtifactError(f"`{instruction.name}` is read before it has a value")
@@ -181,7 +184,8 @@ class OrderRunner(ScheduleRunner):
 
     @override
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation in the current order, on fresh memory, and returns the outputs of each device.
+        """Runs the entry computation in the order that `order` holds, on fresh memory, and returns the outputs of each
+        device.
 
         See `ScheduleRunner.execute`.
         """
@@ -260,7 +264,7 @@ class OrderRunner(ScheduleRunner):
 
     def _end(self, done: HloInstruction, start: HloInstruction, active: Sequence[int]) -> None:
         """Gives the -done of an asynchronous pair the value that the -start has just computed, even if other
-        instructions lie between the two.
+        instructions lie between the two. active: the devices that run the pair.
         """
         for index in iterate_leaves(done.shape):
             source, place = done, index
@@ -280,7 +284,9 @@ class OrderRunner(ScheduleRunner):
         self._name(start, active)
 
     def _name(self, instruction: HloInstruction, active: Sequence[int]) -> None:
-        """Gives an instruction that only names other values, such as a tuple, the bytes of these values."""
+        """Gives an instruction that only names other values, such as a tuple, the bytes of these values. active: the
+        devices that run it.
+        """
         if instruction.id not in self._names:
             self._names[instruction.id] = [
                 (index, source, place)
@@ -295,7 +301,7 @@ class OrderRunner(ScheduleRunner):
                     storage.name(instruction, index, found)
 
     def _enter(self, caller: HloInstruction, callee: HloComputation, active: Sequence[int]) -> None:
-        """Runs a computation whose parameters are the caller's operands."""
+        """Runs a computation whose parameters are the caller's operands. active: the devices that run it."""
         for device in active:
             for parameter, operand in zip(callee.parameters, caller.operands, strict=True):
                 self._storages[device].give(parameter, self._storages[device].take(operand))

@@ -7,7 +7,8 @@ Program order has the rules of `analysis.evaluation.program_order`, on numbers i
   `get-tuple-element` and the parameters of a `call` or a branch are other names for existing cells. So are those
   elements of a loop's state that its body returns unchanged; the others are cells of the loop, new in each iteration.
 - A kernel overwrites the contents of its operand's cell, for every later read.
-- Snapshots in the program say which version autodiff reads (see `compile.lowering.intent`).
+- Snapshots keep the version of a value, its contents before or after a kernel's write, that autodiff means to read: they
+  are copies that ligerdiag has added to the program for this purpose (see `compile.lowering.intent`).
 - Inside of a shard_map each device has its own values, and all devices run in lockstep. A value that does not depend on
   the device is stored once, unless a kernel may overwrite it. A kernel that overwrites pieces of an array from outside
   overwrites that array.
@@ -226,7 +227,9 @@ class _Run:
     """Whether a kernel has overwritten an operand that no declared output aliases."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
-    """Element types and dimensions of the kernels' operands."""
+    """Element types and dimensions of the kernels' operands. Inside of a shard_map a value with one of these gets a cell
+    for each device, because a kernel may overwrite it.
+    """
     _inside: bool = False
     """Whether the run is inside of a shard_map."""
 

@@ -1,4 +1,5 @@
-"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds.
+"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds,
+such as `x + s - s`, by which an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
 order, and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not
@@ -111,11 +112,12 @@ def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
 
 
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
-    """Returns whether an output's error comes from hidden writes, although it looks like rounding.
+    """Returns whether an output's error comes from hidden writes, overwrites of operands of which XLA does not know,
+    although it looks like rounding.
 
     seen: the output of the schedule, and that of program order. unseen: the same two outputs with kernels that leave
-    their operands unchanged, as XLA assumes, so that only roundings differ. tolerance: relative error of these
-    roundings.
+    their operands unchanged, as XLA assumes; only roundings can make these two differ. tolerance: the relative error
+    that such roundings explain.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:
@@ -255,7 +257,10 @@ def _is_constant(value: HloInstruction) -> bool:
 
 
 def _count_terms(instruction: HloInstruction, operands: Sequence[int], size: int) -> float:
-    """Returns the number of terms of each element of the result. operands, size: numbers of elements."""
+    """Returns the number of terms of which each element of the result is the sum.
+
+    operands: the number of elements of each operand. size: the number of elements of the result.
+    """
     if instruction.opcode in _PRODUCTS:
         return max(1.0, sqrt(operands[0] * operands[1] / size))
     if instruction.opcode in _REDUCTIONS:

@@ -160,7 +160,8 @@ def run_sliced(
     kernels: Kernels,
     broken: Mapping[int, Collection[int]],
 ) -> Value:
-    """Runs a fusion that contains kernels, on its operands' own bytes, and returns its result. Raises NotCoveredError.
+    """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
+    without copies, and may overwrite them. Raises NotCoveredError.
 
     broken: maps the id of a kernel call to the numbers of those operands whose declared alias, an output of the call,
     is in other bytes than the operand.
@@ -195,7 +196,10 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
 
 
 def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> Array:
-    """Returns a kernel's operand as a flat view, in memory order, of the bytes of the fusion's operands."""
+    """Returns `value`, a kernel's operand inside of a fusion, as a flat view in memory order.
+
+    Raises NotCoveredError if its bytes are not a contiguous part of one of `operands`, the operands of the fusion.
+    """
     if not isinstance(value, np.ndarray):
         raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with a tuple as its operand")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
@@ -402,7 +406,11 @@ class ScheduleRunner:
                 memory.write(instruction, value)
 
     def _exchange_wrapped(self, caller: HloInstruction, wrapped: HloComputation, active: Sequence[int]) -> None:
-        """Runs a fused or asynchronous computation that contains a collective; only its result has a place in memory."""
+        """Runs a fused or asynchronous computation that contains a collective, on all devices, and stores its result. The
+        values inside of the computation have no place in memory.
+
+        active: the devices that run the caller. Raises NotCoveredError if these are not all devices.
+        """
         if len(active) != self.devices:
             raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]

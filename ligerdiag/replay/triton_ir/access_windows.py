@@ -33,11 +33,13 @@ class Window:
 
     argument: int
     programs: Array | None
-    """i64[n]: the accessing programs' ascending numbers within the batch. None if each program of the batch has a start
-    of its own, or if all programs share one start (`starts` is then [1]).
+    """i64[n]: the accessing programs' ascending numbers within the batch; None if all programs of the batch access
+    elements.
     """
     starts: Array
-    """i64[n]: offset of each program's first element, in bytes from the start of the argument."""
+    """i64[n]: offset of each accessing program's first element, in bytes from the start of the argument; [1] if all of
+    them share one start.
+    """
     counts: tuple[int, ...]
     """Number of accessed elements along each axis of the block; 1 along an axis that is broadcast from a single
     element.
@@ -72,7 +74,7 @@ class Box:
     programs: Array | None
     """i64[n]: numbers, within the batch, of the programs that access elements; None for all programs."""
     corner: tuple[int | None, ...]
-    """Coordinate of the first selected element along each axis; None where the mask has length 1."""
+    """Coordinate of the first selected element along each axis; None along an axis that the mask does not restrict."""
     counts: tuple[int | None, ...]
 
     @property
@@ -84,7 +86,8 @@ class Box:
 def find_box(mask: Array | None, active: Active, rank: int) -> Box | None:
     """Returns the box of elements that a mask and the active programs select; None if they form no box.
 
-    mask: bool[programs or 1, *block], None for all elements. rank: number of the block's axes.
+    mask: bool[programs or 1, *block], None for all elements. active: bool[programs], None for all programs. rank: number
+    of the block's axes.
     """
     whole: tuple[None, ...] = (None,) * rank
     chosen = active

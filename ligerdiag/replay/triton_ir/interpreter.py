@@ -70,7 +70,9 @@ def find_accesses(module: TtirModule, entry: str) -> Sequence[Effect]:
 
 
 class _ModuleState:
-    """State that all launches of one module share."""
+    """Facts about a module that are computed once for all of its launches: the prepared functions, the size of the largest
+    block, the atomic operations whose order matters, and the effects of each kernel.
+    """
 
     def __init__(self, module: TtirModule) -> None:
         self.library = Library(module.functions, has_lines=module.has_lines)

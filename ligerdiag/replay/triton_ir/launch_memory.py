@@ -207,7 +207,9 @@ class AccessSite:
 
     @staticmethod
     def get_place(window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Returns, for each axis of a block, the slice that the window covers. shape: [programs, *block]."""
+        """Returns, for each axis of a block, the slice of its elements that the window covers. shape: [programs, *block],
+        whose first axis is ignored.
+        """
         return tuple(
             slice(None) if first is None or size == 1 else slice(first, first + count)
             for first, count, size in zip(window.corner, window.counts, shape[1:], strict=True)
@@ -304,7 +306,9 @@ class Memory:
         return window
 
     def _view(self, window: Window, dtype: DType) -> list[Array]:
-        """Returns views of the bytes in a window: one [programs, *counts], or one [1, *counts] for each program."""
+        """Returns views of the bytes in a window: one [starts, *counts] if the starts are evenly spaced, otherwise one
+        [1, *counts] for each start.
+        """
         buffer = self.buffers[window.argument]
         assert buffer is not None
         stride = window.find_stride()
@@ -343,8 +347,9 @@ class Memory:
         """Returns the shape [programs, *block] of an access and, for each argument that it touches, (number, lanes,
         byte offsets).
 
-        Lanes are ascending flat indices into the shape. Elements outside their argument are recorded and omitted.
-        others: additional arrays that broadcast with the address.
+        Lanes are the accessed elements' ascending flat indices in an array of that shape. Elements outside their argument
+        are recorded and omitted. kind: of access, for the records. width: bytes of an element. others: additional arrays
+        that broadcast with the address.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1

@@ -187,7 +187,9 @@ class Overlap:
     other: int
     writes: Runs
     others: Runs
-    """The other programs' runs; with `writes`, they tell which operations accessed the bytes."""
+    """Runs among which are those of `other` that touch the bytes, as `writes` has those of `writer`. Their sites tell
+    which operations accessed the bytes.
+    """
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:

@@ -310,8 +310,8 @@ def access_descriptor(
 
 
 def _find_source(op: Operation, function: Function) -> int:
-    """Returns the operand that a store through a descriptor writes: its last tensor (in a scatter, the row numbers come
-    before it).
+    """Returns the number, in the function, of the value that a store through a descriptor writes: the last operand that
+    is a tensor (in a scatter, the row numbers come before it).
     """
     tensors = [operand for operand in op.operands[1:] if len(parse_type(function.types[operand]).shape) > 0]
     if not tensors:

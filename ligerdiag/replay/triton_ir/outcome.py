@@ -52,9 +52,9 @@ class GridOptions:
     their accesses then occur in one possible order.
     """
     first_stays: bool = False
-    """Whether the first program's value stays where several programs store to the same bytes in one operation, so that
-    the stores land in another order than the operations before them. At a branch, the programs whose condition does
-    not hold then run first.
+    """Whether the first program's value stays, rather than the last program's, if several programs store to the same bytes
+    in one operation; the stores then land in another order than the operations before them. At a branch, the programs
+    for which the condition is false then run before the others, instead of after them.
     """
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments whose reads of unwritten bytes are recorded."""
@@ -132,7 +132,10 @@ class GridOutcome:
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
     """Reads of unwritten bytes, one entry per tracked argument that has any."""
     meetings_known: bool = True
-    """Whether the search for bytes that programs of different batches touch is complete."""
+    """Whether the launch was searched completely for bytes that several programs touch. It is not if the options forbid
+    the search, or if programs access more than `MOST_RUNS` ranges of bytes (see `meetings`); `meeting` and
+    `ordered_atomics` may then lack some, or all, of them.
+    """
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     waited: bool = False
     """Whether a program seemed to wait for another one of its batch, as at a lock."""

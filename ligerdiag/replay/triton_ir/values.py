@@ -286,5 +286,7 @@ def _choose(chosen: Array, new: Array, old: Array) -> Array:
 
 
 def fill(value: Array, shape: Sequence[int]) -> Array:
-    """Returns the array broadcast to [programs, *shape]; the number of programs stays that of the array."""
+    """Returns a read-only view of the array, broadcast to [n, *shape], where n is the length of its own first axis, that
+    of the programs.
+    """
     return np.broadcast_to(value, (value.shape[0], *shape))

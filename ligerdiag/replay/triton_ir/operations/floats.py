@@ -79,8 +79,9 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns a `Prepare` for an operation that `function` computes, from one float to a float of the same dtype; bf16,
-    f16 and f8 reach `function` as f32.
+    """Returns a `Prepare`, which reads an operation's attributes and returns the function that computes it, for an
+    operation that `function` computes, from one float to a float of the same dtype; bf16, f16 and f8 reach `function` as
+    f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:
@@ -102,7 +103,9 @@ def _negate(op: Operation, types: Function) -> Compute:
 
 
 def clear_sign(op: Operation, types: Function) -> Compute:
-    """Returns a function that computes the absolute value of floats, for the operation `math.absf`."""
+    """Returns a function that computes the absolute value of floats, for the operation `math.absf`. types: the function
+    that contains the operation and has the types of its values.
+    """
     dtype = parse_type(types.types[op.results[0]]).get_dtype()
     rest = np.array((1 << (8 * dtype.itemsize - 1)) - 1, f"u{dtype.itemsize}")
     return on_one(lambda value: (to_array(value).view(rest.dtype) & rest).view(dtype))

@@ -25,6 +25,8 @@ from ligerdiag.replay.triton_ir.values import DType, Value, is_float, parse_type
 def _special(name: str, *, in_double: bool = True) -> Callable[[Array], Array]:
     """Returns SciPy's function of this name. SciPy is imported when the function is first called: the import is slow
     and seldom needed.
+
+    in_double: whether to compute in f64 and round to the dtype of the operand, instead of computing in that dtype.
     """
 
     def compute(array: Array) -> Array:

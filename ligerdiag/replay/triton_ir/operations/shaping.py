@@ -102,7 +102,9 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the array broadcast to [programs, *shape]; a view if possible."""
+    """Returns the array broadcast to [n, *shape], where n is the length of its own first axis, that of the programs, as
+    `values.fill` does; the array itself if it already has that shape.
+    """
     return array if array.shape[1:] == shape else fill(array, shape)
 
 
