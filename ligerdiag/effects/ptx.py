@@ -125,8 +125,10 @@ def _split(operands: str) -> tuple[str, str]:
 
 
 def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
-    """Returns the parameters through which a statement may write, and the reason if it may write anywhere, else an
-    empty text.
+    """Returns the numbers of the parameters through which a statement may write, and the reason if it may write anywhere,
+    else an empty text.
+
+    pointees: for each register, the parameters whose addresses it may hold (see `_follow`).
     """
     parts = opcode.split(".")
     if parts[0] == "call":
