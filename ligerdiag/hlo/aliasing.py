@@ -118,8 +118,8 @@ class _Sharing:
             self._join((instruction, index), position)
 
     def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
-        """Returns the positions whose value this one passes on; for a parameter, the positions in the first caller, and
-        in every loop that calls the parameter's computation.
+        """Returns the positions whose value this one passes on. For a parameter, they belong to the first caller of its
+        computation and to every `while` among the other callers: an operand of another call or branch is not joined.
         """
         callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
         asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]
