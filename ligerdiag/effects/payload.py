@@ -82,7 +82,7 @@ class Parameter:
     is a scalar.
     """
     bytes_to_zero: int = 0
-    """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
+    """How many bytes, from the start of the buffer, the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """The value of a scalar that is an integer or a boolean; None for any other parameter."""
     number: int | float | None = None

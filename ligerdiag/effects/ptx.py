@@ -90,8 +90,9 @@ def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
-    """Returns, for each register, the numbers of the parameters whose addresses it may hold. parameters: numbers by
-    name.
+    """Returns, for each register, the numbers of the parameters whose addresses it may hold.
+
+    statements: each as (opcode, operands). parameters: from the name to the number of each parameter that is a pointer.
     """
     pointees: dict[str, frozenset[int]] = {}
     moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []

@@ -223,7 +223,9 @@ class Evaluation:
                 frame.put(op.results, results)
 
     def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[IndexValue, ...]:
-        """Runs the only block of a region and returns the values that its terminator passes on."""
+        """Runs the only block of region number `region` of `op` with the programs in `active`; returns the values that
+        its terminator passes on, none if the region is empty. Raises NotFollowedError if the region has more blocks.
+        """
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:

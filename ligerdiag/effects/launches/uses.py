@@ -64,7 +64,7 @@ class Argument:
     size: int | None = None
     """Bytes of the buffer; None if unknown or if the argument is a scalar."""
     zeroed: int = 0
-    """How many bytes of the buffer the launcher sets to zero first."""
+    """How many bytes, from the start of the buffer, the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """Value of an integer or boolean; None if unknown."""
     is_descriptor: bool = False
