@@ -110,7 +110,9 @@ class _Sharing:
             )
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """Joins a leaf of an instruction's result with the positions whose value it passes on."""
+        """Joins a leaf of an instruction's result with the positions whose value it passes on; if there are none, adds the
+        leaf to `defined`.
+        """
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))

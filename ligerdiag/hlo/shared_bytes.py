@@ -522,7 +522,7 @@ class _Walk:
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
         """Returns whether the instruction may write the result `name` over the operand `lost`, if both have exactly the
-        same bytes.
+        same bytes; always true for buffers that are not XLA's own assignment, as these share bytes only if they must.
         """
         if not self._is_assigned:  # the assignment is derived from XLA's rules: what shares bytes must do so
             return True
