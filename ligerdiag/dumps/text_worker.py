@@ -205,7 +205,8 @@ class Translator:
     def translate(self, data: bytes, name: str) -> bytes:
         """Returns the serialized HloModuleProto of HLO text in UTF-8. name: that of the file, for messages.
 
-        Raises ArtifactError if jaxlib does not parse the text, or if parsing it ends the worker.
+        Raises ArtifactError if the text is too large, has no ENTRY or is no UTF-8, if jaxlib is missing or does not parse
+        it, or if parsing it ends the worker; LigerdiagError if the temporary folder cannot be used.
         """
         if len(data) > MAXIMUM_TEXT_BYTES:
             raise ArtifactError(
