@@ -80,7 +80,8 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
     """Reads the modules of one compilation. Raises ArtifactError if no file of its optimized module can be read,
     NoScheduleError if that module has no schedule.
 
-    alone: whether to leave out the module before optimizations.
+    translate: turns HLO text and its name into the bytes of an HloModuleProto. alone: whether to leave out the module
+    before optimizations.
     """
     notes: list[str] = []
     with pause_collector(keep=True):
@@ -206,7 +207,9 @@ def _describe_shape(shape: ShapeProto) -> str:
 
 
 def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
-    """Returns the programs that the file may contain, and `LoadedModule.is_numbered`."""
+    """Returns (programs, is_numbered), as in `LoadedModule`: one program, or several from text without tags, which does not
+    give the order of operations. translate: turns HLO text and its name into the bytes of an HloModuleProto.
+    """
     data = _read(files, path)
     if _require_module(path, data) is not Form.TEXT:
         return (_parse(files, path, translate)[0],), True
@@ -256,7 +259,10 @@ def _read_buffers(paths: Sequence[Path], module: HloModule, notes: list[str]) ->
 
 
 def _read_first[A](paths: Sequence[Path], read: Callable[[Path], A], notes: list[str]) -> tuple[A, Path]:
-    """Returns the contents of the first readable path, and that path; adds a note for each unreadable one before it."""
+    """Returns the contents of the first readable path, and that path; adds a note for each unreadable one before it.
+
+    paths: at least one; if none is readable, the ArtifactError of the last one propagates.
+    """
     for path in paths[:-1]:
         try:
             return read(path), path

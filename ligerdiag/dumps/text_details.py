@@ -85,8 +85,10 @@ def _split_name(name: str) -> tuple[str, int]:
 
 
 def _sort_calls(computation: HloComputationProto, holders: frozenset[int], *, backward: bool) -> list[int]:
-    """Returns the ids of the instructions that run a kernel, one kind of name after the other, each in the order of the
-    names' counters.
+    """Returns the ids of the instructions that run a kernel, sorted by name without XLA's counter, then by counter.
+
+    holders: ids of the computations that hold a kernel call. backward: whether the names, but not the counters, are in
+    descending order.
     """
     calls = [
         i for i in computation.instructions if _is_kernel_call(i) or not holders.isdisjoint(i.called_computation_ids)

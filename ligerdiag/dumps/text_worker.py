@@ -59,7 +59,8 @@ class TextRequest:
 
 
 def make_text_job(request: TextRequest, name: str) -> Job[None]:
-    """Returns the job for a text worker; the job is done when the file with the protobuf is written.
+    """Returns the job for a text worker; the job is done when the file with the protobuf is written. name: the job's, for
+    messages.
 
     The worker limits its own processor time. The wall-clock limit is many times that, because the machine may be busy.
     """
@@ -165,8 +166,9 @@ def _hide_elided(data: bytes) -> tuple[bytes, int]:
 
 
 def _restore_elided(serialized: bytes) -> bytes:
-    """Returns the module with constants in place of the calls that `_hide_elided` has put there; no two are equal,
-    although their values are missing.
+    """Returns the module with constants in place of the calls that `_hide_elided` has put there.
+
+    Their values are unknown, so each gets a backend config of its own: no two of them compare as equal.
     """
     module = HloModuleProto.FromString(serialized)
     for computation in module.computations:
@@ -182,7 +184,11 @@ class Translator:
     """Converts HLO text to protobuf with text workers; a context manager, which ends them."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
-        """timeout: seconds of processor time for one text; None derives it from its size."""
+        """Sets the options; the first text starts a worker.
+
+        cache: the cache that the pool of workers uses. timeout: seconds of processor time for one text; None
+        derives it from the text's size.
+        """
         self._cache = cache
         self._timeout = timeout
         self._stack = ExitStack()
@@ -199,7 +205,8 @@ class Translator:
     def translate(self, data: bytes, name: str) -> bytes:
         """Returns the serialized HloModuleProto of HLO text in UTF-8. name: that of the file, for messages.
 
-        Raises ArtifactError if jaxlib does not parse the text, or if parsing it ends the worker.
+        Raises ArtifactError if the text is too large, has no ENTRY or is no UTF-8, if jaxlib is missing or does not parse
+        it, or if parsing it ends the worker; LigerdiagError if the temporary folder cannot be used.
         """
         if len(data) > MAXIMUM_TEXT_BYTES:
             raise ArtifactError(
@@ -239,7 +246,9 @@ class Translator:
             proto.unlink(missing_ok=True)
 
     def _start(self, size: int) -> tuple[Pool, Path]:
-        """Returns a pool whose worker may use the memory that a text of that size needs."""
+        """Returns a pool whose worker may use the memory that a text of that many bytes needs, and the folder for the
+        files that are exchanged with the worker.
+        """
         needed = TEXT_BASE_MEMORY_BYTES + TEXT_MEMORY_PER_BYTE * size
         if self._scratch is None:
             folder = ScratchFolder()

@@ -50,8 +50,8 @@ class Neighbours(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRead:
-    """A read that sees contents from before the launch, at least in the first program that executes it: no program has
-    written the bytes by then.
+    """A read that sees contents from before the launch. Other programs may overwrite the bytes during the launch, so this
+    is certain only of the program that reads them first.
     """
 
     is_atomic: bool
@@ -135,8 +135,8 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """For two buffers of a kernel, or one: whether the kernel's programs would write bytes that other programs read if
-    both buffers were exactly the same bytes.
+    """Whether a kernel's programs would write bytes that other programs read, if the buffer `reader` and the buffer
+    `writer` were exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
     """
 
     reader: int
@@ -147,8 +147,8 @@ class InPlace:
     """Number of the buffer through whose pointer the kernel writes; equal to `reader` for a buffer that it updates."""
     neighbours: Neighbours
     """SHARED: a program certainly reads bytes that another program certainly writes, and nothing orders the two.
-    DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of buffers of which
-    neither is known has no `InPlace`.
+    DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of buffers for which
+    neither SHARED nor DISJOINT is proven has no `InPlace`.
     """
     is_update: bool = False
     """Whether `neighbours` is SHARED and each program that reads shared bytes also writes all of them afterwards, as
@@ -259,8 +259,8 @@ class CallEffects:
     configurations: int = 1
     """Number of configurations from which the launcher may choose (it runs all of them when it autotunes)."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of buffer numbers, operands before outputs: an autotuning launcher restores the first buffer after its
-    trial runs if both buffers have the same address.
+    """Pairs (input, output) of buffer numbers, operands before outputs, as the payload declares them to the autotuner. Its
+    trial runs use the real buffers; afterwards it restores the input if both buffers of a pair have the same address.
     """
     grid: tuple[int, int, int] = (0, 0, 0)
     """Number of programs in x, y and z, in the first configuration; zeros if there is no grid."""
@@ -287,8 +287,8 @@ class CallEffects:
     def is_put_back(self, operand: int, output: int) -> bool:
         """Returns whether an autotuning launcher restores the given operand after its trial runs.
 
-        operand, output: numbers among the operands and among the outputs. The caller knows that this output is the only
-        one that shares the operand's bytes.
+        operand, output: numbers among the operands and among the outputs. The answer holds only if this output, and no
+        other, shares the operand's bytes: the caller must have checked that.
         """
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)

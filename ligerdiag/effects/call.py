@@ -81,8 +81,8 @@ def carries_kernel(target: str) -> bool:
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
     """Returns the numbers of the operands that a library call declares to overwrite: those that an output aliases.
 
-    Returns None if the call may also write other operands, because it has side effects, exposes the operands' own
-    buffers, or carries a kernel (the kernel's code then decides).
+    Returns None if the call may also write other operands: because it has side effects, passes the operands' own
+    buffers to code that ligerdiag does not read, or carries a kernel (the kernel's code then decides).
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL)

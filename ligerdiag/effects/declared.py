@@ -86,8 +86,8 @@ def parse_declarations(
 
 
 def parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
-    """Returns the declarations that a case makes itself, about custom calls of its function; raises InputError if they
-    are malformed.
+    """Returns the declarations that a case (a function to check, with its arguments) makes about its own custom calls, in
+    its `effects`; raises InputError if they are malformed.
     """
     return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
 

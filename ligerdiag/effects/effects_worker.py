@@ -65,7 +65,7 @@ def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffe
 
 
 def make_effects_job(call: CustomCall) -> Job[CallEffects]:
-    """Returns the job that asks a worker for the effects of a call."""
+    """Returns the job, for `Pool.submit` or `Pool.run_all`, whose answer is the effects of a call."""
     request = {**asdict(call), "backend_config": b64encode(call.backend_config).decode("ascii")}
     return Job(
         source=_NO_SOURCE,
@@ -76,7 +76,10 @@ def make_effects_job(call: CustomCall) -> Job[CallEffects]:
 
 
 def make_module_job(source: bytes) -> Job[TtirModule]:
-    """Returns the job that asks a worker for the operations of a module. source: its MLIR text or bytecode."""
+    """Returns the job, for `Pool.submit` or `Pool.run_all`, whose answer is the operations of a module.
+
+    source: the module's MLIR text or bytecode.
+    """
     request = {"source": b64encode(source).decode("ascii")}
     return Job(
         source=_NO_SOURCE,
@@ -119,7 +122,9 @@ def _read_bytes(fields: Json, name: str) -> bytes:
 
 
 def prepare() -> Answerer:
-    """Imports Triton, if it is installed, and returns the function that answers one job of this worker."""
+    """Imports Triton, if it is installed, and returns the worker's function: from a job, as parsed from JSON, and the path
+    of its log, which is not used, to the answer, one line of JSON.
+    """
     with suppress(ModuleNotFoundError):  # a Mosaic GPU kernel is read by JAX alone
         importlib.import_module("triton")
 

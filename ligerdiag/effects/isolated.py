@@ -107,7 +107,9 @@ def compute_effects_isolated(
 def _compute_in_workers(
     missing: dict[str, CustomCall], cache_directory: Path | None, timeout: float
 ) -> dict[str, CallEffects]:
-    """Computes effects in workers with the Triton of this environment."""
+    """Returns the effects of each call, computed in workers with the Triton of this environment, and caches those that
+    the workers could compute. missing: the calls by their cache keys, which are also the keys of the result.
+    """
     with _open_own_readers(len(missing), timeout) as readers:
         return _compute_elsewhere(missing, cache_directory, readers)
 
@@ -179,7 +181,9 @@ def _compute_key(call: CustomCall, triton: str | None = None) -> str:
 
 
 def _find_entry(directory: Path, key: str) -> Path:
-    """Returns the path of a cache entry: in the directory itself, or in the directory that its link `LENT` names."""
+    """Returns the path of a cache entry: in the other, read-only cache directory to which the link `LENT` leads, if only
+    that one has the entry; otherwise in `directory`, where it may not exist yet.
+    """
     own, lent = directory / f"{key}.json", directory / LENT / f"{key}.json"
     return lent if not own.exists() and lent.exists() else own
 

@@ -116,8 +116,8 @@ def _compute_configuration(
 
 
 def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a kernel whose PTX shows the buffers that it may write; the kernel is assumed to read
-    every buffer that it receives.
+    """Returns the effects of a kernel whose payload has PTX and no Triton IR: a write to the buffers that the PTX may
+    write, and a read of every buffer that the kernel receives. All are UNKNOWN if the PTX may write anywhere.
     """
     parameters = call.parameters or ()
     buffers = [number for number, parameter in enumerate(parameters) if parameter.is_buffer]
@@ -148,7 +148,10 @@ def _compute_by_ptx(call: LaunchConfiguration, operands: int, outputs: int) -> C
 def _find_operand_stores(
     module: TtirModule, entry: str, numbers: Sequence[int | None], operands: int
 ) -> tuple[tuple[SourceLine, ...], ...]:
-    """Returns, for each operand of the call, the source lines of the kernel that store to it."""
+    """Returns, for each of the call's `operands` operands, the source lines of the kernel that store to it.
+
+    numbers: for each argument of the function `entry`, the number of its buffer, or None (see `_assign_buffers`).
+    """
     found: list[tuple[SourceLine, ...]] = [()] * operands
     for number, lines in zip(numbers, find_store_lines(module, entry), strict=False):
         if number is not None and number < operands:

@@ -75,14 +75,14 @@ mebibyte per configuration.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter that a launch passes to a kernel, in the order of the kernel's own parameters."""
+    """One parameter that a launch passes to a kernel."""
 
     is_buffer: bool
     """Whether the parameter takes the next of the call's buffers, as a pointer or as a tensor descriptor; otherwise it
     is a scalar.
     """
     bytes_to_zero: int = 0
-    """Number of bytes of the buffer that the launcher sets to zero before the kernel runs."""
+    """How many bytes, from the start of the buffer, the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """The value of a scalar that is an integer or a boolean; None for any other parameter."""
     number: int | float | None = None
@@ -99,14 +99,15 @@ class LaunchConfiguration:
     mlir: bytes
     """The kernel's Triton IR before any of Triton's passes: MLIR text or bytecode; empty if there is only `ptx`."""
     parameters: tuple[Parameter, ...] | None
-    """The kernel's parameters. None if the payload does not list them: every buffer is then a parameter."""
+    """The parameters in the kernel's own order. None if the payload does not list them: every buffer is then a parameter.
+    """
     grid: tuple[int, int, int]
     """Number of programs along each axis; -1 if unknown."""
     ptx: str = ""
     """The kernel's PTX if the payload has no IR; otherwise empty."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Pairs of the call's buffers, operands before outputs: an autotuning launcher restores the first buffer after its
-    trial runs if both have the same address.
+    """Pairs (input, output) of numbers of the call's buffers, operands before outputs. The autotuner's trial runs use the
+    real buffers; afterwards it restores the input if both buffers of a pair have the same address.
     """
 
 

@@ -200,7 +200,9 @@ def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> Poin
 
 
 def _explain_unknown(op: Operation, function: Function, *, address_in_integer: bool) -> str:
-    """Returns why the effects of an operation are unknown; empty if they are known."""
+    """Returns why the effects of an operation are unknown; empty if they are known. address_in_integer: whether the
+    function converts any pointer to an integer, so that inline assembly may take an address as an integer.
+    """
     has_pointer = any(operand in function.pointers for operand in op.operands)
     where = f"`{op.name}` in `{function.name}`"
     if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):

@@ -90,8 +90,9 @@ def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
-    """Returns, for each register, the numbers of the parameters whose addresses it may hold. parameters: numbers by
-    name.
+    """Returns, for each register, the numbers of the parameters whose addresses it may hold.
+
+    statements: each as (opcode, operands). parameters: from the name to the number of each parameter that is a pointer.
     """
     pointees: dict[str, frozenset[int]] = {}
     moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
@@ -125,8 +126,10 @@ def _split(operands: str) -> tuple[str, str]:
 
 
 def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]]) -> tuple[frozenset[int], str]:
-    """Returns the parameters through which a statement may write, and the reason if it may write anywhere, else an
-    empty text.
+    """Returns the numbers of the parameters through which a statement may write, and the reason if it may write anywhere,
+    else an empty text.
+
+    pointees: for each register, the parameters whose addresses it may hold (see `_follow`).
     """
     parts = opcode.split(".")
     if parts[0] == "call":

@@ -110,7 +110,9 @@ class _Sharing:
             )
 
     def _place(self, instruction: HloInstruction, index: ShapeIndex) -> None:
-        """Joins a leaf of an instruction's result with the positions whose value it passes on."""
+        """Joins a leaf of an instruction's result with the positions whose value it passes on; if there are none, adds the
+        leaf to `defined`.
+        """
         shared = [] if instruction.opcode == "all-reduce-start" else self._list_shared(instruction, index)
         if not shared:
             self.defined.append((instruction.id, index))
@@ -118,8 +120,8 @@ class _Sharing:
             self._join((instruction, index), position)
 
     def _list_shared(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
-        """Returns the positions whose value this one passes on; for a parameter, the positions in the first caller, and
-        in every loop that calls the parameter's computation.
+        """Returns the positions whose value this one passes on. For a parameter, they belong to the first caller of its
+        computation and to every `while` among the other callers: an operand of another call or branch is not joined.
         """
         callers = self._module.callers.get(self._module.homes[instruction.id].id, ())
         asked = [caller for caller in callers if caller is callers[0] or caller.opcode == "while"]

@@ -2,8 +2,8 @@
 needs.
 
 A `Slice` is one (allocation, offset, size). Values in the same bytes share a slice; different slices of one allocation
-may overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc); a
-compile for a described GPU lacks that analysis in some versions.
+may overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc); in
+some versions, XLA lacks that analysis when it compiles for a GPU that is described to it and not present.
 
 `name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus
 the access's offset. Several values may use these bytes over time: `name_hits` prefers an output of the call itself,
@@ -189,6 +189,8 @@ def find_hit(
 ) -> str | None:
     """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; an empty text
     if the bytes hold no value, None if it is unknown which bytes are hit.
+
+    call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`.
     """
     place = _find_place(access, call, buffers, positions)
     if place is None:
@@ -240,8 +242,8 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the launches, with the name of the value that is hit (`find_hit`) added to each access outside of a
-    buffer.
+    """Returns the replay's observations of each kernel call, with the name of the value that is hit (`find_hit`) added
+    to each access outside of a buffer. Observations of a call that the module does not schedule stay as they are.
     """
     if not any(one.outside for one in launches):
         return tuple(launches)

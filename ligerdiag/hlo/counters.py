@@ -134,7 +134,7 @@ def _add(one: CounterOffset | None, other: CounterOffset | None) -> CounterOffse
 
 
 def _turn(one: CounterOffset | None) -> CounterOffset | None:
-    """Returns the number with the opposite sign."""
+    """Returns the number multiplied by -1; None for None."""
     return one and CounterOffset(one.element, -one.offset, one.element is not None and not one.is_less)
 
 

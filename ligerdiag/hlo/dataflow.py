@@ -173,8 +173,9 @@ def is_shard_edge(instruction: HloInstruction) -> bool:
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
-    """Returns the first instruction, from `value` back along first operands, whose opcode is not one of `opcodes`;
-    tuple indices are ignored.
+    """Returns the first instruction, from `value` back along first operands, whose opcode is not one of `opcodes`.
+
+    Indices of tuples are ignored: if `opcodes` has get-tuple-element, the walk may end at the whole tuple.
     """
     while value.opcode in opcodes and value.operands:
         value = value.operands[0]
@@ -325,8 +326,8 @@ class Positions:
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the definition of this position's value: the first definition with a slice, or else the position
-        where the walk ends.
+        """Returns the definition of this position's value as (instruction id, ShapeIndex): of the positions along the
+        walk to its source, the first that has a slice in the buffer assignment, or else the last.
         """
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
@@ -415,7 +416,8 @@ def find_rounding_pairs(
     """Yields the rounding pairs around an operand of a call, in the call's computation, whose term b depends on the
     call's result.
 
-    The search looks through barriers, broadcasts, reshapes and converts.
+    are_one: returns whether two instructions surely have the same value, as the term that is subtracted must have that
+    of the one that was added. The search looks through barriers, broadcasts, reshapes and converts.
     """
     users, value = computation.users, call.operands[operand]
     for addition in users[value.id]:

@@ -91,7 +91,11 @@ class _Search:
         return _Search(module)
 
     def find(self, value: HloInstruction, path: ShapeIndex, steps: int = _MOST_STEPS) -> Number | None:
-        """Returns the number at this position; None if the module does not fix it, or it is not a single number."""
+        """Returns the number at this position; None if the module does not fix it, or it is not a single number.
+
+        path: ShapeIndex in the shape of `value`. steps: the most nested operations that are still followed; a number
+        that is further away counts as not fixed.
+        """
         key = value.id, path
         if key not in self._known and steps:
             self._known[key] = None  # a path that leads back to this value fixes nothing
@@ -134,8 +138,8 @@ class _Search:
         return self.module.computations[caller.called_computations[number]]
 
     def _leave(self, parameter: HloInstruction, path: ShapeIndex, steps: int) -> Number | None:
-        """Returns the fixed value of a computation's parameter: that of the caller's operand, if the computation has a
-        single caller. None if it is not fixed.
+        """Returns the fixed number at `path` of a computation's parameter: that of the caller's operand, if the
+        computation has a single caller. None if it is not fixed. steps: as in `find`.
         """
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         callers = self.module.callers.get(home, ())
@@ -153,7 +157,7 @@ class _Search:
         return self.find(caller.operands[number], path, steps) if number < len(caller.operands) else None
 
     def _compute(self, value: HloInstruction, steps: int) -> Number | None:
-        """Returns the fixed result of an operation on scalars; None if it is not fixed."""
+        """Returns the fixed result of an operation on scalars; None if it is not fixed. steps: as in `find`."""
         opcode, operands = value.opcode, value.operands
         known = [self.find(operand, (), steps) for operand in operands]
         match opcode, known:

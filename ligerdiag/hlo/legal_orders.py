@@ -128,8 +128,11 @@ def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
 def _run_first(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Returns an order that runs what each kernel needs, then the kernels, then the rest. numbers: if given, the order
-    of the kernels, and of instructions with equal rank, is drawn with it at random.
+    """Returns an order that runs each kernel as soon as all that it needs has run, and everything that no kernel needs
+    after the last kernel.
+
+    kernels: ids of the instructions that run them. numbers: if given, chooses at random among kernels that are ready,
+    among instructions that some kernel needs, and among the rest; otherwise the schedule decides.
     """
     listed = [one.id for one in computation.sequence]
     chosen = [number for number in listed if number in kernels]
@@ -144,8 +147,8 @@ def _run_first(
 def _run_last(
     computation: HloComputation, needed: Mapping[int, tuple[int, ...]], kernels: Collection[int], numbers: Random | None
 ) -> tuple[HloInstruction, ...]:
-    """Returns an order that runs a kernel only when nothing else can run. numbers: if given, the order of instructions
-    with equal rank is drawn with it at random.
+    """Returns an order that runs a kernel only when nothing else can run. numbers: if given, chooses at random among
+    kernels that are ready, and among other instructions that are; otherwise the schedule decides.
     """
     return _sort(computation, needed, {one.id: (False, one.id in kernels) for one in computation.sequence}, numbers)
 

@@ -245,7 +245,8 @@ class HloModule:
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
         """Returns the instructions of a computation sorted by their tags, which number the author's operations, and
-        each after its operands.
+        each after its operands. An instruction without a tag has the place of its last operand, or the first place if
+        it has no operands; a call without a tag, that of `_place_calls`.
         """
         found = self._orders.get(computation.id)
         if found is None:
@@ -409,8 +410,8 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_added_barrier(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a barrier that ligerdiag added after an operation when it translated the
-    program as written; the barrier has the operation's tag.
+    """Returns whether the instruction is a barrier that ligerdiag added after an operation, with the operation's tag, so
+    that nothing folds the operation into its operand when a traced program is translated to HLO.
     """
     return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 

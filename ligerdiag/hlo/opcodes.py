@@ -3,10 +3,10 @@
 Opcodes are spelled as in xla/hlo/ir/hlo_opcode.h. XLA refuses a module with any other opcode, and so does the parser;
 otherwise an unknown instruction would count as one that only reads, and a `Custom-Call` as no kernel.
 
-A trait holds for every instruction with the opcode. Where program and schedule differ, there are two traits: a barrier
-is an operation of the program (BARRIER), and launches nothing in the schedule (LAUNCHES_NOTHING). ADR 11 lists the
-intended differences. Compute a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup is then as cheap as in
-any frozenset.
+A trait holds for every instruction with the opcode. An opcode that means different things to the author's program and
+to XLA's schedule has a trait for each: a barrier is an operation of the program (BARRIER), and launches nothing in the
+schedule (LAUNCHES_NOTHING). ADR 11 lists pairs of similar traits and the reason why each pair is not one trait. Compute
+a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup is then as cheap as in any frozenset.
 """
 
 from enum import Flag, auto
@@ -283,6 +283,6 @@ def having(*traits: Trait) -> frozenset[str]:
 
 def strip_phase(opcode: str) -> str:
     """Returns the opcode of the operation that an asynchronous instruction starts or ends: `all-gather` for
-    `all-gather-done`.
+    `all-gather-done`. Returns any other opcode unchanged.
     """
     return opcode.removesuffix("-start").removesuffix("-done")

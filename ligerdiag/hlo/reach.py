@@ -96,8 +96,8 @@ class _Steps:
                     yield from _list_all(caller)
 
     def _enter(self, user: HloInstruction, place: int, leaf: ShapeIndex) -> Iterator[_Node]:
-        """Yields the leaves that depend on this leaf of the user's operand: of the user's result, or in the computation
-        that the user calls.
+        """Yields the leaves that depend on this leaf of the user's operand number `place`: leaves of the user's result,
+        or of a parameter of the computation that the user calls.
         """
         match user.opcode:
             case "tuple":

@@ -52,7 +52,9 @@ def iterate_leaves(shape: ShapeProto) -> Iterator[ShapeIndex]:
 
 
 def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, ShapeProto]]:
-    """Yields the ShapeIndex and the shape of every leaf, in order."""
+    """Yields the ShapeIndex and the shape of every leaf, in order. prefix: precedes each ShapeIndex; it is the index of
+    `shape` itself if that is a part of a larger shape.
+    """
     if not is_tuple(shape):
         yield prefix, shape
         return
@@ -61,7 +63,7 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
 
 
 def is_counted(shape: ShapeProto) -> bool:
-    """Returns whether the shape's elements are integers or booleans."""
+    """Returns whether the shape is an array of integers or booleans, as `is_integer` does."""
     return DTYPE_NAMES.get(shape.element_type, "").strip("0123456789") in ("pred", "s", "u")
 
 
@@ -70,7 +72,7 @@ def count_elements(shape: ShapeProto) -> int:
 
 
 def is_integer(shape: ShapeProto) -> bool:
-    """Returns whether the shape is an array of integers or booleans."""
+    """Returns whether the shape is an array, or a scalar, of integers or booleans; false for a tuple."""
     return DTYPE_NAMES.get(shape.element_type, "").startswith(("s", "u", "pred"))
 
 

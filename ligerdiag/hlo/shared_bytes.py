@@ -100,7 +100,8 @@ def find_shared_bytes(
     """Returns the pairs of values that are alive at the same time in the same bytes, in the order of their first
     readers.
 
-    is_assigned: whether the buffers are XLA's own assignment, in which the caller owns the arguments. Raises
+    is_assigned: whether the buffers are XLA's own assignment. If not, they only say which values must share bytes: an
+    instruction may then write over exactly the bytes of any operand, and the program over any argument. Raises
     TooManyStepsError if the module calls its computations along too many paths.
     """
     return _Walk(module, buffers, is_assigned=is_assigned).run()
@@ -162,7 +163,9 @@ class _Memory:
         return _Memory(dict(self._allocations))
 
     def look(self, place: Slice) -> tuple[_Bytes, int, int]:
-        """Returns the allocation of a slice, and the numbers of the slice's ranges as `_Bytes.find` does."""
+        """Returns (contents, low, high): the contents of a slice's allocation, in which the ranges low to high
+        (exclusive) share bytes with the slice; no ranges if nothing was written there.
+        """
         found = self._allocations.get(place.allocation) or _NOTHING
         return found, *found.find(place.offset, place.offset + place.size)
 
@@ -476,8 +479,11 @@ class _Walk:
         return wrong
 
     def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
-        """Writes the instruction's results into memory, and notes the operands that are lost because they are still
-        read. wrong: pairs that the results depend on.
+        """Writes the instruction's results into memory, and notes each operand that a result overwrites while it is
+        still read.
+
+        wrong: the pairs of conflicting values that the results depend on, one bit each. read: names of the operands'
+        values, if the instruction itself reads them; empty for a call, whose computation reads them.
         """
         defined = self._definitions.get(instruction.id, ())
         leaves = [(leaf[0], leaf[1]) for leaf in self._list_leaves(instruction) if leaf is not None] if defined else []
@@ -502,7 +508,10 @@ class _Walk:
     def _find_lost(
         self, instruction: HloInstruction, name: Definition, number: int, read: Iterable[Definition]
     ) -> Iterator[Definition]:
-        """Yields the operands that this result of the instruction overwrites while the instruction still reads them."""
+        """Yields the names of the operands that this result overwrites while the instruction still reads them.
+
+        name: the result's. number: that of the result's slice. read: names of the operands that the instruction reads.
+        """
         place = self._slices[number]
         found, low, high = self._memory.look(place)
         for rank in range(low, high):
@@ -513,7 +522,7 @@ class _Walk:
 
     def _may_write_over(self, instruction: HloInstruction, name: Definition, lost: Definition) -> bool:
         """Returns whether the instruction may write the result `name` over the operand `lost`, if both have exactly the
-        same bytes.
+        same bytes; always true for buffers that are not XLA's own assignment, as these share bytes only if they must.
         """
         if not self._is_assigned:  # the assignment is derived from XLA's rules: what shares bytes must do so
             return True
@@ -526,7 +535,9 @@ class _Walk:
         return all(may) if instruction.opcode == "fusion" else any(may)
 
     def _list_given(self, instruction: HloInstruction, name: Definition) -> list[tuple[Definition, int]]:
-        """Returns the leaves of the operands that one result of the instruction depends on. name: the result."""
+        """Returns the leaves of the operands that the result `name` of the instruction depends on, each as (name of its
+        value, number of its slice); leaves without bytes are left out.
+        """
         (number, index), operands = name, instruction.operands
         is_one_of_several = number == instruction.id and index != ()
         if is_one_of_several and is_operandwise(instruction):
@@ -540,8 +551,8 @@ class _Walk:
         return [leaf for operand in operands for leaf in self._list_leaves(operand) if leaf is not None]
 
     def _peek(self, leaf: tuple[Definition, int]) -> int:
-        """Returns the pairs of conflicting values, one bit each, that `_read_leaf` last returned for the leaf, without
-        reading it again.
+        """Returns the pairs of conflicting values, one bit each, that a leaf depends on: as `_read_leaf` does after it has
+        read the leaf, but without counting one more reader. leaf: (name of its value, number of its slice).
         """
         name, number = leaf
         found, low, high = self._memory.look(self._slices[number])
@@ -556,7 +567,10 @@ class _Walk:
         return self._slices[self._places[name]]
 
     def _note(self, lost: Definition, place: Slice, other: Definition, reader: HloInstruction | None) -> int:
-        """Returns the bit of a pair of conflicting values, which it records if the pair is new."""
+        """Returns the bit of a pair of conflicting values, which it records if the pair is new.
+
+        place: the bytes of the lost value. reader: finds the other value there; None for the end of the program.
+        """
         key = lost, other
         known = self._pairs.get(key)
         if known is not None:

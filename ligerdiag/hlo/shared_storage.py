@@ -44,7 +44,9 @@ class SharedStorage:
         self._flow = Dataflow(self.module, _FLOW)
 
     def find(self, instruction: HloInstruction, index: ShapeIndex = ()) -> frozenset[Definition]:
-        """Returns the definitions of the value at this position: several where its computation has several callers."""
+        """Returns the definitions, each (instruction id, ShapeIndex), of the value at this position: several if its
+        computation has several callers.
+        """
         key = instruction.id, index
         found = self._definitions.get(key)
         if found is None:

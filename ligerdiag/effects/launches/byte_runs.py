@@ -258,7 +258,9 @@ def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
     budget.spend(8 * (len(reads) + len(writes)))
 
     def count_before(places: IndexArray) -> IndexArray:
-        """Returns the number of written bytes before each place; a byte counts once for each program that writes it."""
+        """Returns, for each place (an offset in the buffer), the number of written bytes before it; a byte counts once
+        for each program that writes it.
+        """
         total = np.zeros(places.size, np.int64)
         for bounds, sign in ((np.sort(writes.start), 1), (np.sort(writes.stop), -1)):
             sums = np.append(0, np.cumsum(bounds))

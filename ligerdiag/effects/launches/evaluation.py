@@ -2,13 +2,14 @@
 
 Values have the forms that `index_values` defines; `active` says which programs execute an operation. Control flow that
 depends on known numbers splits the programs; where it depends on data, both ways are followed (see `trace`). A loop
-with a known trip count runs iteration by iteration, for each program as often as the program needs. Any other loop is
-followed once, with Unknown for the values that it carries from one iteration to the next. The blocks of a function are
-followed as a tree from its entry to each return. A load with an unused result does not count. The result of an unknown
-operation is Unknown, and `pointer_flow` covers its possible effects on memory. The same holds for an operation that
-`trace.Demand` does not want, and for one with too many elements.
+with a known trip count runs iteration by iteration, for each program as often as the program needs. The body of any
+other loop is followed with Unknown for the values that it carries from one iteration to the next, again until the roots
+of carried pointers stop growing. Every path through a function's basic blocks that some program may take is followed
+from the entry to a return, so a block on several paths is followed several times. A load with an unused result does not
+count. The result of an unknown operation is Unknown, and `pointer_flow` covers its possible effects on memory. The same
+holds for an operation that `trace.Demand` does not want, and for one with too many elements.
 
-Raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
+`Evaluation.run` raises TooLargeError when the budget is spent, NotFollowedError for any other kind of control flow.
 """
 
 from collections.abc import Callable, Sequence
@@ -168,8 +169,9 @@ class Evaluation:
     def _split(self, condition: IndexValue, active: Mask, follow: Callable[[int, Mask], None]) -> Mask | None:
         """Follows way 0 of a branch with the programs for which the condition holds, and way 1 with the others.
 
-        Returns the programs for which the condition holds. If that is unknown, follows both ways with all active
-        programs and returns None.
+        Returns the programs for which the condition holds, bool[programs]. If that is unknown, follows both ways with
+        all active programs and returns None. follow: follows one way, given its number and the programs that take it;
+        not called for a way that no program takes.
         """
         if isinstance(condition, MaskBox) and not condition.shape:
             gate = np.broadcast_to(condition.gate, active.shape)
@@ -221,7 +223,9 @@ class Evaluation:
                 frame.put(op.results, results)
 
     def _run_block(self, frame: _Frame, op: Operation, region: int, active: Mask) -> tuple[IndexValue, ...]:
-        """Runs the only block of a region and returns the values that its terminator passes on."""
+        """Runs the only block of region number `region` of `op` with the programs in `active`; returns the values that
+        its terminator passes on, none if the region is empty. Raises NotFollowedError if the region has more blocks.
+        """
         if region >= len(op.regions) or not op.regions[region]:
             return ()
         if len(op.regions[region]) > 1:
@@ -291,8 +295,10 @@ class Evaluation:
         frame.put(op.results, results)
 
     def _run_unknown_loop(self, frame: _Frame, op: Operation, active: Mask, carried: Sequence[IndexValue]) -> None:
-        """Follows a loop with an unknown trip count, with Unknown for the values that it carries, until the set of
-        arguments that these may point into stops growing.
+        """Follows a loop with an unknown trip count, with Unknown for the values that it carries from one iteration to
+        the next, until the set of the kernel's arguments into which these values may point stops growing.
+
+        carried: the initial values.
         """
         first, *rest = (region[0].arguments if region else () for region in op.regions)
         iterated = first[1:] if op.name == "scf.for" else first

@@ -141,7 +141,9 @@ def _take_active(array: IndexArray, active: Mask | None) -> IndexArray:
 
 
 def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown | None:
-    """Returns the product; None if both factors vary among the elements of a program."""
+    """Returns the product, Unknown if it may be too large to represent. Returns None if both factors vary among the
+    elements of a program: the product is then no `Linear`.
+    """
     if not right.is_uniform:
         left, right = right, left
     if not right.is_uniform:
@@ -200,7 +202,9 @@ def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | No
 
 
 def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, budget: Budget) -> IndexValue:
-    """Returns the pointer moved by an offset in elements of `width` bytes, as `tt.addptr` does."""
+    """Returns the pointer moved by an offset in elements of `width` bytes, as `tt.addptr` does. If the offset or the
+    width is unknown (None), returns an Unknown that may point into the same buffers.
+    """
     scaled = scale(offset, width, budget) if width is not None else None
     if not isinstance(pointer, Pointer) or scaled is None:
         return forget(pointer)
@@ -249,10 +253,11 @@ def make_block_pointer(
 def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """Returns the addresses of a block's elements and the mask of those that are accessed; None if unknown.
+    """Returns the addresses of a block's elements and the mask of those that are accessed, which is Unknown if it cannot
+    be computed; None if the addresses are unknown.
 
-    offsets: the block's position, per dimension. checked: dimensions in which elements outside the tensor are skipped.
-    width: bytes of an element.
+    pointer: a block pointer or a descriptor. offsets: the block's position, per dimension. checked: dimensions in which
+    elements outside the tensor are skipped. width: bytes of an element; the result is None without it.
     """
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None

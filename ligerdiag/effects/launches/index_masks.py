@@ -157,8 +157,8 @@ def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
 
 
 def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budget) -> IndexValue:
-    """Returns `yes` where the condition holds and `no` elsewhere, as `arith.select` does; Unknown unless both are
-    numbers.
+    """Returns `yes` where the condition holds and `no` elsewhere, as `arith.select` does; Unknown if the condition is
+    unknown, or if `yes` or `no` is unknown or a pointer.
     """
     if not isinstance(condition, MaskBox | Dense):
         return UNKNOWN

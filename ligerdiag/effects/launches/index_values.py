@@ -64,7 +64,9 @@ class Unknown:
     """A value that is not known; if it may be a pointer, its roots say into which arguments' buffers it may point."""
 
     roots: frozenset[int] = frozenset()
-    """Numbers of the kernel's arguments from which a pointer may come, possibly with ELSEWHERE; empty for a number."""
+    """Numbers of the kernel's arguments from which a pointer may come, with ELSEWHERE among them if it may also come from
+    no argument, as an address that was loaded from memory does; empty for a value that is no pointer.
+    """
 
 
 ELSEWHERE = -1

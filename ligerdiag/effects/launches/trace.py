@@ -176,7 +176,7 @@ class BufferTrace:
     size: int | None
     """Bytes of the buffer; None if unknown."""
     zeroed: int = 0
-    """How many bytes of the buffer the launcher sets to zero first."""
+    """How many bytes, from the start of the buffer, the launcher sets to zero before the kernel runs."""
     may_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
     sure_write: list[ByteRuns] = field(default_factory=list[ByteRuns])
     may_read: list[ByteRuns] = field(default_factory=list[ByteRuns])

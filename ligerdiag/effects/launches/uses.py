@@ -64,7 +64,7 @@ class Argument:
     size: int | None = None
     """Bytes of the buffer; None if unknown or if the argument is a scalar."""
     zeroed: int = 0
-    """How many bytes of the buffer the launcher sets to zero first."""
+    """How many bytes, from the start of the buffer, the launcher sets to zero before the kernel runs."""
     value: int | None = None
     """Value of an integer or boolean; None if unknown."""
     is_descriptor: bool = False
@@ -302,7 +302,7 @@ def compute_in_place(
     """Returns, for pairs of buffers of one size, whether programs of the grid would write bytes that other programs
     read if the two buffers were the same bytes.
 
-    Omits pairs for which this is UNKNOWN.
+    A key is (argument that is read, argument that is written). Omits pairs for which the answer is UNKNOWN.
     """
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:
@@ -333,7 +333,9 @@ def compute_in_place(
 
 
 def _find_pairs(arguments: Sequence[Argument], accesses: Sequence[Access]) -> list[Pair]:
-    """Returns the pairs of buffers that could have the same bytes: one that the kernel reads and one that it writes."""
+    """Returns the pairs (argument that is read, argument that is written) whose buffers could be the same bytes, including
+    each argument with itself if the kernel both reads and writes it.
+    """
     buffers = [
         number
         for number, argument in enumerate(arguments)

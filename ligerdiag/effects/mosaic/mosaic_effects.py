@@ -209,8 +209,8 @@ class _Flow:
         return frozenset(found)
 
     def _check_argument(self, operation: Any, places: Places) -> None:
-        """Checks that the argument number that Mosaic states for an operation matches the entry of the table that was
-        loaded.
+        """Checks the argument number that Mosaic states in an operation's attribute ARGUMENT: unless the operands point
+        to the buffer with this number and to nothing else, the accesses to all buffers become UNKNOWN.
         """
         if places != frozenset({InBuffer(int(operation.attributes[ARGUMENT].value))}):
             self.facts.mark_all_unknown(
