@@ -215,6 +215,7 @@ class Schedule:
             cache_directory=settings.cache_directory,
             jobs=settings.jobs,
             suppress=settings.config.suppress,
+            known=settings.config.known,
             effects=settings.config.effects,
             budgets=settings.config.budgets,
         )
