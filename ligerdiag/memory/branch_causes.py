@@ -27,8 +27,9 @@ class BranchCauses:
         self._names = names
 
     def explain_in_branch(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy that a branch makes from one of its operands to one of its results; None for
-        any other copy.
+        """Returns the reason for a copy that a branch makes of one of its operands, or of a value that it computes, to
+        one of its results, or of an operand that it then updates; None for any other copy. uses: the uses of the
+        copy's result.
         """
         conditional = self._uses.find_caller(move.computation)
         if conditional is None or conditional.opcode != "conditional":
@@ -89,6 +90,9 @@ class BranchCauses:
     ) -> CopyReason | None:
         """Returns the reason for copying a donated argument to a result that lies in the bytes of another donated
         argument; None for any other copy.
+
+        value: the copied value, outside of the conditional. results: those leaves of the conditional's result that the
+        copy becomes.
         """
         argument = self._sources.get_argument(value)
         if argument is None or not self._sources.is_donated(*value):
@@ -111,6 +115,9 @@ class BranchCauses:
     ) -> CopyReason | None:
         """Returns the reason for copying a value that a branch computes to the bytes of an operand that another branch
         returns; None for any other copy.
+
+        source: the copied value, inside of the branch. results: those leaves of the conditional's result that the copy
+        becomes.
         """
         every = [one for index in results for one in self._list_returned(conditional, index)]
         if not any(every):

@@ -160,8 +160,10 @@ class CopyCauses:
         ]
 
     def _explain_saved(self, move: Move, readers: Sequence[HloInstruction]) -> CopyReason | None:
-        """Returns the reason for a copy that saves a value whose own bytes are overwritten before its last reader runs;
-        None for any other copy.
+        """Returns the reason for a copy that saves a value for `readers` because an operation updates the value in place,
+        or a loop or conditional takes it over, in the value's own bytes; None for any other copy.
+
+        readers: the readers of the copy's result.
         """
         readers = [one for one in readers if not self.sources.is_copy(one)]
         origin = self._uses.find_origin(*move.source)
@@ -238,8 +240,11 @@ class CopyCauses:
         )
 
     def _explain_replaced(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy of a donated argument, or of a loop's state, before the next value is written
-        into its bytes; None for any other copy.
+        """Returns the reason for a copy of a donated argument, or of a loop's state, whose bytes the next value takes over
+        (see `_find_successor`) although its writer or a later instruction reads the old one; None for any other copy.
+
+        Covers writers that compute a new value, unlike `_explain_saved`, which covers updates of the old one in place.
+        uses: the uses of the copy's result.
         """
         origin = self._uses.find_origin(*move.source)
         successor = None if move.is_transposed else self._find_successor(origin)
@@ -303,7 +308,7 @@ class CopyCauses:
 
     def _explain_carry(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
         """Returns the reason for a copy in a loop's body that becomes the next value of the loop's state; None for any
-        other copy.
+        other copy. uses: the uses of the copy's result.
         """
         loop = self._uses.find_caller(move.computation)
         if loop is None or loop.opcode != "while" or loop.called_computations[0] != move.computation.id:
@@ -524,8 +529,9 @@ class CopyCauses:
         return None
 
     def _explain_kept(self, move: Move) -> CopyReason | None:
-        """Returns the reason for a copy of an old value whose bytes receive the next value before the last reader of the
-        old one has run; None for any other copy.
+        """Returns the reason for a copy of an old value into whose bytes, by the schedule, any instruction writes before the
+        last reader of the copy has run (see `old_values`); None for any other copy. `explain` asks this only after
+        `_explain_saved`, which knows the reason for a write in place.
         """
         copied = move.instruction, move.index
         start = self._uses.times[move.instruction.id]

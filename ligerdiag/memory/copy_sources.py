@@ -149,7 +149,7 @@ class CopySources:
         return any((one.id, index) in self.moves for index in ((), (0,)))
 
     def list_copies(self, origin: Position) -> list[Move]:
-        """Returns the copies of a value."""
+        """Returns the copies that are made directly from a value; a copy of a copy is not among them."""
         users = [use.user for use in self._uses.list_uses(*origin) if use.role is UseRole.READ]
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
@@ -202,8 +202,8 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether an instruction is a fusion with one operand, which it only transposes, bitcasts aside, before it
-    computes anything.
+    """Returns whether an instruction is a fusion with one operand that it first transposes, bitcasts aside; it may compute
+    anything from the transposed operand.
     """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False

@@ -116,6 +116,9 @@ def _find_fault(
 ) -> tuple[DonationFault, str, int | None]:
     """Returns why no output takes an argument of these shapes: the kind of fault, a clause about it, and the number of
     the most similar output, None if there is none.
+
+    outputs, local_outputs: shapes of the program's outputs, whole and on one device. claimed: numbers of the outputs that
+    take the bytes of another donated argument.
     """
     given, local = shapes.given, shapes.local
     text = render_shape(given)

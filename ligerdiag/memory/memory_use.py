@@ -77,8 +77,10 @@ def analyse_memory(
 ) -> MemoryAnalysis:
     """Returns the memory, copies and donations of a scheduled module.
 
-    buffers: XLA's own assignment. argument_names: (parameter number, name) pairs; others are named by their op_name.
-    donated: the parameter numbers that the program donates. bandwidth: bytes per second.
+    program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
+    (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
+    donates. warning: JAX's own warning about donations; empty if it gave none. bandwidth: bytes per second that the
+    target's memory can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {

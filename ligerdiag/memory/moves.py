@@ -80,7 +80,9 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
 
 
 def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
-    """Maps the id of each computation that runs in sequence to how often it runs, and whether in a branch."""
+    """Maps the id of each computation in `ValueUses.computations`, and of each one that these call, to how often it runs,
+    and whether in a branch.
+    """
     counted = find_trips(uses.module)
     found = {uses.module.entry.id: Surroundings(1, False)}
     for computation in uses.computations:

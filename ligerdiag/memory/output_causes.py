@@ -25,7 +25,9 @@ class OutputCauses:
         self._names = names
 
     def explain_output(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy that is an output of the program; None for any other copy."""
+        """Returns the reason for a copy that is an output of the program; None for any other copy. uses: the uses of the
+        copy's result.
+        """
         if move.computation is not self._module.entry:
             return None
         leaves = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)]
@@ -127,7 +129,9 @@ class OutputCauses:
 
     @cached_property
     def crossed(self) -> Mapping[int, int]:
-        """Maps the number of each donated argument that is paired crosswise to the number of an output that shows it."""
+        """Maps the number of each donated argument that is paired crosswise to the number of an output that lies in the
+        bytes of this argument and is computed from another donated one, or the other way round.
+        """
         found: dict[int, int] = {}
         root = self._module.entry.root
         leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]

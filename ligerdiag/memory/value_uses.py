@@ -51,7 +51,9 @@ class ValueUse:
     user: HloInstruction
     """The instruction that uses the value; for a result, the root of the computation."""
     index: ShapeIndex
-    """The leaf of the user's operand, or of the computation's result; () for a read, except one by a loop."""
+    """The leaf of the user's operand, or of the computation's result. () if the user reads the value, except for an element
+    of a loop's state that the loop only reads, and () if the user starts an asynchronous operation.
+    """
 
     @property
     def needs_bytes(self) -> bool:
@@ -75,7 +77,9 @@ class ValueUses:
 
     @cached_property
     def computations(self) -> tuple[HloComputation, ...]:
-        """Returns the computations that run in sequence, the entry first."""
+        """Returns the computations with a schedule of their own, the entry first: those that loops, branches, calls and
+        asynchronous starts run, but not those of fusions or reductions.
+        """
         return tuple(list_running(self.module))
 
     def find_caller(self, computation: HloComputation) -> HloInstruction | None:

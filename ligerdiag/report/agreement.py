@@ -1,7 +1,11 @@
 """Decides whether the verdict on an output agrees with the numbers that a replay and a device computed.
 
-Each row of the table is a verdict. Its cells list the attributions (what the numbers say about the output) that agree
-with the verdict, say nothing about it, or contradict it.
+Each row of the table is a verdict: fresh, latent (right only by luck, because nothing forces the order), stale (misses a
+hidden write), clobbered (sees a hidden write although it needs the original value) or unknown. Its cells list the
+attributions (what the numbers say about the output) that agree with the verdict, say nothing about it, or contradict it.
+Fresh numbers are the intended ones, and stale numbers those of a run in which no read sees a hidden write, both up to
+rounding; lossy ones are nearer to the intended ones than to the stale ones, but further from them than rounding explains.
+`Attribution` defines them all. Fresh numbers "cannot tell" in the situations listed below.
 
 | verdict | the numbers agree | they say nothing | they disagree |
 |---|---|---|---|
@@ -116,7 +120,8 @@ def compute_replay_agreements(
     """Returns, for each output name, how the replayed numbers compare with the verdict; empty if no replay has
     finished.
 
-    An output whose numbers contradict its verdict is SILENT if a finding explains the contradiction.
+    An output whose numbers contradict its verdict gets SILENT (the numbers say nothing about the verdict) instead of
+    DISAGREES if a finding explains the contradiction.
     """
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
@@ -151,9 +156,10 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozen
     """Returns the names of the outputs whose replayed numbers may be right although the schedule makes the outputs
     wrong.
 
-    There are three kinds: outputs all of whose findings name an instruction that the drawn arguments do not reach, or
-    whose value shows in no number; outputs that only a wrong decision, such as a predicate, makes wrong; and outputs
-    that depend on bytes in which XLA keeps two values.
+    There are three kinds: outputs all of whose findings name an instruction that the replayed numbers do not test
+    (`Replay.unreached`: the drawn arguments do not enter its branch or loop, or it only computes a maximum that a
+    softmax subtracts again); outputs that only a wrong decision, such as a predicate, makes wrong; and outputs that
+    depend on bytes in which XLA keeps two values.
     """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
@@ -209,7 +215,7 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
     """Returns the name of each output whose value the program leaves undefined, with the first finding that says so.
 
-    An allowed finding does not count, because its author accepts any value.
+    A finding that a suppression allows does not count, because who wrote the suppression accepts any value.
     """
     found: dict[str, Finding] = {}
     for finding in findings:
@@ -297,9 +303,9 @@ def compute_disagreements(
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
     """Returns each contradiction between the verdict, the replay and the device run about an output, leaving out
-    contradictions that a finding explains.
+    contradictions that a finding explains. Each lists its possible causes as evidence.
 
-    failed: ids of the rules that raised an exception.
+    failed: ids of the rules that raised an exception, so that the mistakes they look for remain possible causes.
     """
     return tuple(
         [
@@ -435,7 +441,7 @@ def _between_replay_and_device(name: str, device: DeviceRun) -> Disagreement:
 
 
 def _find_evidence(name: str, findings: Sequence[Finding]) -> tuple[tuple[str, str], ...]:
-    """Returns the message and the evidence of the first finding that reaches the output, as (label, sentence) pairs;
-    empty if no finding reaches it.
+    """Returns the message and the evidence of the first finding that names the output among its `outputs`, as (label,
+    sentence) pairs, the message first with the label `finding`; empty if no finding names the output.
     """
     return next(((("finding", f"{f.rule}: {f.message}"), *f.evidence) for f in findings if name in f.outputs), ())

@@ -1,7 +1,8 @@
 """Reads and writes baselines: the accepted schedules of cases, which later ones are compared with.
 
 The file is JSON, sorted and indented, so that version control shows what changed. It holds no names or ids of
-instructions, no folders and no times.
+instructions, no folders and no times. A `Neighbourhood` describes one hidden write (an operand that a kernel call
+overwrites) by the operations that read the overwritten value, and when.
 
 | key | value |
 |---|---|
@@ -46,7 +47,7 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class EntryKey:
-    """Case, target and toolchain: the key of an entry of a baseline."""
+    """Case, target (the GPU that the case is compiled for) and toolchain: the key of an entry of a baseline."""
 
     case: str
     target: str

@@ -4,9 +4,9 @@ A rule reports a read in each call of each layer, while the author made one mist
 the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
 The ways are: a read misses the kernel's write, or gets it only by luck; a read sees the write but needs the original
 value; a read only tests for special values, NaN or infinity (then the rules about reads give a warning); and one way
-for each other rule. The finding about the hidden write itself becomes a note of a cause about the same write: of reads
-that miss it, else of reads that see it, else of a write to the caller's bytes, else of a race. Without any of these it
-is a cause of its own.
+for each other rule. The finding that the kernel makes a hidden write joins a cause about the same write, as a note. Of
+several such causes it joins the first in this order: reads that miss the write, reads that see it, a write to the
+caller's bytes, a race. If there is none, it is a cause of its own.
 
 A cause is a `Finding` that has the id and the severity of its worst rule, of equally bad ones the first by number; its
 other rules become notes. Findings of one other rule that say the same about one line, except for the names of
@@ -118,7 +118,9 @@ def _find_way(finding: Finding) -> str:
 
 
 def _move_roots(groups: dict[_Key, list[Finding]]) -> None:
-    """Moves findings about a hidden write into the group that has the first of `_HOSTS` among those about this write."""
+    """Moves each finding that a kernel makes a hidden write into another group about the same write; of several, into the
+    one whose way to go wrong comes first in `_HOSTS`. Without such a group the finding stays in its own.
+    """
     for key in [key for key in groups if key[0] == _ROOT]:
         about = [other for other in groups if other[0] in _HOSTS and other[2:] == key[2:]]
         if about:
@@ -201,6 +203,10 @@ _TESTED = re.compile(r".* only tests? (.+) for an? .*")
 def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], outputs: Sequence[str]) -> str:
     """Returns the message of a cause. A single leading finding keeps its message, with the number of its outputs in
     place of a long list; several get one message about all their outputs.
+
+    head: the worst finding of the cause. leading: the findings that are as severe as `head` and say more than that the
+    kernel makes the hidden write; all findings if none do. names: the outputs that the leading findings reach. outputs:
+    all outputs of the program, in order.
     """
     named = describe_names(names, outputs)
     way = _WAYS.get(head.rule)
@@ -221,8 +227,10 @@ def _describe(head: Finding, leading: Sequence[Finding], names: Sequence[str], o
 
 
 def _list_declarations(cause: Finding, roots: Sequence[Finding], source_roots: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns a ("declare", patch) pair with the kernel call's line as it would declare the write, if the cause has the
-    finding about the write and the remedy is in other words.
+    """Returns one ("declare", sentence) pair that shows the kernel call with a declared write; an empty list if the
+    cause's remedy says the same already, if the call cannot be read, or if `roots` is empty.
+
+    roots: the findings of the cause that say that the kernel makes the hidden write.
     """
     for root in roots[:1]:
         patch = find_patch(root, source_roots)
@@ -236,6 +244,8 @@ def _collect_evidence(
 ) -> tuple[tuple[str, str], ...]:
     """Returns the evidence of a cause as (label, sentence) pairs: outputs, calls, the first write, each line that
     reads, the remaining evidence, and a note for each other rule.
+
+    leading: as in `_describe`. outputs: all outputs of the program, in order.
     """
     calls = list_calls(cause)
     kept = [pair for pair in cause.evidence if pair[0] == "outputs"]
@@ -261,7 +271,7 @@ def _collect_evidence(
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
     """Returns a text with the number of calls, and the lines from which they are called, such as `17, in 8 layers, from
-    train.py:41 (8), …`.
+    train.py:41 (8), …`. outputs: names of all outputs of the program, which show whether the calls belong to layers.
     """
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:

@@ -54,7 +54,9 @@ class BisectionRow:
     artifact: str = ""
     """Directory of the artifact that the trial compiled."""
     is_answer: bool = False
-    """Whether the row is itself an answer, and not only evidence for one."""
+    """Whether the row shows one of `Bisection.answers`, such as the pass that makes an output wrong; other rows only
+    document the search.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -124,13 +126,13 @@ class Difference:
 
     @property
     def differs(self) -> bool:
-        """Returns whether the two compiles differ in a way that matters."""
+        """Returns whether any change is more than a reader in another fusion or an output that only one compile has."""
         return any(not change.is_minor for change in self.changes)
 
     @property
     def differs_in_memory(self) -> bool:
-        """Returns whether the memory figures of the two compiles differ and at least one compile needs a noteworthy
-        amount.
+        """Returns whether the memory figures of the two compiles differ, unless the memory of both is too small for the
+        report to mention (`is_small`).
         """
         known = [side.report.memory for side in self.sides if side.report.memory is not None]
         return any(figure.change for figure in self.memory) and not all(map(is_small, known))
@@ -173,7 +175,9 @@ class DifferenceReport(Shown):
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:
-    """Returns the differences between two compiles of the program `name`, in both directions."""
+    """Returns the differences between two compiles of the program `name`: changes from the first to the second, and
+    outputs and writes that only one of them has. If one of them could not be analysed, the result has only the two sides.
+    """
     from ligerdiag.analysis.explain.drift import compare_schedules  # imports the analysis, which `--help` does not need
 
     if first.report.error or second.report.error:

@@ -1,4 +1,5 @@
-"""Renders a report as lines that editors and `grep` read, one for each finding that counts, and counts them by rule.
+"""Renders a report as lines that editors and `grep` read, one for each finding that counts, and counts them by rule. A
+finding counts if no suppression allows it and the case does not expect it.
 
     train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
 
@@ -28,7 +29,8 @@ def render_concise(report: CheckReport) -> str:
 
 def render_reason(case: CaseReport) -> str:
     """Returns the worst thing about a case that does not pass, in one line that begins with the rule, such as "LD001:
-    output `loss` is stale (kernel `clip_kernel`, operand 0)"; for a case without findings that count, its first trouble.
+    output `loss` is stale (kernel `clip_kernel`, operand 0)". For a case without findings that count, it is the message
+    of the first trouble, without a rule; empty if the case has no trouble either.
     """
     causes = compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots)
     lines = [_name_cause(one, case) for one in sorted(causes, key=lambda one: -one.severity.weight)]

@@ -1,5 +1,8 @@
 """Decides which causes (findings of one mistake, joined) follow from another one, by evidence that both share.
 
+A call is gone if the program as written has it and the schedule lacks it. A workaround that rounds is an addition and a
+subtraction of one term, which make readers wait for the kernel.
+
 | the finding | follows from | if |
 |---|---|---|
 | a read that misses a write | a call that is gone, or that XLA merged with an equal one | the call was to make that write |

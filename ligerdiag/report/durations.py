@@ -28,7 +28,9 @@ def render_durations(report: CheckReport, count: int) -> str:
 
 
 def _compute_seconds(case: CaseReport) -> Mapping[str, float]:
-    """Returns the seconds that each phase took in this run, and their sum."""
+    """Returns a mapping from phase (`compile`, `analysis`, `replay`) to the seconds that it took in this run, with their
+    sum as `total`.
+    """
     replay = 0.0 if case.replay is None or case.replay.cached else case.replay.seconds
     phases = {"compile": case.compile_seconds, "analysis": case.seconds - case.compile_seconds, "replay": replay}
     return {"total": sum(phases.values()), **phases}

@@ -115,7 +115,9 @@ def _compute_result(case: CaseReport, *, is_failure: bool, strict: bool) -> Fina
 
 
 def _list_reasons(case: CaseReport, troubles: Sequence[Trouble]) -> tuple[str, list[str]]:
-    """Returns the kind of failure, and one line for each reason why the case fails."""
+    """Returns the kind of failure (`unexpected` or `findings`), and one line for each reason why the case fails: its
+    contradictions of the expectation, else its findings, else `troubles`, else its status.
+    """
     contradictions = [trouble for trouble in troubles if trouble.kind is TroubleKind.UNEXPECTED]
     if contradictions:
         return TroubleKind.UNEXPECTED.value, [trouble.message for trouble in contradictions]

@@ -114,7 +114,9 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
 
 
 def needs_attention(case: CaseReport) -> bool:
-    """Returns whether a reader of the page has to look at the case."""
+    """Returns whether the page shows the case unfolded: it has a finding that counts or a trouble, or its status is
+    another one than as expected, allowed, clean or nothing to check.
+    """
     return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
 
 
@@ -146,7 +148,7 @@ def _describe_reasons(case: CaseReport) -> str:
 
 def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: int | None) -> list[str]:
     """Returns the section of the findings that count, each once for all cases that have it, and of the evidence of
-    troubles.
+    troubles. watched: the cases that `needs_attention` selects. cap: most findings and troubles to show; None for all.
     """
     several = len(report.targets) > 1
     groups = compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in watched)
@@ -166,7 +168,7 @@ def _render_findings(report: CheckReport, watched: Sequence[CaseReport], cap: in
 
 def _render_memory(report: CheckReport, cap: int | None) -> list[str]:
     """Returns the section about memory: a sentence, and a folded table of the cases whose memory is worth a line, the
-    worst case first.
+    worst case first; empty if there is no such case. cap: most rows of the table; None for all.
     """
     cases = list_worst_first([case for case in report.cases if case.memory is not None and not is_small(case.memory)])
     if not cases:

@@ -18,7 +18,8 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
     """Runs a command with the arguments `DIRECTORY [--check]`: writes the pages, or with `--check` names those that are
     out of date.
 
-    Returns the exit code: 0, 1 if a page is out of date, 2 for wrong usage. render: returns file name to text.
+    Returns the exit code: 0, 1 if a page is out of date, 2 for wrong usage. usage: the command line to show for wrong
+    usage. render: returns file name to text.
     """
     names = [argument for argument in arguments if not argument.startswith("-")]
     if len(names) != 1 or not {a for a in arguments if a.startswith("-")} <= {"--check"}:

@@ -1,12 +1,12 @@
 """Concludes a case: joins its verdicts, findings and numbers into one `CaseReport` with one status.
 
-A case may say what it expects of its verdicts (`fresh`, `hazard`, or a mapping from output name to verdicts) and which
-rules it expects to have findings. Expectations are strict both ways: a program that is right although a hazard was
-expected is unexpected, and so is one rule more or less. An unknown output leaves the case inconclusive unless the
-mapping allows `unknown`; the decided outputs are still compared, and if one of them contradicts the expectation, the
-case is unexpected. Where the analysis does not cover a part of the program, a case that would be as expected is
-inconclusive; a hazard that was expected and found still counts as found. Rules that need a replay or a device are not
-compared where there was none.
+A case may say what it expects of its verdicts (`fresh` for all outputs, `hazard` for at least one output that is stale,
+clobbered or latent, or a mapping from output name to verdicts) and which rules it expects to have findings. Expectations
+are strict both ways: a program that is right although a hazard was expected is unexpected, and so is one rule more or
+less. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided outputs are still
+compared, and if one of them contradicts the expectation, the case is unexpected. Where the analysis does not cover a part
+of the program, a case that would be as expected is inconclusive; a hazard that was expected and found still counts as
+found. Rules that need a replay or a device are not compared where there was none.
 
 In a case without an expectation, an error or a wrong output outweighs an unknown output or incomplete coverage, and
 these outweigh everything else.
@@ -14,8 +14,8 @@ these outweigh everything else.
 An allowed finding stays in the report and has no weight. The verdict of an output has no weight either if at least one
 finding of a rule that explains this verdict reaches the output and all such findings are allowed. Nothing allows an
 unknown output, and an allowed finding that explains an unknown verdict leaves the case inconclusive. The artifact that
-a device ran has verdicts and no findings: its outputs are allowed where they have the verdict that is allowed on the
-described GPU.
+a device ran, compiled for the GPU at hand, has verdicts and no findings: its outputs are allowed where they have the
+verdict that is allowed for the case's target, the GPU that is described to XLA.
 
 An output whose value the program leaves undefined (`Rule.leaves_undefined`) becomes unknown if it would count as right,
 and stays wrong otherwise. The finding of that rule is the reason, so such an output alone does not make a case
@@ -342,8 +342,9 @@ def conclude(
     """Returns the report of a case: joins its verdicts, the findings that numbers confirm or add, contradictions and
     suppressions, and computes the status.
 
-    suppressions: None allows no finding. recorded: the entry of the case in the baseline. budgets: None allows any
-    memory. source_roots: as in `CaseReport`.
+    judged: the case with the analysis of its schedule, or with the reason why there is none; in the latter case only
+    `source_roots` counts. suppressions: None allows no finding. recorded: the entry of the case in the baseline; None
+    compares with none. budgets: None allows any memory. source_roots: as in `CaseReport`.
     """
     match judged.result:
         case Refusal() as refusal:

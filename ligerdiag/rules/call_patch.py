@@ -99,7 +99,12 @@ def compute_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str])
 
 
 def _name_values(values: Sequence[str], targets: str) -> list[str]:
-    """Returns a name for the new value of each written operand: its own, unless the statement assigns that already."""
+    """Returns a name for the new value of each written operand: the variable that is passed for it, or `new_0`, `new_1`,
+    and so on, if that is no variable or the statement assigns it already; `updated` in place of a single `new_0`.
+
+    values: source texts of the written operands. targets: source text of the names to which the call's result is
+    assigned, from `_find_targets`.
+    """
     taken = {part.strip() for part in targets.split(",")}
     names = [
         value if value.isidentifier() and value not in taken else f"new_{number}" for number, value in enumerate(values)
@@ -119,7 +124,10 @@ def _rewrite(
     lines: Sequence[str], node: ast.Call, statement: ast.stmt, *, results: str, written: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the lines of the statement, and the lines that replace them; both are empty if the call has no keyword for
-    its outputs, or if the statement shares its lines with others.
+    its outputs, or if the statement is too long or shares its lines with others.
+
+    lines: all lines of the file. results: source text of the names that get the results of the changed call. written:
+    source text of the numbers of the written operands.
     """
     declared = next((one for one in node.keywords if one.arg in _OUTPUTS), None)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
@@ -162,7 +170,9 @@ def _is_nested(node: ast.Call, statement: ast.stmt) -> bool:
 
 
 def _is_one_of_a_sequence(node: ast.Call, statement: ast.stmt) -> bool:
-    """Returns whether one name gets a sequence with one output."""
+    """Returns whether the call declares its outputs as a sequence of length one that the statement does not unpack: the
+    assigned name then holds a sequence, and not the array.
+    """
     declared = next((one.value for one in node.keywords if one.arg in _OUTPUTS), None)
     match statement:
         case ast.Assign(targets=[ast.Tuple() | ast.List()]) | ast.Expr():

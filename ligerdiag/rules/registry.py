@@ -112,8 +112,10 @@ def check_measured(measured: Measured) -> Answers:
 
 
 def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule], Iterable[Finding]]) -> Answers:
-    """Runs all rules; a rule that raises an exception becomes a failure and stops no other, except at limits of time or
-    memory and with LIGERDIAG_DEBUG. fall_back: the findings of a failed rule.
+    """Runs all rules; a rule that raises an exception becomes a failure and stops no other. LigerdiagError (such as one
+    about a limit of time) and MemoryError propagate; with LIGERDIAG_DEBUG every exception does.
+
+    run: yields the findings of a rule. fall_back: yields instead those of a rule that failed.
     """
     findings: list[Finding] = []
     failures: list[RuleFailure] = []

@@ -41,8 +41,8 @@ class Measured:
     replay: Replay | None
     device: DeviceRun | None
     facts: ScheduleFacts | None = None
-    """The schedule in the form that a baseline records, without names of instructions; complete only if there is a
-    baseline.
+    """The schedule in the form that a baseline records, without names of instructions. Its neighbourhoods (the readers
+    around each hidden write) are computed only if there is a baseline. With None, rules about a baseline find nothing.
     """
     recorded: ScheduleFacts | None = None
     """The facts of the same compile in the baseline; None without a baseline."""
@@ -197,7 +197,7 @@ class Rule:
     """
     party: Party = Party.NOBODY
     """The party whose mistake the rule reports, if that mistake can make the schedule and the numbers disagree about
-    outputs of a finding (see `report.disagreement_causes`).
+    outputs of a finding (see `report.disagreement_causes`); NOBODY for all other rules.
     """
     kind: RuleKind = RuleKind.OTHER
     leaves_undefined: bool = False
@@ -309,7 +309,9 @@ def report_write(
 ) -> Finding:
     """Returns a finding about a hidden write, whose place is the line of the kernel call.
 
-    remedy: by default, to declare the write. evidence: by default, which operand the call overwrites, and when.
+    remedy: by default, to declare the write. outputs, instructions: names of those that the finding is about. evidence:
+    by default, which operand the call overwrites, and when. reader: the place of the read that the write affects; None
+    if the finding is about no read.
     """
     call = locate_call(context, write)
     return Finding(

@@ -202,7 +202,7 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
     """Returns evidence, (label, sentence) pairs, about the readers of the operand before and after the write. Empty if the
-    program is known: then the verdicts say which version each reader should get.
+    program as written is known, and not only its schedule: then the verdicts say which version each reader should get.
     """
     found = context.accesses.get(write.index)
     if found is None:

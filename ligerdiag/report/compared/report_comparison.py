@@ -77,11 +77,13 @@ class ReportedSide:
     """Text that distinguishes this report from the other one: a file name or a toolchain."""
     cases: tuple[ReportedCase, ...]
     toolchain: str = ""
-    """The toolchain that compiled the cases; empty for modules that were compiled elsewhere."""
+    """Name of the toolchain that compiled the cases, as the report gives it; empty for modules that were compiled
+    elsewhere.
+    """
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """From package name to version, for each package of the toolchain."""
     name: str = ""
-    """The toolchain as `--toolchain` takes it; empty if unknown."""
+    """The toolchain as the user gave it to `check --toolchain A,B`; empty for a report that was read from a file."""
     interrupted: bool = False
 
 
@@ -411,8 +413,8 @@ def _find_hint(case: ComparedCase, old: ReportedSide, new: ReportedSide) -> str:
 
 
 def _rank(case: ComparedCase) -> tuple[int, int, int, float, str, str]:
-    """Returns a sort key that puts the worst case first: by grade, lost analyses and worse verdicts, additional
-    findings, growth of memory.
+    """Returns a sort key that puts the worst case first: by grade, then by how far a verdict got worse (most of all if the
+    new report could not analyse the case), then by the number of additional findings, then by the growth of memory.
     """
     grades = (Grade.WORSE, Grade.UNKNOWN, Grade.BETTER, Grade.SAME)
     worse = [_rank_verdict(now) - _rank_verdict(was) for _, was, now in case.verdicts]

@@ -55,7 +55,9 @@ class Node:
 
     key: NodeKey
     style: str
-    """How the node looks: `define`, `kernel`, the kind of a read, `step`, `chain` or `output`."""
+    """How the node looks: `define` (computes a value that a kernel overwrites), `kernel` (overwrites it), the kind of a
+    read such as `stale`, `step`, `chain` or `output`.
+    """
     title: str
     detail: str
     step: int | None
@@ -190,8 +192,9 @@ def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edg
 
 
 def _compute_read_kinds(view: ScheduleView) -> dict[int, str]:
-    """Returns a mapping from step id to style for the steps that access a mutated buffer: the worst kind of read, else
-    `kernel` for a hidden write, else `define`.
+    """Returns a mapping from step id to style for the steps that access a mutated buffer: `stale` or `clobbered` for a
+    step with such a read, else `kernel` for a hidden write, else the worst kind of read, else `define` for a step that
+    computes the value that a kernel overwrites.
     """
     styles: dict[int, str] = {}
     for access in view.accesses:

@@ -152,8 +152,8 @@ def _environment() -> Environment:
 
 def _finalize(value: object) -> object:
     """Prepares a value for the page: a text becomes one printable line, because it may come from an untrusted file; a
-    float is rounded to six digits; the status of a case that was not run has the words of the other tables; our own
-    markup is unchanged.
+    float is rounded to six digits; the status of a case that was not run becomes its text in `STATUS_TEXTS`, as in the
+    other report formats; our own markup is unchanged.
     """
     if value is Status.NOT_CHECKED:
         return STATUS_TEXTS[Status.NOT_CHECKED]

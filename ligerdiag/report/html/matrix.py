@@ -63,7 +63,9 @@ class MatrixRow:
 
     @property
     def kind(self) -> str:
-        """Returns the entry of the page's menu that selects this row."""
+        """Returns the group of the row, by which the page's menu filters rows: `changed` if a verdict changes between
+        its cells, else `not known` if a verdict is unknown, else `the same`.
+        """
         cells = [cell for cell in self.cells if cell is not None]
         if any(cell.is_changed for cell in cells):
             return "changed"

@@ -101,8 +101,10 @@ class Remedy:
 
 
 def compute_remedy(case: CaseReport, finding: Finding | None, steps: Mapping[str, int]) -> Remedy | None:
-    """Returns the remedy of the finding that the page is about; None if it has none, is allowed, or if the witnesses of
-    the case contradict each other. steps: instruction name to step id, from `compute_step_ids`.
+    """Returns the remedy of the finding that the page is about; None if `finding` is None, has no help, or is allowed, or
+    if a verdict of the case and the numbers of a replay or a device contradict each other.
+
+    steps: instruction name to step id, from `compute_step_ids`.
     """
     if finding is None or finding.suppressed is not None or not finding.help or case.status is Status.DISAGREEMENT:
         return None

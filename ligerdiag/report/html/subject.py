@@ -60,8 +60,8 @@ def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Articl
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
     """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
-    by the number of outputs; allowed ones last. A cause that follows from another one comes right after it, and both
-    have the place of the worse one.
+    by the number of outputs; allowed ones last. Causes that follow from another one come right after it, and the whole
+    family is sorted by its worst member.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:

@@ -106,8 +106,8 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the names of the outputs that are wrong in the schedule for this machine's device and not wrong in the
-    schedule for the described GPU.
+    """Returns the names of the outputs that are wrong in the schedule that XLA compiled for the device of this machine
+    but not in the one for the case's target, the GPU that is described to XLA; empty without a device run.
     """
     if case.device is None:
         return ()
@@ -128,7 +128,7 @@ def compute_lost(replay: Replay, name: str) -> float:
 
 def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
     """Returns a line with verdict, attribution and error for each output, such as `input STALE replay stale 1.2e+04
-    device stale 1.2e+04`; empty if no output has numbers.
+    device stale 1.2e+04`; empty if no output has numbers. label: put before each line, such as the target.
     """
     replay, device = case.replay, case.device
     if (replay is None or not replay.outputs) and (device is None or not device.outputs):

@@ -16,7 +16,9 @@ _OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKin
 
 def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line, ...]:
     """Returns the findings that count, the reasons why a case is not as expected or could not be decided, the
-    suppressions to look at, and the last line. width: as in `full_report.render_terminal`.
+    suppressions that allowed nothing or give no reason, which cases were selected, and the last line.
+
+    width: as in `full_report.render_terminal`.
     """
     several = len(report.targets) > 1
     lines: list[Line] = []

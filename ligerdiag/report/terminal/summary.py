@@ -55,7 +55,7 @@ def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tup
 
 def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tuple[Line, ...]:
     """Returns the lines on each disagreement of the case: its evidence, and the expectation of the case if that is
-    contradicted, too.
+    contradicted, too. where: the case and its target as text, which each first line names.
     """
     lines: list[Line] = []
     for one in case.disagreements:
@@ -139,7 +139,7 @@ def render_notes(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def render_selected(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the line on the cases that the run has taken, if it was not to take all of them; else nothing."""
+    """Returns the line on the cases that `--last-failed` selected; empty without that option."""
     if not report.selected:
         return ()
     return compute_wrapped((Span("selected: ", Style.STRONG), Span(report.selected)), width, 4)
@@ -278,8 +278,8 @@ def _state(case: CaseReport) -> ReplayState:
 
 
 def _find_group(case: CaseReport) -> str:
-    """Returns the group in which the summary of the replays counts the case; a case without outputs counts as
-    undecided.
+    """Returns the group in which the summary of the replays counts the case: `disagree`, `lossy`, `agree` or `undecided`,
+    by the first of these that holds for one of its outputs; a case without outputs is `undecided`.
     """
     assert case.replay is not None
     agreements = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())

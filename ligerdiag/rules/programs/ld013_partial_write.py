@@ -126,8 +126,11 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _add_count(finding: Finding, counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]]) -> Finding | None:
-    """Returns the finding with the number of unwritten elements of its output, and removes that output from `counted`.
-    Returns None if no output of the program depends on these elements.
+    """Returns the finding with the number of unwritten elements of its output, and removes that output from `counted`;
+    returns the finding unchanged if `counted` lacks the output. Returns None if no output of the program depends on
+    these elements, and the program uses the result through slices at constant offsets alone.
+
+    counted: from (instruction name, output number) to (the launches' record, unwritten elements, all elements).
     """
     for (instruction, output), (launch, unwritten, elements) in counted.items():
         if launch.kernel == finding.kernel and finding.message.endswith(f" its output {output} unwritten"):

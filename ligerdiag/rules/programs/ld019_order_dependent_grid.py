@@ -76,8 +76,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional call
     whose results depend on the order.
 
-    Leaves out a difference that reaches no output of the program. The differences that LD011 reports are not in a
-    launch's `order_difference`.
+    Adds no finding for a difference that reaches no output of the program. LD011 reports the differences that arise
+    through an operand that is overwritten or shares bytes with an output; they are in `LaunchNumbers.racing`, and not
+    in `order_difference`, which this rule uses.
     """
     numbers = measured.numbers
     launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}

@@ -64,7 +64,9 @@ def _describe_read(context: Context, pair: SharedBytes) -> str:
 
 
 def _locate(context: Context, both: Sequence[SharedBytes]) -> SourceLine | None:
-    """Returns the source line of a reader, else of one of the two values; None if none is known."""
+    """Returns the source line of a reader, else of one of the two values; None if none is known. both: all records about
+    one pair of values, which may differ in the value that is lost and in its reader.
+    """
     readers = [one.reader for one in both if one.reader is not None]
     found = (_find_line(context, one) for one in (*readers, both[0].lost[0], both[0].other[0]))
     return next((line for line in found if line is not None), None)
