@@ -214,7 +214,9 @@ def _read_words(value: object, key: str, where: str) -> str:
 
 
 def require_known(fields: Mapping[str, object], known: Sequence[str], where: str) -> None:
-    """Raises InputError for an unknown key, and names the nearest known one."""
+    """Raises InputError for an unknown key, and names the nearest known one. where: the place of the fields, for the
+    message.
+    """
     for key in fields:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)

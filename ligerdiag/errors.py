@@ -155,7 +155,7 @@ def _foreign_folders() -> tuple[Path, ...]:
 
 
 def list_case_path() -> tuple[str, ...]:
-    """Returns, in a worker, the absolute folders of the user's PYTHONPATH."""
+    """Returns, in a worker, the absolute folders of the user's PYTHONPATH; () in any other process."""
     return tuple(path for path in os.environ.get(CASE_PATH, "").split(os.pathsep) if path)
 
 

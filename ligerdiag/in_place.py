@@ -75,7 +75,9 @@ def _read_parameters(kernel: Any) -> dict[str, bool]:
 
 
 def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns every operand and keyword by the name of its parameter."""
+    """Returns a dict from name to value with every operand, by the name of its parameter, and every keyword. constant: the
+    kernel's parameters, as from `_read_parameters`. Raises TypeError if an operand or keyword does not fit.
+    """
     if len(operands) > len(constant):
         raise TypeError(f"expected at most {len(constant)} operands, {_list(constant)}, but got {len(operands)}")
     bound = dict(zip(constant, operands, strict=False))
@@ -106,7 +108,10 @@ def _require_passable(given: dict[str, Any], constant: dict[str, bool]) -> None:
 
 
 def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> list[str]:
-    """Returns the names of the operands that the kernel overwrites."""
+    """Returns the names of the operands that the kernel overwrites. written: as in `call_in_place`. by_place: names of the
+    parameters that get operands by position. given: from parameter name to operand. Raises TypeError or ValueError for a
+    wrong `written`.
+    """
     asked: list[Any] = [*written] if type(written) in (tuple, list) else [written]
     if not asked:
         raise ValueError("expected an operand in `written` but got none: `jax_triton.triton_call` is for such a kernel")
@@ -144,7 +149,12 @@ def _read_types(outputs: Any) -> list[Any]:
 
 
 def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
-    """Returns the names of the spare parameters, one for each written operand, among the parameters without an operand."""
+    """Returns the names of the spare parameters, one for each written operand; none if the kernel omits them, as it
+    may with jax-triton 0.4 and later.
+
+    free: the kernel's parameters that are neither operands nor constants, in order: one for each of the `outputs` outputs,
+    then the spare ones. written: number of written operands. Raises TypeError for another number of parameters.
+    """
     if len(free) - outputs == written or (_IS_NEW and len(free) == outputs):
         return free[outputs:]
     raise TypeError(
@@ -154,8 +164,8 @@ def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
 
 
 def _count_before(name: str, given: dict[str, Any]) -> int:
-    """Returns the operand's index among the arrays of the call; with jax-triton 0.4 and later, among the arrays and
-    scalars, as that version counts.
+    """Returns the index of the operand `name` among the arrays in `given` (from parameter name to operand); with
+    jax-triton 0.4 and later, among the arrays and scalars, as that version counts.
     """
     before = [*given.values()][: [*given].index(name)]
     return sum(_IS_NEW or _is_array(one) for one in _jax.tree.leaves(before))

@@ -231,7 +231,9 @@ class BisectOptions:
             help="With --over toolchains: the toolchains to compare, in this order. [default: all that exist]",
         ),
     ] = ()
-    """Names of the toolchains to compare; () means all of the table, oldest first, and the default one."""
+    """Names of the toolchains to compare; () means those that ligerdiag's table `toolchains.toml` names, in its order, then
+    the default one. Without `create`, those that have no environment are then left out.
+    """
     create: Annotated[bool, Option("--create", help="With --over toolchains: create missing environments.")] = False
     """Whether to create missing environments of toolchains, of which each takes some GB."""
     limit: Annotated[

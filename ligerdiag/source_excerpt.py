@@ -70,7 +70,9 @@ def load_excerpt(source: SourceLine, roots: Sequence[str], *, around: int = 1) -
 
 
 def _cut(first: int, lines: Sequence[str], marked: int, start: int, end: int) -> Excerpt | None:
-    """Returns the excerpt with lines of bounded length; None if the expression begins beyond that length."""
+    """Returns the excerpt with lines of at most `MAX_LINE_CHARACTERS`; None if the expression begins beyond that. The
+    parameters are the fields of Excerpt.
+    """
     most = MAX_LINE_CHARACTERS - 1 if len(lines[marked]) > MAX_LINE_CHARACTERS else len(lines[marked])
     if start >= most:
         return None

@@ -120,7 +120,9 @@ def read_source(file: str, roots: Sequence[str]) -> bytes | None:
 
 
 def _find_readable(file: str, roots: Sequence[str]) -> str:
-    """Returns the real path of a `.py` file below a root, else the path of its kept text; "" for any other file."""
+    """Returns the path of the file's kept text if a root has one, else the real path of a `.py` file below a root; "" for
+    any other file.
+    """
     kept = find_kept_text(file, roots)
     try:
         path = os.path.realpath(file)
@@ -134,7 +136,9 @@ TEXTS_SUFFIX = ".cells"
 
 
 def name_kept_text(file: str) -> str:
-    """Returns the name, in such a folder, of the text of the code with this file name."""
+    """Returns the file name under which a folder of kept texts (`TEXTS_SUFFIX`) keeps the text of the code whose file name
+    is `file`.
+    """
     return f"{sha256(file.encode('utf-8', 'replace')).hexdigest()}.py"
 
 

@@ -80,8 +80,8 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns the status of each toolchain, the default one first, and of each release of JAX that has an environment.
-    Only looks at the disk, and compiles nothing.
+    """Returns the status of each toolchain: first the default one, then all that the table names, then those for single
+    releases of JAX, such as `jax-0.7.2`, that have an environment. Only looks at the disk, and compiles nothing.
     """
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
@@ -195,13 +195,13 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
 
 
 def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
-    """Returns the status of each toolchain, the default one first. Only looks at the disk, and compiles nothing."""
+    """Returns what `list_statuses` returns, for the cache in that folder; None means the usual place of the cache."""
     return list_statuses(Cache(cache_directory))
 
 
 def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
     """Makes the environment of the toolchain unless it exists, and returns the status of the toolchain. Passes a line
-    about each step to `log`. Raises as `check` does.
+    about each step to `log`. Raises as `provide_toolchain` does.
     """
     cache = Cache(cache_directory)
     provide_toolchain(name, cache, log)
@@ -209,8 +209,8 @@ def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Pat
 
 
 def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | None = None) -> ToolchainStatus:
-    """Returns the status of the toolchain after compiling a small program for the target, if it has an environment.
-    Raises InputError for an unknown name.
+    """Returns what `diagnose` returns, for the cache in that folder; None means the usual place of the cache. Raises
+    InputError for an unknown toolchain or target.
     """
     return diagnose(name, Cache(cache_directory), load_target(target))
 

@@ -135,7 +135,8 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
     """Returns the text of a file with the findings of this run, and those of the file at `path`, if that exists, for
-    the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` has none.
+    the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` is not one
+    with known findings.
     """
     asked = list_ids(*BEYOND_EXPECTATION)
     found = [
@@ -267,7 +268,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
 def _list_dropped(
     tasks: Sequence[ReplayTask], targets: Sequence[Target], toolchain: str
 ) -> tuple[tuple[Target, str], ...]:
-    """Returns each target with fields that XLA does not know, with a line that names them."""
+    """Returns a pair (target, a line that names the fields) for each target that has fields which XLA does not know.
+    tasks: the compiled cases; their artifacts record these fields.
+    """
     fields = {task.target: task.artifact.provenance.dropped_fields for task in tasks}
     return tuple(
         (target, f"XLA of `{toolchain}` compiles for `{target.name}` without fields that it does not know: {names}")
@@ -286,7 +289,9 @@ def _compile(
     templates: Templates,
     report_progress: OnProgress,
 ) -> None:
-    """Compiles and judges the cases that the run takes on every target, and adds the results to the run."""
+    """Compiles and judges on every target the selected cases that the run takes (`RunCourse.choose`), and adds the
+    results to the run. templates: processes with JAX and Triton already imported, from which workers are forked.
+    """
     run = course.run
     with (
         Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,

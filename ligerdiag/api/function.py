@@ -65,7 +65,8 @@ class LiveFunction:
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     """Pickles a live function into a file below the cache, and returns the file as a source of cases.
 
-    Raises InputError if the function or an argument cannot be pickled.
+    root: the folder from which a worker's imports start. Raises InputError if the function or an argument cannot be
+    pickled.
     """
     name = live.name or name_function(live.function)
     if not callable(cast("object", live.function)):

@@ -144,8 +144,8 @@ class Inspector(Protocol):
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact of the last outcome, which asked for it. subject: this module or artifact.
-        seconds: the time limit.
+        """Replays the module or artifact that was inspected last; to be called if that outcome's `replay_seconds` is above
+        0. subject: this module or artifact. seconds: the time limit, which is `replay_seconds`.
         """
         ...
 
@@ -172,7 +172,9 @@ class InspectedModules:
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
-        """Inspects the artifacts, then the modules; yields the number and the name of each before it is inspected."""
+        """Inspects the artifacts, then the modules; yields (number, name) of each before it is inspected. The numbers
+        start at 0 and count artifacts and modules together.
+        """
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
             self._add(inspector.inspect_artifact(directory), directory, inspector)

@@ -99,8 +99,8 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> Judged:
-    """Returns the verdicts on a compiled case, or the reason why there are none. neighbourhoods, view: parameters of
-    `inspect_artifact`.
+    """Returns the verdicts on a compiled case, or the reason why there are none. declared, readers, neighbourhoods, view:
+    parameters of `inspect_artifact`.
     """
     started = perf_counter()
     identity = _describe(result.case, result.target, toolchain)

@@ -152,8 +152,9 @@ def remember_run(
 ) -> LastRun:
     """Returns the record after a run: its own cases as they are now, and the earlier entries of all other cases.
 
-    found: the cases that the selectors select, whether the run took them or not; a remembered case of a file that was
-    selected as a whole and no longer has the case is dropped. selectors: those of the run.
+    fails: whether a report is not as expected. found: the cases that the selectors select, whether the run took them or
+    not; a remembered case of a file that was selected as a whole and no longer has the case is dropped. selectors: those
+    of the run.
     """
     done: list[OpenCase] = []
     keys: set[tuple[Source, str, str, str]] = set()

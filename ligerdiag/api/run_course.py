@@ -74,8 +74,8 @@ class RunCourse:
         """Adds to the run a result for everything that was not done, and returns the event that ended the run early;
         None if everything was done. ending: the event from outside, if there was one.
 
-        After a stop at the first unexpected case, a case that lacks its numbers counts as not run, unless it is not as
-        expected, too.
+        After a stop at the first unexpected case, a case that has verdicts and still lacks numbers (of a replay or a run
+        on a device) counts as not run, unless its verdicts already show that it is not as expected.
         """
         run, replay, device = self.run, self.options.replay, self.options.device
         if ending is None and run.stopped_by is not None:
@@ -106,8 +106,8 @@ class RunCourse:
         )
 
     def _is_unexpected(self, key: RunKey) -> bool:
-        """Returns whether a case is surely not as expected: numbers that are still to come may decide an inconclusive
-        case.
+        """Returns whether a case is surely not as expected. An inconclusive case that still lacks numbers is not, because
+        the numbers may decide it; and without a policy no case is.
         """
         known = KnownFindings(findings=self.known.findings, recorded=self.known.recorded, where=self.known.where)
         report = self.conclude(key, Suppressions(self.options.suppress, known=known))

@@ -1,6 +1,7 @@
 """The mitigations of a hidden write that bisect can apply to a user's own case, and why it cannot apply the others.
 
-A case without siblings is compiled as written, and with each of three changes to the program that JAX has lowered:
+A case without siblings (cases of the same name with other mitigations) is compiled as written, and with each of three
+changes to the program that JAX has lowered:
 
 | mitigation | change |
 |---|---|
@@ -8,8 +9,8 @@ A case without siblings is compiled as written, and with each of three changes t
 | barrier | each reader gets the value through an optimization barrier, which the kernel's result enters as well |
 | aliased | each call declares its writes by outputs that alias the operands, and each reader reads such an output |
 
-`aliased` is `ligerdiag.in_place.call_in_place` in the user's program. Working out of place needs another kernel, and
-`shard_map` another program.
+`aliased` does what `ligerdiag.in_place.call_in_place` does in the user's program. Two other mitigations are not tried,
+because no change to the lowered program makes them: `out_of_place` needs another kernel, and `shard_map` another program.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ TRIVIAL, BARRIER, ALIASED = "trivial", "barrier", "aliased"
 
 
 def name_variation(variation: Variation) -> str:
-    """Returns the mitigation that a change of the lowered program is; empty without a change."""
+    """Returns the name of the mitigation that the variation applies to the lowered program: `trivial`, `barrier` or
+    `aliased`; empty if the variation applies none.
+    """
     if variation.declared:
         return ALIASED
     return "" if not variation.ties else BARRIER if variation.by_barrier else TRIVIAL
@@ -35,8 +38,9 @@ def name_variation(variation: Variation) -> str:
 def make_automatic_trials(
     runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings: the case as written, then one for each mitigation that can be
-    applied. The draft gets a note about each of the others.
+    """Returns the trials for a case without siblings (cases of the same name with other mitigations): the case as
+    written, then one for each mitigation that can be applied. Adds to the draft (the bisection in progress) a note on
+    each mitigation that cannot.
 
     Raises CaseError if JAX cannot trace the case.
     """
@@ -100,7 +104,9 @@ def _declare(draft: Draft, base: Outcome) -> Variation | None:
 
 
 def _find_obstacle(base: Outcome) -> str:
-    """Returns why the writes of the case's calls cannot be declared; empty if nothing is in the way."""
+    """Returns the reason why `aliased` cannot declare the hidden writes by outputs that alias the operands; empty if
+    there is none. base: the outcome of the case as written, which has an artifact.
+    """
     assert base.artifact is not None
     unknown = next((one.kernel for one in base.written if one.unknown), "")
     if unknown:

@@ -5,10 +5,11 @@ the kernel. A tie replaces the value that one reader gets by `value + s - s`, wi
 the reader then depends on the kernel and runs after it. The knobs of the search (the changes that a trial can make) are
 the readers, in the program without ties, of the overwritten values.
 
-A set of ties is right if every output is fresh; latent (right by luck) is not enough, and replayed numbers only
-confirm. A tie must not change what the program means: an output that should see a hidden write in the program without
-ties must still see it with them. It may see additional writes, because the sum in a tie depends on the kernel. For each
-set, and for each tie in it, the answer shows that the set without this tie is not right.
+A set of ties is right if every output is fresh; latent (right by luck) is not enough. The numbers of a replay do not
+decide this: if they contradict a verdict, a note says so. A tie must not change what the program means: an output that
+should see a hidden write in the program without ties must still see it with them. It may see additional writes, because
+the sum in a tie depends on the kernel. For each set, and for each tie in it, the answer shows that the set without this
+tie is not right.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,9 @@ def describe_reader(reader: TieSite) -> str:
 
 
 def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
-    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)"."""
+    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)". ties: 0-based
+    indices of the tied readers in `knobs`, which has all readers that can be tied; the text counts from 1.
+    """
     names = [f"{number + 1} (`{_name(knobs[number])}` {_locate(knobs[number])})" for number in sorted(ties)]
     return f"{'tie' if len(names) == 1 else 'ties'} {join_words(names)}"
 
@@ -121,7 +124,9 @@ class _Experiment:
     base: Trial
     knobs: tuple[TieSite, ...]
     meant: Mapping[str, int]
-    """From output name to the hidden writes that the output should see in the program without ties, as a bit set."""
+    """From output name to the hidden writes that the output should see in the program without ties, as a bit set; see
+    `Inspection.meant`.
+    """
 
     def try_all(self, sets: Sequence[Knobs]) -> tuple[Outcome, ...]:
         """Returns, for each set of ties, the outcome of compiling with them."""
@@ -157,7 +162,9 @@ def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble:
     progress) those that it cannot.
 
     A tie gives the reader a copy of the value. So a reader that is itself a kernel that overwrites the value cannot be
-    tied: it would overwrite the copy.
+    tied: it would overwrite the copy. base: the outcome without ties. readers: all reads of kernels' operands; the
+    result has only reads of operands that a hidden write overwrites. trouble: the reason why `readers` may be
+    incomplete, which leaves the draft unsettled (exit code 3); empty if they are complete.
     """
     if trouble:
         draft.is_unsettled = True
@@ -276,7 +283,9 @@ def _write_rows(draft: Draft, experiment: _Experiment, sets: Sequence[Knobs], op
 
 
 def _describe_members(experiment: _Experiment, ties: Knobs) -> tuple[tuple[str, str], ...]:
-    """Returns each tie of the set, with the outputs that are not right without this tie."""
+    """Returns a pair for each tie of the set: ("tie 1", a sentence on its reader and on the outputs that are not right
+    without this tie).
+    """
     members = list(iterate_confirmations(ties))
     outcomes = experiment.try_all([less for _, less in members])
     return tuple(

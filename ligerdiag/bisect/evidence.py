@@ -37,7 +37,8 @@ class ValuePaths:
 
     A path is a tuple of instructions, from the reader back. A parameter of a fused computation continues with the
     fusion's operand, a fusion with the root of its computation, and the result of a loop with that of its body. The
-    parameter of a loop ends a path; a branch is a single step.
+    parameter of a loop ends a path. A path does not enter the branches of a conditional: it continues with all operands of
+    the conditional.
     """
 
     module: HloModule
@@ -128,6 +129,8 @@ class _Reader:
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
     """Returns evidence that since this step no order of the instructions can make the output right: how the operation
     that gets wrong contents of the overwritten value read it before the step, and what it reads after the step.
+
+    before: None if there is no judgement from before the step; the evidence is then only about the module after it.
     """
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)
@@ -194,7 +197,8 @@ def describe_openness(judgement: Judgement, output: str) -> Evidence:
 
 def describe_order(before: Judgement | None, after: Judgement, output: str) -> Evidence:
     """Returns evidence that the step chose the wrong order: the logical times of the kernel, and of the operation that
-    reads the value which the kernel overwrites, in the schedules before and after the step.
+    reads the value which the kernel overwrites, in the schedules before and after the step. If `before` is None or has
+    no schedule, the evidence has only the times after the step.
     """
     context = after.scheduled
     reader = _find_reader(context, output) if context is not None else None
@@ -209,8 +213,8 @@ def describe_order(before: Judgement | None, after: Judgement, output: str) -> E
 
 def _find_reader(context: Context, output: str) -> _Reader | None:
     """Returns the first operation in program order whose read of an overwritten value makes the output stale or
-    clobbered (it gets the contents from before or after the kernel's write, and should get the others); None if there
-    is none.
+    clobbered: it gets the contents from before the kernel's write and should get those from after it, or vice versa.
+    Returns None if there is no such operation.
     """
     found = [
         (read.write, read.wrong)

@@ -163,7 +163,7 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 def find_mitigation(case: CaseSpec) -> str:
     """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the
-    case's only parameter that is one of USUAL_WORDS. Returns "" if no parameter or more than one is.
+    case's only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if no parameter or more than one is.
     """
     if case.mitigation:
         return case.mitigation
@@ -305,7 +305,9 @@ def _find_least(values: Sequence[int | None]) -> int | None:
 
 
 def _render_more(value: int | None, least: int | None, render: Callable[[int], str]) -> str:
-    """Returns the amount itself if it is the least one; otherwise a text with the difference, such as "+3 KiB"."""
+    """Returns `value` as text if it equals `least`, the least amount of all mitigations; otherwise the difference, such
+    as "+3 KiB". Returns "" if either is None (unknown).
+    """
     if value is None or least is None:
         return ""
     return render(value) if value == least else f"+{render(value - least)}"

@@ -76,15 +76,21 @@ class PassAnswer:
     verdict: Verdict
     blame: PassBlame
     change: SensitivityChange | None
-    """The change after which the output is lost, or wrongly ordered; None if no step is to blame."""
+    """The change after which the output is lost, or wrongly ordered. Its step is to blame; it has none if the output is
+    lost already in the program that XLA got. None if the output is right by luck, or the reason is unknown.
+    """
     loosened: SensitivityChange | None = None
-    """The change after which nothing forces the order any more; None if nothing ever did."""
+    """The change from which on nothing forces the order any more, although something forced it right before; None if
+    there is no such change, or if the output is lost.
+    """
     was: OrderSensitivity | None = None
     """The output's order sensitivity (forced, open or lost) before the step to blame."""
     evidence: Evidence = ()
 
     since: SensitivityChange | None = None
-    """The change that the evidence describes; after it, the output's order sensitivity stays the same."""
+    """The change with whose row the evidence is shown: the same as `change`; for an output that is right by luck, the
+    change from which on the order is open; None if the reason is unknown.
+    """
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Pairs of a step that lost the output for a while (None: the translation to HLO) and the step that restored it."""
 
@@ -347,7 +353,9 @@ def _write_rows(
 
 
 def _join_evidence(answers: Iterable[PassAnswer]) -> list[tuple[str, str]]:
-    """Returns the evidence of all answers; evidence that several outputs share occurs once."""
+    """Returns the evidence of all answers as pairs (label, sentence); evidence that several outputs share occurs once.
+    The names of the outputs replace the label of the first pair of each evidence.
+    """
     groups: dict[Evidence, list[str]] = {}
     for answer in answers:
         groups.setdefault(answer.evidence, []).append(answer.output)
@@ -381,7 +389,9 @@ def _still_runs(name: str, outcome: Outcome) -> bool:
 def _describe_without(
     runner: TrialRunner, name: str, outcome: Outcome, answers: Sequence[PassAnswer], effects: CallEffectsReader
 ) -> list[str]:
-    """Returns sentences on the outputs that a pass is to blame for: their verdicts when compiled without this pass."""
+    """Returns sentences on the outputs that a pass is to blame for: their verdicts when compiled without this pass, or why
+    there are none. name: that of the pass. outcome: the trial without it.
+    """
     blamed = [answer.output for answer in answers if any(step.name == name for step in answer.steps)]
     head = f"without `{name}` (`{DISABLE}={name}`)"
     if outcome.error or outcome.artifact is None:

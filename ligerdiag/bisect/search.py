@@ -43,7 +43,8 @@ class Changes[V]:
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
-    """Returns the changes of the answer along a list of `count` members. verify: whether to ask every member. No member
+    """Returns the changes of the answer along a list of `count` members. ask: takes positions in the list, and returns
+    their answers in the same order, None for a member without an answer. verify: whether to ask every member. No member
     is asked twice.
     """
     answers: dict[int, V | None] = {}
@@ -66,7 +67,9 @@ def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes
 
 
 def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[[Sequence[int]], None]) -> AnswerChange:
-    """Returns a change between the positions low and high, whose answers differ, by binary search."""
+    """Returns a change between the positions low and high, whose answers differ, by binary search. look: asks for the
+    answers at positions, and adds them to `answers`.
+    """
     while True:
         middle = (low + high) // 2
         between = sorted(range(low + 1, high), key=lambda position: (abs(position - middle), position))
@@ -82,7 +85,9 @@ def _halve[V](low: int, high: int, answers: dict[int, V | None], look: Callable[
 def _find_answered[V](
     positions: Sequence[int], answers: dict[int, V | None], look: Callable[[Sequence[int]], None]
 ) -> int | None:
-    """Returns the first of the positions that has an answer, asking one after the other; None if none has."""
+    """Returns the first of the positions that has an answer, asking one after the other; None if none has. look: asks
+    for the answers at positions, and adds them to `answers`.
+    """
     for position in positions:
         look([position])
         if answers[position] is not None:
@@ -198,7 +203,8 @@ class MinimalSetSearch:
 
     def _dualize(self, every: Knobs) -> None:
         """Finds all minimal sets, provided that one more knob never does harm, as the module's docstring describes. Single
-        knobs are always tried, since the user wants to know if one is enough.
+        knobs are always tried, since the user wants to know if one is enough. every: the set of all knobs, which is in
+        `tried` already.
         """
         singles = [frozenset({knob}) for knob in sorted(every)]
         self._ask(singles)
@@ -235,7 +241,9 @@ class MinimalSetSearch:
                 return
 
     def _find_first(self, candidates: Sequence[Knobs]) -> Knobs | None:
-        """Returns the first candidate for which the predicate holds; later ones may not have been tried."""
+        """Returns the first candidate for which the predicate holds, None if there is none. Candidates after the first may
+        not have been tried.
+        """
         for start in range(0, len(candidates), self.width):
             some = candidates[start : start + self.width]
             for knobs, holds in zip(some, self._ask(some), strict=True):
@@ -244,8 +252,8 @@ class MinimalSetSearch:
         return None
 
     def _ask(self, asked: Sequence[Knobs]) -> list[bool | None]:
-        """Returns the judgement of each set, from `tried` if it is there. Raises _LimitError when the last allowed
-        trial is used up.
+        """Returns the judgement of each set, from `tried` if it is there. If the limit does not allow all the trials that
+        are missing, makes those that it allows and raises _LimitError.
         """
         missing = list(dict.fromkeys(knobs for knobs in asked if knobs not in self.tried))
         allowed = missing[: max(0, self.limit - len(self.tried))]

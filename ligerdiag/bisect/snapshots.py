@@ -182,8 +182,8 @@ class Judgement:
     order_sensitivities: Mapping[str, OrderSensitivity]
     """From output name to order sensitivity: whether the output is right under all schedules, some or none."""
     synthetic: Mapping[SchedulePolicy, Context]
-    """The analysis under each schedule that the module could have; WRITTEN is made only if some output is wrong under
-    both LATE and EARLY.
+    """The analysis under each schedule that the module could have: always under LATE and EARLY (kernels as late or as
+    early as possible), and under WRITTEN (the author's order) only if some output is wrong under both.
     """
     scheduled: Context | None
     """The analysis under the module's own schedule; None if it has none."""
@@ -304,6 +304,8 @@ class History:
 
 def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJudged) -> History:
     """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order; returns all changes.
+
+    on_judged: called with the number of snapshots judged so far and the number of all snapshots.
 
     Every snapshot counts, because a later pass may restore what an earlier one took away; of equal files in a row only
     the first is judged. Raises ArtifactError for a file that cannot be read.

@@ -42,7 +42,9 @@ def inline_calls(module: HloModule) -> HloModule:
 
 
 def _iterate_reached(module: HloModule) -> Iterator[HloComputation]:
-    """Yields the computations of a module that run, each once."""
+    """Yields, each once, the entry computation and the computations that calls, loops and branches run; not those that
+    are only applied, such as that of a fusion.
+    """
     pending, seen = [module.entry], {module.entry.id}
     while pending:
         computation = pending.pop()
@@ -201,7 +203,9 @@ def _find_needed(computation: HloComputation) -> Mapping[int, tuple[int, ...]]:
 
 
 def _order_early(computation: HloComputation, kernels: set[int]) -> tuple[HloInstruction, ...]:
-    """Returns an order that runs what each kernel call needs, then the call, and then the rest."""
+    """Returns an order that runs what each kernel call needs, then the call, and then the rest. kernels: ids of the kernel
+    calls, and of the loops and branches around kernel calls.
+    """
     needed = _find_needed(computation)
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     order: dict[int, HloInstruction] = {}

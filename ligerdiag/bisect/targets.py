@@ -68,7 +68,7 @@ class Divergence:
     other: ModuleState | None
     """The first state of the second target's compile that the first target's lacks; None if it has no more states."""
     old: ModuleState | None
-    """The last state that both compiles have."""
+    """The last state that both compiles have; None if the first ones differ."""
 
     @property
     def is_same_pass(self) -> bool:
@@ -81,7 +81,9 @@ class Divergence:
         return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first pair of instructions, one from each compile, in which the two compiles differ.
+        """Returns the first pair of instructions, one from each compile, in which the two compiles differ: first that of
+        the first target. An instruction is None if its compile has no further instructions; both are None if no
+        difference was found.
 
         If one pass made both modules, they are compared with each other. Otherwise only one compile has a pass that
         changed the module; the module after that pass is compared with the module before it, which the other compile
@@ -105,7 +107,8 @@ def _keep_executed(lines: Sequence[StructureLine]) -> list[StructureLine]:
 def _find_first(
     one: Sequence[StructureLine], other: Sequence[StructureLine], *, by_kind: bool
 ) -> tuple[HloInstruction | None, HloInstruction | None] | None:
-    """Returns the instructions of the first pair of lines that differ; None if all lines are equal.
+    """Returns the instructions of the first pair of lines, one from each sequence at the same position, that differ; one
+    of them is None if its sequence is shorter. Returns None if all lines are equal.
 
     by_kind: whether to compare the kinds of lines and not their texts: one moved line changes the numbers in the texts of
     all lines after it.
@@ -142,7 +145,7 @@ def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) ->
 
 
 def describe_instruction(instruction: HloInstruction | None) -> str:
-    """Returns a text such as "%add.3 = f32[8] add(%a, %b)"."""
+    """Returns a text such as "`%add.3 = f32[8] add(%a, %b)`", with its backticks; "nothing" for None."""
     if instruction is None:
         return "nothing"
     operands = ", ".join(f"%{operand.name}" for operand in instruction.operands)
@@ -157,10 +160,10 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the options' targets, `target` first; if the options name none, also on those of
-    `list_compared_targets`.
+    """Returns the verdicts on each of the options' targets. If these are fewer than two, `list_compared_targets` adds
+    others to the one that is named, or to `target`.
 
-    Raises InputError for an unknown target, or fewer than two.
+    Raises InputError for an unknown target, and if there are fewer than two different ones.
     """
     targets = _choose(target, options)
     names = ", ".join(one.name for one in targets)
@@ -271,7 +274,9 @@ def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) ->
 
 
 def describe_divergence(divergence: Divergence, one: str, other: str) -> str:
-    """Returns a sentence with the pass and the first instruction of each compile that differs."""
+    """Returns a sentence with the pass and the first instruction of each compile that differs. one, other: names of the
+    two targets.
+    """
     mine, theirs = (describe_instruction(instruction) for instruction in divergence.find_difference())
     names = f"`{one}` and `{other}`"
     if divergence.one is not None and divergence.other is not None and not divergence.is_same_pass:

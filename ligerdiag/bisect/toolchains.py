@@ -27,7 +27,8 @@ type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
 def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Returns the verdicts under each toolchain that was tried, and the steps between which they change.
 
-    Raises InputError if a toolchain that the user named has no environment, or fewer than two have one.
+    Raises InputError if a toolchain that the user named has no environment, or fewer than two have one. With the option
+    `create`, makes missing environments.
     """
     names, missing = _choose(runner, options)
     draft = runner.open_draft(case, target.name, Axis.TOOLCHAINS, columns=PACKAGES)
@@ -63,7 +64,7 @@ def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, optio
 
 
 def _choose(runner: TrialRunner, options: BisectOptions) -> tuple[list[str], list[str]]:
-    """Returns the names of the toolchains that have an environment, in order, and the names of those that have none."""
+    """Returns the names of the toolchains to try, in order, and of those left out because they have no environment."""
     asked = list(dict.fromkeys(options.toolchains or (*(spec.name for spec in known_toolchains()), DEFAULT)))
     missing = [name for name in asked if not options.create and not _is_there(runner, name)]
     names = [name for name in asked if name not in missing]
@@ -98,7 +99,8 @@ def _write_rows(
     answers: frozenset[int] | set[int] = frozenset(),
 ) -> None:
     """Writes into the draft (the bisection in progress) the rows of the toolchains that were tried so far, in the order
-    of `names`.
+    of `names`. outcomes: from index in `names` to outcome. replay: whether to replay the outcomes as `options` say.
+    answers: indices in `names` of the rows to mark as answers: the first toolchain after each change.
     """
     positions = sorted(outcomes)
     replays = replay_outcomes(runner, draft, [outcomes[p] for p in positions], options if replay else None)

@@ -166,7 +166,9 @@ class Lanes:
     """
 
     def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
-        """timeout: seconds that one job of a worker may take."""
+        """timeout: seconds that one job of a worker may take. templates: processes with JAX and Triton already imported,
+        from which workers are forked.
+        """
         self._templates = templates
         self._cache_root = cache_root
         self._timeout = timeout
@@ -283,7 +285,9 @@ class TrialRunner:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """Returns the draft that an axis fills; after Ctrl-C the draft becomes the result."""
+        """Returns the draft that an axis fills; after Ctrl-C the draft becomes the result. columns: titles of the columns
+        that this axis adds to the answer's table.
+        """
         self.draft = Draft(
             case_id=case.id,
             target=target,
@@ -301,7 +305,7 @@ class TrialRunner:
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """Returns the draft's bisection, completed by the number of trials."""
+        """Returns the draft as a Bisection, with the numbers of trials made and compiled since it was opened."""
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def try_one(self, trial: Trial) -> Outcome:
@@ -327,8 +331,9 @@ class TrialRunner:
         return tuple(self._outcomes[trial.key] for trial in trials)
 
     def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
-        """Returns the replay of each outcome, in their order; its state is NOT_ASKED for an outcome without an
-        artifact."""
+        """Returns the replay of each outcome, in their order; its state is NOT_ASKED for an outcome without an artifact
+        or with an error. options: None means the default bounds and the runner's own time limit.
+        """
         how = options or ReplayOptions(bounds=Bounds(), timeout=self.timeout, jobs=self.jobs)
         tasks: dict[int, ReplayTask] = {}
         for number, outcome in enumerate(outcomes):
@@ -446,7 +451,12 @@ def make_row(
     evidence: Sequence[tuple[str, str]] = (),
     is_answer: bool = False,
 ) -> BisectionRow:
-    """Returns the row of the answer's table for one trial."""
+    """Returns the row of the answer's table for one trial.
+
+    label: the text in the row's first column. cells: from column title to text, for the columns that the axis adds.
+    evidence: (label, sentence) pairs to show below the table. is_answer: whether the row is itself an answer, and not
+    only evidence for one.
+    """
     return BisectionRow(
         label=label,
         outputs=outcome.outputs,
@@ -461,8 +471,9 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `lossy 0.25`, `too
-    large`; empty without a replay.
+    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, `lossy 0.25`
+    (precision is lost: a relative error of 0.25), or why there are no numbers, such as `too large`. Empty without a
+    replay or with an error.
     """
     if replay is None or outcome.error:
         return ""
@@ -504,10 +515,11 @@ _BUG = (
 def replay_outcomes(
     runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """Replays each outcome that is within the options' bounds, and returns the replays. Returns None for every outcome
-    without options, or with `--no-replay`.
+    """Replays each outcome that is within the options' bounds, and returns the replays in the order of the outcomes.
+    Returns None for every outcome if `options` is None, or with `--no-replay`.
 
-    If a verdict and the replayed numbers contradict each other, the draft becomes unsettled.
+    If a verdict and the replayed numbers contradict each other, the draft gets a note and becomes unsettled, which gives
+    exit code 3.
     """
     if options is None or not options.replay:
         return (None,) * len(outcomes)

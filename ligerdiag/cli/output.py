@@ -76,8 +76,8 @@ def require_recordable(path: Path) -> None:
 
 
 def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> None:
-    """Writes the baseline to `path`, and says so on stderr; writes nothing if no case can be recorded. Raises as
-    `render_record` does.
+    """Writes the baseline to `path`, and says so on stderr; writes nothing if the run was interrupted or no case can be
+    recorded. Raises as `render_record` does.
     """
     from ligerdiag import api
 
@@ -94,8 +94,8 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
 
 
 def require_known_file(path: Path) -> None:
-    """Raises InputError, before any work is done, if no known findings can be written to `path`, or the file there has
-    others than known findings.
+    """Raises InputError, before any work is done, if no known findings can be written to `path`, or if the file there is
+    anything but one with known findings.
     """
     from ligerdiag import api
 
@@ -143,8 +143,8 @@ def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
 def write_report_comparison(
     comparison: "ReportComparison", outputs: "Outputs", *, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the comparison to every file, and then to standard output. Raises InputError if a file could not be
-    written.
+    """Writes the comparison to every file, and then to standard output. code: the exit code to name in JSON. Raises
+    InputError if a file could not be written.
     """
     from ligerdiag.report.comparison_json import render_comparison_json
     from ligerdiag.report.comparison_markdown import render_comparison_markdown
@@ -174,7 +174,7 @@ def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes bisections to standard output in the format `form`; with `output`, writes them to that file, and a table
-    to standard output.
+    to standard output. code: the exit code to name in JSON.
     """
     from ligerdiag.report.json import render_bisections_json
     from ligerdiag.report.terminal.full_report import render_bisections
@@ -189,7 +189,7 @@ def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
     """Writes the result of `diff` to standard output in the format `form`; with `output`, writes it to that file, and a
-    table to standard output.
+    table to standard output. code: the exit code to name in JSON.
     """
     from ligerdiag.report.json import render_differences_json
     from ligerdiag.report.terminal.full_report import render_difference_report
@@ -226,8 +226,8 @@ _HEAD = 4096
 def require_html_directory(path: Path) -> None:
     """Raises InputError, before any work is done, if no pages can be written to the directory `path`.
 
-    A directory that holds anything but an earlier report is refused, because the pages of an earlier report are
-    removed.
+    A directory that holds files and no earlier report is refused, because `write_html` removes the pages of an earlier
+    report.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a directory for --html but `{path}` is a file")
@@ -264,7 +264,9 @@ def write_html(report: CheckReport, directory: Path) -> None:
 
 
 def _require_ours(directory: Path) -> None:
-    """Raises InputError unless every file in the directory is a page of an earlier report; the index may be missing."""
+    """Raises InputError unless the directory is empty, has the index of an earlier report, or has only pages of one. Hidden
+    files do not count.
+    """
     try:
         entries = {entry for entry in directory.iterdir() if not entry.name.startswith(".")}
     except OSError as error:
@@ -338,7 +340,8 @@ class Outputs:
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
     """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`, or `FILE` in the format of its
-    suffix, or else of `--format`. If that is the format of `--format`, the table goes to standard output.
+    suffix; a suffix of no format means `form`, the format that `--format` gives. Standard output gets `form`, or the
+    table if a `FILE` without `FORMAT=` gets `form`.
 
     Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
     be written.
@@ -362,8 +365,9 @@ def write_report(
 ) -> None:
     """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
-    With the format `github`, also appends to the summary page of the job if there is one. Raises InputError about the
-    first file that could not be written.
+    code, fail_on, strict: the exit code of the run, and the options that it depends on, which some formats name. With the
+    format `github`, also appends to the summary page of the job if there is one. Raises InputError about the first file
+    that could not be written.
     """
 
     def render(form: Format) -> str:

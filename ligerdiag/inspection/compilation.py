@@ -63,7 +63,9 @@ class InspectionWords(TypedDict, total=False):
     declared: Sequence[DeclaredEffects]
     """Effects that the user declares for operands whose effects are unknown."""
     readers: Pool | None
-    """Workers that read kernels with the Triton that made them; see `open_readers`."""
+    """Workers that read kernels with the Triton that made them (see `open_readers`); None means that this environment's
+    Triton reads them.
+    """
     neighbourhoods: bool
     """Whether to find the readers of overwritten values, too."""
     view: bool
@@ -355,7 +357,7 @@ def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
 
 def _mark_shared(context: Context, shared: tuple[SharedBytes, ...], *, is_assigned: bool) -> Context:
     """Returns a copy of the context in which the outputs that depend on values with shared bytes are clobbered, or
-    unknown if there is no buffer assignment that shows these bytes.
+    unknown if the pairs in `shared` come from XLA's rules and not from a buffer assignment (`is_assigned` is false).
     """
     if not shared:
         return context
@@ -373,8 +375,8 @@ def _compute_context(
     *,
     needs_tags: bool,
 ) -> Context:
-    """Runs the analyses and returns their results. needs_tags: whether a replay will need tags, even if no kernel
-    overwrites anything.
+    """Runs the analyses and returns their results. traced_calls: the kernel calls of the traced program, including those
+    that the module lacks. needs_tags: whether a replay will need tags, even if no kernel overwrites anything.
     """
     program, optimized = compilation.program, compilation.optimized
     writes_something = any(

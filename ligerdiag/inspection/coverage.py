@@ -60,11 +60,14 @@ class Compilation:
     is_described: bool = False
     """Whether XLA compiled for a GPU that was absent, from a description of it."""
     crossed_operands: tuple[int, ...] = ()
-    """Numbers of operands of kernel calls. JAX has moved an operation on such an operand across the call, so that the
-    intended order is unknown.
+    """Numbers of operands of kernel calls: JAX has moved an operation on such an operand across the call. The call is not
+    recorded, so the intended order counts as unknown for every write to an operand with such a number. `ANY_OPERAND`
+    means all operands.
     """
     lowered: HloModule | None = None
-    """The module that XLA got, if it was made from Refs; in `program` these are plain values (see `lost_refs`)."""
+    """The module that JAX gave to XLA, if JAX may have moved an access of a Ref; None otherwise. In `program` Refs are
+    plain values; see `lost_refs`, which compares the two.
+    """
     moved_refs: tuple[MovedRef, ...] = ()
     """Reads of Refs that JAX has separated from the writes before them."""
     ref_stores: tuple[RefStore, ...] = ()

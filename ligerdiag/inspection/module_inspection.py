@@ -80,7 +80,7 @@ class ModuleOutcome:
     asks for nothing in place.
     """
     modules: int = 0
-    """Number of modules in the file, if requested."""
+    """Number of modules in the file, if only this was requested; else 0."""
     lacks_buffers: bool = False
     """Whether the module is idle and has no readable buffer assignment, so that it is unknown whether values share
     bytes.
@@ -235,7 +235,8 @@ class ModuleInspector:
     ) -> ModuleOutcome:
         """Runs `look` within the budget for these files, and returns the outcome.
 
-        identities: the identities known of the module, the best one last; `look` may add one.
+        identities: the identities known of the module, the best one last. The report names the last one; `look` may add a
+        better one, which then names the module even if `look` fails later.
         """
         started, name = perf_counter(), identities[0].id
         self._plan = None

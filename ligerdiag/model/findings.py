@@ -21,7 +21,8 @@ class Severity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The relation of an output in the schedule to its intended value; `analysis.verdict.comparison` is the definition.
+    """How an output of the schedule relates to its intended value: right (FRESH, LATENT), wrong (STALE, CLOBBERED) or
+    unknown. `analysis.verdict.comparison` has the exact definition.
 
     `VERDICT_ORDER` sorts verdicts from good to bad; of several that apply, the worst counts.
     """

@@ -222,8 +222,8 @@ class MemoryUse:
 
     @property
     def is_in_place(self) -> bool:
-        """Returns whether every request to work in place is met: the program needs all copies that are made, and no
-        donation is void.
+        """Returns whether every request to work in place is met: the program needs all copies that are made, and an output
+        takes the bytes of each donated argument.
         """
         return not any(not one.is_needed for one in self.copies) and not any(one.fault for one in self.donations)
 

@@ -245,7 +245,9 @@ class Progress:
     """One step of a run, reported while it happens."""
 
     phase: str
-    """The phase of the run: `toolchain`, `discover`, `compile`, `analyse` or `replay`."""
+    """The phase of the run, such as `toolchain`, `discover`, `compile`, `analyse`, `replay`, `device`, or `try` for a trial
+    of `bisect`.
+    """
     event: str
     """The event: `started` or `finished`."""
     done: int
@@ -256,7 +258,9 @@ class Progress:
     cached: bool = False
     """Whether the artifact, or the replay, came from the cache."""
     best: str = ""
-    """The best result of a search so far."""
+    """In `bisect`, the best result of the search so far, or the passes that are to blame, in a few words; empty if there
+    is nothing to say.
+    """
 
 
 type OnProgress = Callable[[Progress], None]

@@ -6,7 +6,7 @@ neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and
 
 A `ScheduleView` holds the data of the HTML report: the mutated buffers (those that a kernel overwrites), their readers
 and the path to each output, a few hundred instructions at most, and in `text` the whole module.
-`analysis.explain.view_builder` computes it from both programs.
+`analysis.explain.view_builder` computes it from the program as written and from its schedule.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,9 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """The place from which a reader gets the overwritten value."""
+    """Where a reader of a neighbourhood gets the overwritten value: from the overwritten bytes, from those that they were
+    copied from, or from no bytes.
+    """
 
     VALUE = "value"
     """The reader gets the value from the overwritten bytes themselves."""
@@ -189,7 +191,9 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """The place in which a read finds the value that a kernel overwrites."""
+    """Where a read of the HTML report gets the value that a kernel overwrites. Unlike in `Origin`, COPY also covers
+    copies that were made of the overwritten bytes.
+    """
 
     SAME_BYTES = "same bytes"
     COPY = "copy"

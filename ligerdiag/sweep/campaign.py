@@ -128,7 +128,8 @@ afterwards.
 def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
     """Runs the tasks whose results are not in the store, and returns the results of every cell.
 
-    keep_page: called for results that get a page. Raises InputError for a grid, a store or a scheduler that cannot be
+    keep_page: makes the page of a result; called with the page's name, the result and the case's id, returns whether the
+    page exists afterwards. None makes no pages. Raises InputError for a grid, a store or a scheduler that cannot be
     used, and as `check` does for the cases.
     """
     grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())

@@ -157,7 +157,8 @@ def run_tasks[Given: Task, Words](
 ) -> Iterator[tuple[Given, Any]]:
     """Yields each task when it is done, with the result of `do` on a worker, or with the error that occurred instead.
 
-    do: a function of a module, since workers find it by name. Closing the iterator ends the tasks.
+    do: a function of a module, since workers find it by name. tasks: pairs of a task and further words, the two arguments
+    of `do`. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
         is_last, lost = attempt == ATTEMPTS, list[tuple[Given, Words]]()
@@ -176,8 +177,9 @@ def _run_round[Given: Task, Words](
     attempt: int,
     window: int,
 ) -> Iterator[tuple[Given, Words, Any]]:
-    """Runs each task once, and yields each with its result. window: largest number of tasks that are submitted to the
-    scheduler at a time.
+    """Runs each task once, and yields (task, its further words, its result or error). attempt: number of this round, which
+    makes the names of its Dask jobs differ from those of earlier rounds. window: largest number of tasks that are
+    submitted to the scheduler at a time.
     """
     distributed, waiting = _import("distributed"), iter(tasks)
     try:

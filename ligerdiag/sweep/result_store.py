@@ -120,7 +120,9 @@ class ResultStore:
 
     @contextmanager
     def _reach(self, what: str) -> Generator[None]:
-        """Turns errors of the store, whatever its kind, into InputError; lets errors of reading one file pass."""
+        """Turns errors of the store inside its block into InputError, whatever the kind of store. what: the verb for the
+        message; with `read`, errors that concern a single file pass unchanged.
+        """
         try:
             yield
         except Exception as error:

@@ -119,7 +119,7 @@ def join_reports(reports: Sequence[Json]) -> dict[str, object]:
 
 def choose_exit_code(codes: Sequence[int]) -> int:
     """Returns the exit code of a sweep, given those of its cases: the first of 2, 3, 1, 4 that is among them, as `check`
-    does; otherwise 5 if that is among them, else 0.
+    does; otherwise 5 if all are 5 or there is no case, else 0.
     """
     for code in (2, 3, 1, 4):
         if code in codes:
@@ -150,7 +150,7 @@ def render_page(report: SweepReport) -> str:
 
 def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> Iterator[MatrixCell | None]:
     """Yields the cells of one case in the matrix. rows: the case's results by column; None for a column whose sizes
-    give no such case.
+    give no such case. pages: from the key of a task to the name of its page.
     """
     before: SweepRow | None = None
     for row in rows:

@@ -186,8 +186,8 @@ def _require_same(task: SweepTask, cache: Cache) -> None:
 
 
 def main() -> None:
-    """Runs `api.check` with the options in the first file, and writes the report to the second file, completely or not
-    at all.
+    """Runs `api.check` with the options in a JSON file, the first argument on the command line, and writes the report to
+    the file that the second argument names, completely or not at all.
     """
     asked, answer = map(Path, sys.argv[1:])
     report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))
@@ -197,8 +197,8 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the report's entry for the case; if it has none, an entry with an error. Raises FieldError if the report
-    has neither.
+    """Returns the report's entry for the case; if there is none, the first entry with an error, such as that of a file
+    whose cases cannot be read. Raises FieldError if there is no such entry either.
     """
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)
