@@ -1,0 +1,44 @@
+"""A training step whose whole state is donated: weights, the weights of the step before, momentum and a ring of norms."""
+
+import jax
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+SHAPE = (512, 512)
+BLOCKS = ("block0", "block1", "block2")
+
+
+def descend(run: dict, data: dict):
+    def compute_loss(weights: dict) -> jax.Array:
+        x = data["x"]
+        for name in BLOCKS:
+            x = jnp.tanh(x @ weights[name]["gate"]) @ weights[name]["up"]
+        return jnp.mean((x - data["labels"]) ** 2)
+
+    loss, gradients = jax.value_and_grad(compute_loss)(run["weights"])
+    velocity = jax.tree.map(lambda v, g: 0.9 * v + g, run["velocity"], gradients)
+    weights = jax.tree.map(lambda w, v: w - 0.01 * v, run["weights"], velocity)
+    norms = jnp.roll(run["norms"], 1).at[0].set(loss)
+    return {"weights": weights, "previous": run["weights"], "velocity": velocity, "norms": norms}, loss
+
+
+def own(*shape: int, dtype: str = "float32") -> Arg:
+    return Arg(shape=shape, dtype=dtype, donate=True)
+
+
+def make_tree(dtype: str = "float32") -> dict:
+    return {name: {part: own(*SHAPE, dtype=dtype) for part in ("gate", "up")} for name in BLOCKS}
+
+
+STATE = {
+    "weights": make_tree(),
+    "previous": make_tree(),
+    "velocity": make_tree("bfloat16"),
+    "norms": own(64),
+}
+DATA = {"x": own(*SHAPE), "labels": own(*SHAPE)}
+
+CASES = [
+    Case(name="momentum_in_bf16", function=descend, args=(STATE, DATA)),
+]
