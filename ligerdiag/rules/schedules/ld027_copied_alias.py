@@ -21,9 +21,13 @@ REMEDIES: Mapping[CopyCause, str] = {
     CopyCause.LAYOUT: (
         "return the array in the layout in which it is passed in, or pass it in the layout in which it is returned"
     ),
+    CopyCause.RETURNED: (
+        "return the unchanged argument before the output that replaces it: JAX gives the bytes of a donated argument to the"
+        " first output of its shape and dtype"
+    ),
     CopyCause.PAIRING: (
         "return the outputs in the order, and with the shardings, of the donated arguments that they replace, or donate"
-        " only those that an output replaces"
+        " only those that an output replaces; split a structure whose order does not allow that into several arguments"
     ),
     CopyCause.DONATION: (
         "do not donate this argument, so that XLA computes the output in bytes of its own; or compute each element of the"
@@ -44,7 +48,19 @@ _BACKWARD = (
     "XLA chose this order: try `unroll` for the scan, or write the derivative by `jax.custom_vjp`, with an"
     " `optimization_barrier` between the reader and the write"
 )
+_ROTATED = (
+    "pass the array that is returned unchanged and the array that gives the bytes as two donated arguments, not in one"
+    " structure, and return the unchanged one first: `def step(weights, spare): return weights, weights - update`; the"
+    " caller then passes the second result as `weights` and the first one as `spare`"
+)
+_NEEDS_BOTH = (
+    "compare only the part that changes: read it before the write, as in"
+    " `x, old = jax.lax.optimization_barrier((x, x[i]))`, and compare `old` with the new part; if the reader needs all of"
+    " both values, the copy has to stay"
+)
 _BY_FORM: Mapping[CopyForm, str] = {
+    CopyForm.RETURNED_ELSEWHERE: _ROTATED,
+    CopyForm.NEEDS_BOTH: _NEEDS_BOTH,
     CopyForm.COLLECTED: f"{COLLECTED}; or do not donate it",
     CopyForm.OTHER_LAYOUT: _OTHER_LAYOUT,
     CopyForm.REPEATED_UPDATE: _REPEATED,

@@ -42,3 +42,42 @@ DATA = {"x": own(*SHAPE), "labels": own(*SHAPE)}
 CASES = [
     Case(name="momentum_in_bf16", function=descend, args=(STATE, DATA)),
 ]
+
+
+def keep_old(weights: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return weights - 0.1 * gradient, weights
+
+
+def keep_old_first(weights: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return weights, weights - 0.1 * gradient
+
+
+def keep_old_and_write(cache: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return cache.at[3].set(row), cache
+
+
+def keep_old_first_and_write(cache: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return cache, cache.at[3].set(row)
+
+
+def rotate(state: dict, gradient: jax.Array) -> dict:
+    return {"weights": state["weights"] - 0.1 * gradient, "previous": state["weights"]}
+
+
+def rotate_split(weights: jax.Array, spare: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The caller passes the returned new weights as `weights`, and the returned old ones as `spare`."""
+    return weights, weights - 0.1 * gradient
+
+
+CASES += [
+    Case(name="keep_old", function=keep_old, args=(own(*SHAPE), Arg(shape=SHAPE))),
+    Case(name="keep_old_first", function=keep_old_first, args=(own(*SHAPE), Arg(shape=SHAPE))),
+    Case(name="keep_old_and_write", function=keep_old_and_write, args=(own(*SHAPE), Arg(shape=SHAPE[1:]))),
+    Case(name="keep_old_first_and_write", function=keep_old_first_and_write, args=(own(*SHAPE), Arg(shape=SHAPE[1:]))),
+    Case(
+        name="rotate",
+        function=rotate,
+        args=({"weights": own(*SHAPE), "previous": own(*SHAPE)}, Arg(shape=SHAPE)),
+    ),
+    Case(name="rotate_split", function=rotate_split, args=(own(*SHAPE), own(*SHAPE), Arg(shape=SHAPE))),
+]
