@@ -298,7 +298,7 @@ class CopyCauses:
         inside = {id(one) for one in self._branches.iterate_inside(conditional)}
         for one in [one for one in self.sources.moves.values() if id(one.computation) in inside]:
             reason = self.explain(one)
-            if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED) or reason.subject == "pairing":
+            if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED, CopyCause.PAIRING):
                 return replace(reason, is_needed=False)
         return None
 

@@ -47,7 +47,7 @@ class OutputCauses:
                     return self.explain_layout(source, moved, is_back=False) if moved else None
                 other = self._names.name_argument(number)
                 why = f"output {output} returns argument {name}, but in the bytes of the donated argument {other}"
-                return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", form=CopyForm.RETURNED_ELSEWHERE)
+                return CopyReason(cause=CopyCause.PAIRING, why=why, subject="rotated", form=CopyForm.RETURNED_ELSEWHERE)
             return self._explain_returned(output, source)
         returned = [use for use in self._uses.list_uses(*source) if use.role is UseRole.RESULT]
         if any(use.index not in results for use in returned):

@@ -30,7 +30,14 @@ def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tu
             groups.setdefault(one.reason.subject, []).append(one)
     for group in _join_lines(groups.values()):
         if not all(one.copy.is_needed for one in group):
-            yield tuple(sorted(group, key=lambda one: (one.copy.is_needed, -one.copy.total)))
+            yield tuple(sorted(group, key=_rank))
+
+
+def _rank(one: ExplainedCopy) -> tuple[bool, int, int]:
+    """Returns a sort key: avoidable copies first, then large ones, then those to the first arguments of the program; so
+    that a finding names the same copy on each target.
+    """
+    return one.copy.is_needed, -one.copy.total, one.move.target_place.allocation
 
 
 def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[ExplainedCopy]]:

@@ -1,4 +1,6 @@
-"""A training step whose whole state is donated: weights, the weights of the step before, momentum and a ring of norms."""
+"""Steps that keep the weights of the step before: in one donated structure, with momentum and a ring of norms, and as
+arguments of their own.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +41,14 @@ STATE = {
 }
 DATA = {"x": own(*SHAPE), "labels": own(*SHAPE)}
 
+SMALL = {"x": own(64, 512), "labels": own(64, 512)}
+HALF = {"x": own(*SHAPE, dtype="bfloat16"), "labels": own(*SHAPE, dtype="bfloat16")}
+WEIGHTS = STATE | {"velocity": make_tree()}
+
 CASES = [
     Case(name="momentum_in_bf16", function=descend, args=(STATE, DATA)),
+    Case(name="batch_of_another_shape", function=descend, args=(WEIGHTS, SMALL)),
+    Case(name="batch_of_another_dtype", function=descend, args=(WEIGHTS, HALF)),
 ]
 
 
@@ -69,6 +77,10 @@ def rotate_split(weights: jax.Array, spare: jax.Array, gradient: jax.Array) -> t
     return weights, weights - 0.1 * gradient
 
 
+def drop_half(half: jax.Array, full: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return full, jnp.sum(half.astype(jnp.float32))
+
+
 CASES += [
     Case(name="keep_old", function=keep_old, args=(own(*SHAPE), Arg(shape=SHAPE))),
     Case(name="keep_old_first", function=keep_old_first, args=(own(*SHAPE), Arg(shape=SHAPE))),
@@ -79,5 +91,6 @@ CASES += [
         function=rotate,
         args=({"weights": own(*SHAPE), "previous": own(*SHAPE)}, Arg(shape=SHAPE)),
     ),
+    Case(name="drop_half", function=drop_half, args=(own(*SHAPE, dtype="bfloat16"), Arg(shape=SHAPE))),
     Case(name="rotate_split", function=rotate_split, args=(own(*SHAPE), own(*SHAPE), Arg(shape=SHAPE))),
 ]
