@@ -34,10 +34,11 @@ def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tu
 
 
 def _rank(one: ExplainedCopy) -> tuple[bool, int, int]:
-    """Returns a sort key: avoidable copies first, then large ones, then those to the first arguments of the program; so
-    that a finding names the same copy on each target.
+    """Returns a sort key: avoidable copies first, then large ones. Of copies into donated arguments that are paired
+    crosswise, those to the first arguments come first, so that a finding names the same copy on each target.
     """
-    return one.copy.is_needed, -one.copy.total, one.move.target_place.allocation
+    is_paired = one.copy.cause is CopyCause.PAIRING
+    return one.copy.is_needed, -one.copy.total, one.move.target_place.allocation if is_paired else 0
 
 
 def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[ExplainedCopy]]:

@@ -14,10 +14,9 @@ STATE = Path(__file__).parent / "programs" / "momentum_state.py"
 LINES = STATE.read_text(encoding="utf-8").splitlines()
 
 
-def check(cache: Path, *names: str, targets: tuple[str, ...] = ()) -> CheckReport:
+def check(cache: Path, *names: str, targets: tuple[str, ...] = ("h100",)) -> CheckReport:
     selectors = tuple(f"{STATE}::{name}" for name in names) or (str(STATE),)
-    more = {"targets": targets} if targets else {}
-    return api.check(api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False, **more))
+    return api.check(api.CheckOptions(selectors=selectors, cache_directory=cache, replay=False, targets=targets))
 
 
 @pytest.fixture(scope="module")

@@ -204,8 +204,9 @@ RULE = Rule(
     what_it_does="""\
 Lists the copies of 64 KiB and more that XLA put into the schedule for an update, an aliased call, a loop or a donated
 argument, and explains each by its source, its target and the other readers of the value: a reader after the write, an
-argument that the caller keeps, a constant, a layout, donated arguments that JAX paired crosswise with the outputs, or an
-output that is computed elsewhere and then copied into a donated argument. An argument that is not donated is only a note.
+argument that the caller keeps, a constant, a layout, donated arguments that JAX paired crosswise with the outputs, an
+argument that is returned unchanged after the output that replaces it, or an output that is computed elsewhere and then
+copied into a donated argument. An argument that is not donated is only a note.
 Copies that the program needs are in the report, and are no finding.""",
     why="""\
 The program asks for an operation in place, and XLA makes it right by a copy without a word. The numbers are right; memory
