@@ -161,7 +161,7 @@ CAUSES = {
     "momentum_in_bf16": "LD027 LD028: donations crossed, dtype",
     "batch_of_another_shape": "LD027 LD028: donations crossed, shape",
     "batch_of_another_dtype": "LD027 LD028: donations crossed, surplus",
-    "drop_half": "LD028: no output",
+    "drop_half": "LD028: no output (needed: returned unchanged)",
     "keep_old": "LD027: returned unchanged",
     "keep_old_and_write": "LD027: read later (needed: returned unchanged)",
     "keep_old_first_and_write": "(needed: read later)",
