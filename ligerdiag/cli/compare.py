@@ -27,8 +27,9 @@ OLD and NEW are each
   or a path for `ligerdiag inspect`: a dump, a module, an artifact directory
 
 Cases are matched by id and target; if the targets differ, by id alone. Figures count as
-equal up to 2 % and 64 KiB. A case is worse if its status, a verdict or a figure is, or if
-a warning or an error is new; less of one thing does not make up for more of another.
+equal up to 2 % and 64 KiB. A case is worse if its status or a verdict is, or if its
+memory, copies, warnings or errors grew and nothing is better; it is mixed if some of these
+grew and something is better.
 
 `ligerdiag check CASE --toolchain A,B` makes both reports and compares them.
 `ligerdiag diff` shows what happens around an in-place kernel, in two compiles of a case.

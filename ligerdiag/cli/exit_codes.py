@@ -74,10 +74,10 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
 """The meaning of each exit code of `diff`."""
 
 MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
-    ExitCode.AS_EXPECTED: "no case is worse",
+    ExitCode.AS_EXPECTED: "no case is worse or mixed",
     ExitCode.FINDINGS: (
-        "a case is worse: its status, a verdict, peak memory, temporaries, copied bytes or the bytes of "
-        "collectives; or it has another warning or error, or can no longer be analysed"
+        "a case is worse or mixed: its status, a verdict, peak memory, reserved memory, copied bytes or the bytes "
+        "of collectives is worse; or it has another warning or error, or can no longer be analysed"
     ),
     ExitCode.INPUT: "usage or input error; a file that is no report; no case that both reports have",
     ExitCode.NOT_ANALYSED: "not a single case was analysed in the old report",
@@ -168,15 +168,16 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 
 def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
-    """Returns the exit code of a run of `compare`: FINDINGS if a case is worse, NOT_ANALYSED if no case could be
+    """Returns the exit code of a run of `compare`: FINDINGS if a case is worse or mixed, NOT_ANALYSED if no case could be
     compared.
     """
     if comparison.ended_by is not None:
         return find_ending_code(comparison.ended_by)
-    from ligerdiag.report.compared.report_comparison import Grade  # imports the rules, which `--help` does not need
+    # imports the rules, which `--help` does not need
+    from ligerdiag.report.compared.report_comparison import GRADES_TO_CHECK, Grade
 
     grades = {case.grade for case in comparison.cases}
-    if Grade.WORSE in grades:
+    if not grades.isdisjoint(GRADES_TO_CHECK):
         return ExitCode.FINDINGS
     return ExitCode.NOT_ANALYSED if grades == {Grade.UNKNOWN} else ExitCode.AS_EXPECTED
 

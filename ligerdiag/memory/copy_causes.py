@@ -193,16 +193,17 @@ class CopyCauses:
         ]
         is_part = all(self._uses.reads_part(reader, origin) for reader in readers)
         is_needed = bool(dependent) and not is_part
-        reader, writer = self.sources.name(readers[0]), self.sources.name(writers[0])
+        shown = (dependent if is_needed else readers)[0]
+        reader, writer = self.sources.name(shown), self.sources.name(writers[0])
         value = self.sources.describe_value(origin)
         old = f"the old value of {value}"
         end = "depends on the new one" if is_needed else "does not need the new one"
-        form = CopyForm.PLAIN
+        form = CopyForm.NEEDS_BOTH if is_needed else CopyForm.PLAIN
         if is_part:
             why = f"`{reader}` reads a part of {old} after `{writer}` overwrites it"
-        elif readers[0].opcode in ASYNC_STARTS:
+        elif shown.opcode in ASYNC_STARTS:
             why = f"`{reader}`, which runs asynchronously, still reads {old} when `{writer}` overwrites it, and {end}"
-        elif self._repeats_update(readers[0]):
+        elif self._repeats_update(shown):
             form = CopyForm.REPEATED_UPDATE
             why = (
                 f"XLA repeats `{writer}` in `{reader}`, which therefore reads {old} after it is overwritten, and {end}"
@@ -213,7 +214,7 @@ class CopyCauses:
             cause=CopyCause.READ_LATER,
             why=why,
             subject=("read later", origin[0].id, origin[1]),
-            blamed=(*readers, *writers),
+            blamed=tuple(dict.fromkeys((shown, *readers, *writers))),
             is_needed=is_needed,
             form=form,
         )
@@ -302,7 +303,7 @@ class CopyCauses:
         inside = {id(one) for one in self._branches.iterate_inside(conditional)}
         for one in [one for one in self.sources.moves.values() if id(one.computation) in inside]:
             reason = self.explain(one)
-            if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED) or reason.subject == "pairing":
+            if reason.cause in (CopyCause.BRANCH_UNCHANGED, CopyCause.BRANCH_EXCHANGED, CopyCause.PAIRING):
                 return replace(reason, is_needed=False)
         return None
 

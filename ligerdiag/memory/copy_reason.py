@@ -19,6 +19,12 @@ class CopyForm(Enum):
     """XLA computes an update again where its result is read."""
     ALIASED_ELSEWHERE = auto()
     """A call writes in place, but to the bytes of an operand that is not the loop's state."""
+    RETURNED_ELSEWHERE = auto()
+    """An output returns one donated argument unchanged, in the bytes of another one."""
+    RETURNED_AFTER = auto()
+    """An output returns a donated argument unchanged, and an earlier output has the argument's bytes."""
+    NEEDS_BOTH = auto()
+    """The reader of the old value depends on the new one, too, so it cannot run before the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

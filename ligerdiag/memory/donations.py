@@ -6,14 +6,15 @@ saves nothing while the program runs.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.memory.copy_sources import Names
+from ligerdiag.memory.output_lines import find_output
 from ligerdiag.model.memory import DonationFault
 
 _SEPARATORS = re.compile(r"[._]")
@@ -21,7 +22,7 @@ _SEPARATORS = re.compile(r"[._]")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedDonation:
-    """A donated argument, the output that takes its bytes, and the instructions whose source line is responsible."""
+    """A donated argument, and the output that takes its bytes or the reason why none does."""
 
     number: int
     """Parameter number of the argument."""
@@ -30,7 +31,10 @@ class JudgedDonation:
     """Number of the output that takes the argument's bytes; None if none does."""
     fault: DonationFault | None
     why: str
-    blamed: tuple[HloInstruction, ...]
+    meant: int | None = None
+    """Number of the output that could take the argument's bytes if it had another dtype, sharding or layout; None if the
+    fault is about no single output.
+    """
 
 
 def judge_donations(
@@ -51,6 +55,7 @@ def judge_donations(
     outputs = [shape for _, shape in iterate_leaf_shapes(whole.entry.root.shape)]
     local = [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]
     claimed = {leaves.index(index) for index in taken.values() if index in leaves}
+    results = _Outputs(outputs, local, claimed, frozenset(_list_returned(whole)), names)
     found: list[JudgedDonation] = []
     for number in sorted({*donated, *optimized.donors, *taken}):
         if not 0 <= number < len(optimized.entry.parameters):
@@ -60,38 +65,26 @@ def judge_donations(
         index = taken.get(number)
         if index is not None:
             output = leaves.index(index) if index in leaves else None
-            found.append(
-                JudgedDonation(number=number, bytes=size, output=output, fault=None, why="", blamed=(parameter,))
-            )
+            found.append(JudgedDonation(number=number, bytes=size, output=output, fault=None, why=""))
             continue
         given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
         argument = names.arguments.get(number, "")
         earlier = [one.shape for one in whole.entry.parameters[:number]]
         rank = sum(1 for one in earlier if _has_dimensions(one, given) and one.element_type == given.element_type)
-        fault, why, culprit = _find_fault(
-            _Shapes(argument, rank, given, parameter.shape), outputs, local, claimed, names
-        )
-        users = optimized.entry.users[parameter.id]
-        if not users:
-            fault, why = DonationFault.UNUSED, f"the program does not use it, and {why}"
-        found.append(
-            JudgedDonation(
-                number=number,
-                bytes=size,
-                output=None,
-                fault=fault,
-                why=why,
-                blamed=(*_list_roots(optimized, culprit), *users),
-            )
-        )
+        shapes = _Shapes(argument, rank, given, parameter.shape)
+        fault, why, meant = _find_fault(shapes, results)
+        if not optimized.entry.users[parameter.id]:
+            fault, why, meant = DonationFault.UNUSED, f"the program does not use it, and {why}", None
+        found.append(JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why, meant=meant))
     return tuple(found)
 
 
-def _list_roots(module: HloModule, output: int | None) -> tuple[HloInstruction, ...]:
-    """Returns the instructions that compute an output; all instructions that compute outputs if `output` is None."""
-    root = module.entry.root
-    operands = root.operands if root.opcode == "tuple" else (root,)
-    return operands if output is None or output >= len(operands) else (operands[output],)
+def _list_returned(module: HloModule) -> Iterator[int]:
+    """Yields the numbers of the outputs that return an argument unchanged."""
+    for number, _ in enumerate(iterate_leaf_shapes(module.entry.root.shape)):
+        value = find_output(module, number)
+        if value is not None and value.opcode == "parameter":
+            yield number
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +100,26 @@ class _Shapes:
     """Shape of the part of the argument on one device."""
 
 
-def _find_fault(
-    shapes: _Shapes,
-    outputs: Sequence[ShapeProto],
-    local_outputs: Sequence[ShapeProto],
-    claimed: Collection[int],
-    names: Names,
-) -> tuple[DonationFault, str, int | None]:
-    """Returns why no output takes an argument of these shapes: the kind of fault, a clause about it, and the number of
-    the most similar output, None if there is none.
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """The outputs of the program, by number."""
 
-    outputs, local_outputs: shapes of the program's outputs, whole and on one device. claimed: numbers of the outputs that
-    take the bytes of another donated argument.
+    shapes: Sequence[ShapeProto]
+    """Shapes of the whole outputs."""
+    local: Sequence[ShapeProto]
+    """Shapes of the parts on one device."""
+    claimed: Collection[int]
+    """The outputs that take the bytes of another argument."""
+    returned: Collection[int]
+    """The outputs that return an argument unchanged."""
+    names: Names
+
+
+def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str, int | None]:
+    """Returns why no output takes an argument of these shapes: the kind of fault, a clause about it, and the number of
+    the output that the clause is about, None if it is about no single one.
     """
+    outputs, local_outputs, claimed, names = results.shapes, results.local, results.claimed, results.names
     given, local = shapes.given, shapes.local
     text = render_shape(given)
     alike = [n for n, shape in enumerate(outputs) if _has_dimensions(shape, given)]
@@ -143,12 +143,10 @@ def _find_fault(
         return DonationFault.UNKNOWN, f"output {name} has its shape and dtype, but does not take it", number
     if same:
         others = "the only output" if len(same) == 1 else f"each of the {len(same)} outputs"
-        return DonationFault.SURPLUS, f"another donated argument takes {others} of {text}", same[0]
+        why = f"another donated argument takes {others} of {text}"
+        return DonationFault.SURPLUS, why, same[0] if len(same) == 1 else None
     if alike:
-        number = alike[0]
-        dtype = DTYPE_NAMES.get(outputs[number].element_type, "another dtype")
-        why = f"output {names.name_output(number)} has its shape, but is {dtype}, not {DTYPE_NAMES.get(given.element_type)}"
-        return DonationFault.DTYPE, why, number
+        return _find_other_dtype(shapes, results, [n for n in alike if n not in results.returned])
     arrays = [n for n, shape in enumerate(outputs) if shape.dimensions]
     if not arrays:
         what = "a scalar" if len(outputs) == 1 else "scalars"
@@ -157,10 +155,44 @@ def _find_fault(
             f"the program returns {what}" if outputs else "the program returns nothing",
             None,
         )
-    closest = next((n for n in arrays if outputs[n].element_type == given.element_type), arrays[0])
+    closest = max(
+        arrays,
+        key=lambda n: (
+            _compare_names(shapes.name, names.outputs, n)[0],
+            outputs[n].element_type == given.element_type,
+            -n,
+        ),
+    )
     largest = render_shape(outputs[closest])
     why = f"no output has its shape: it is {text}, and output {names.name_output(closest)} is {largest}"
-    return DonationFault.SHAPE, why, closest
+    return DonationFault.SHAPE, why, None
+
+
+def _find_other_dtype(
+    shapes: _Shapes, results: _Outputs, computed: Sequence[int]
+) -> tuple[DonationFault, str, int | None]:
+    """Returns the same as `_find_fault` for an argument with whose shape the program returns arrays only in other dtypes.
+
+    The output meant to replace the argument is the one whose name is most similar, of equally similar ones one that no
+    other donated argument serves. Without a similar name there is none if other arguments serve all. computed: the
+    numbers of the outputs of that shape that are not just an argument returned unchanged.
+    """
+    own = DTYPE_NAMES.get(shapes.given.element_type)
+    if not computed:
+        why = f"each output of its shape returns another argument unchanged, and none is {own}"
+        return DonationFault.NO_OUTPUT, why, None
+
+    def weigh(number: int) -> tuple[int, bool, int, int]:
+        common, others = _compare_names(shapes.name, results.names.outputs, number)
+        return common, number not in results.claimed, others, -number
+
+    number = max(computed, key=weigh)
+    if not weigh(number)[0] and number in results.claimed:
+        others = "the only output" if len(computed) == 1 else f"each of the {len(computed)} outputs"
+        return DonationFault.SURPLUS, f"another donated argument takes {others} of its shape, and none is {own}", None
+    dtype = DTYPE_NAMES.get(results.shapes[number].element_type, "another dtype")
+    why = f"output {results.names.name_output(number)} has its shape, but is {dtype}, not {own}"
+    return DonationFault.DTYPE, why, number
 
 
 def _compare_names(argument: str, outputs: Sequence[str], number: int) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, find_surroundings, list_moves
+from ligerdiag.memory.output_lines import find_output_line
 from ligerdiag.memory.requests import list_requests
 from ligerdiag.memory.reshards import Reshard, find_reshards
 from ligerdiag.memory.value_uses import ValueUses
@@ -219,6 +220,15 @@ def _find_line_by_name(
     return None if written is None else find_user_line(program, written)
 
 
+def _find_line_of_donation(one: JudgedDonation, module: HloModule, program: HloModule | None) -> SourceLine | None:
+    """Returns the line that computes the output that could take the argument's bytes; if there is none, the line of the
+    first operation that uses the argument.
+    """
+    if one.meant is not None and (line := find_output_line(program, module, one.meant)) is not None:
+        return line
+    return _find_user_of_argument(program, one.number) or _find_user_of_argument(module, one.number)
+
+
 def _find_user_of_argument(program: HloModule | None, number: int) -> SourceLine | None:
     """Returns the line of the first operation of the program that uses the argument with this number; None if unknown."""
     if program is None or number >= len(program.entry.parameters):
@@ -234,9 +244,7 @@ def _describe_donation(one: JudgedDonation, names: Names, module: HloModule, pro
         output="" if one.output is None else _name_output(one.output, names),
         fault=one.fault,
         why=one.why,
-        line=None
-        if one.fault is None
-        else find_line(module, one.blamed) or _find_user_of_argument(program, one.number),
+        line=None if one.fault is None else _find_line_of_donation(one, module, program),
     )
 
 

@@ -11,6 +11,7 @@ from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.memory.copy_reason import CopyForm, CopyReason, describe_collected
 from ligerdiag.memory.copy_sources import CopySources, Names, permutes
 from ligerdiag.memory.moves import Move
+from ligerdiag.memory.output_lines import find_element
 from ligerdiag.memory.value_uses import UseRole, ValueUse, ValueUses
 from ligerdiag.model.memory import CopyCause
 
@@ -48,17 +49,8 @@ class OutputCauses:
                     return self.explain_layout(source, moved, is_back=False) if moved else None
                 other = self._names.name_argument(number)
                 why = f"output {output} returns argument {name}, but in the bytes of the donated argument {other}"
-                return CopyReason(
-                    cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(self._module.entry.root,)
-                )
-            keeper = "whose bytes another output has" if self._sources.is_donated(*source) else "which the caller keeps"
-            return CopyReason(
-                cause=CopyCause.RETURNED,
-                why=f"output {output} returns argument {name}, {keeper}",
-                subject=("returned", argument),
-                blamed=(self._module.entry.root,),
-                is_needed=True,
-            )
+                return CopyReason(cause=CopyCause.PAIRING, why=why, subject="rotated", form=CopyForm.RETURNED_ELSEWHERE)
+            return self._explain_returned(output, source)
         returned = [use for use in self._uses.list_uses(*source) if use.role is UseRole.RESULT]
         if any(use.index not in results for use in returned):
             why = f"output {output} and another output return the same value, each in bytes of its own"
@@ -66,7 +58,7 @@ class OutputCauses:
                 cause=CopyCause.RETURNED,
                 why=why,
                 subject=("returned", source[0].id),
-                blamed=(source[0],),
+                blamed=(find_element(self._module, source), source[0]),
                 is_needed=True,
             )
         if not is_donated or taken is None:
@@ -93,7 +85,7 @@ class OutputCauses:
             )
         crossed = self._find_crossed(source, number)
         if crossed is not None:
-            return self._describe_crossed(source[0], leaves.index(results[0]), number, crossed)
+            return self._describe_crossed(source, leaves.index(results[0]), number, crossed)
         if self.takes_apart(source[0], (parameter, inner)):
             why = describe_collected(f"argument {name}", f"output {output}")
             subject, form = ("donation", number), CopyForm.COLLECTED
@@ -102,7 +94,36 @@ class OutputCauses:
             f"`{self._sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
             f" what it reads, and XLA copies it into the donated argument {name}"
         )
-        return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=(source[0],))
+        blamed = find_element(self._module, source), source[0]
+        return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=blamed)
+
+    def _explain_returned(self, output: str, source: Position) -> CopyReason:
+        """Returns the reason for a copy of an argument that the program returns unchanged in new bytes. output: the name
+        of that output. source: the argument.
+
+        The program needs the copy if its caller keeps the argument, or if another output writes in place to the
+        argument's bytes. If the other output is merely computed into these bytes, it could have bytes of its own.
+        """
+        parameter = source[0]
+        number = parameter.proto.parameter_number
+        name, subject = self._names.name_argument(number), ("returned", number)
+        place = self._uses.find_slice(*source)
+        other = None if place is None else self._sources.donated.by_allocation.get(place.allocation)
+        if other is None:
+            why = f"output {output} returns argument {name}, which the caller keeps"
+            return CopyReason(cause=CopyCause.RETURNED, why=why, subject=subject, is_needed=True)
+        root = self._module.entry.root
+        leaf = [index for index, _ in iterate_leaf_shapes(root.shape)][other]
+        value = self._sources.find_source(root, leaf)
+        updated = list(self._sources.iterate_updated(value))
+        return CopyReason(
+            cause=CopyCause.RETURNED,
+            why=f"output {output} returns argument {name}, whose bytes output {self._names.name_output(other)} has",
+            subject=subject,
+            blamed=(find_element(self._module, value), value[0]),
+            is_needed=value[0].opcode == "conditional" or updated[-1][0] is parameter,
+            form=CopyForm.RETURNED_AFTER,
+        )
 
     def explain_layout(self, source: Position, blamed: Sequence[HloInstruction], *, is_back: bool) -> CopyReason:
         value = self._sources.describe_value(source)
@@ -153,16 +174,17 @@ class OutputCauses:
             parameter = self._uses.buffers.parameters[allocation][0]
             crossed = self._find_crossed(source, parameter) if source[0] is writer else None
             if crossed is not None:
-                return self._describe_crossed(writer, number, parameter, crossed)
+                return self._describe_crossed(source, number, parameter, crossed)
         return None
 
-    def _describe_crossed(self, value: HloInstruction, output: int, parameter: int, crossed: int) -> CopyReason:
+    def _describe_crossed(self, value: Position, output: int, parameter: int, crossed: int) -> CopyReason:
         why = (
             f"output {self._names.name_output(output)} has the bytes of the donated argument"
             f" {self._names.name_argument(parameter)}, and is computed from {self._names.name_argument(crossed)}, which is"
             " donated, too"
         )
-        return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(value,))
+        blamed = find_element(self._module, value), value[0]
+        return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=blamed)
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
         """Returns whether the array is an element of a loop's state that no iteration changes, as the `xs` that a scan

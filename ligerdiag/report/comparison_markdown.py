@@ -19,7 +19,7 @@ from ligerdiag.report.markdown import HEADING, render_code, render_table
 MOST_ROWS = 100
 MOST_CHANGES = 8
 """The last column of a row lists at most this many changes."""
-_MARKS = {Grade.WORSE: "❌", Grade.BETTER: "✅", Grade.UNKNOWN: "❔", Grade.SAME: ""}
+_MARKS = {Grade.WORSE: "❌", Grade.MIXED: "⚠️", Grade.BETTER: "✅", Grade.UNKNOWN: "❔", Grade.SAME: ""}
 
 
 def render_comparison_markdown(comparison: ReportComparison) -> str:

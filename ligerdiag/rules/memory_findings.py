@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.memory.copy_reason import CopyForm
 from ligerdiag.memory.memory_use import ExplainedCopy
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import Copy, CopyCause
@@ -30,7 +31,15 @@ def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tu
             groups.setdefault(one.reason.subject, []).append(one)
     for group in _join_lines(groups.values()):
         if not all(one.copy.is_needed for one in group):
-            yield tuple(sorted(group, key=lambda one: (one.copy.is_needed, -one.copy.total)))
+            yield tuple(sorted(group, key=_rank))
+
+
+def _rank(one: ExplainedCopy) -> tuple[bool, int, int]:
+    """Returns a sort key: avoidable copies first, then large ones. Of copies of arguments that are returned in
+    another one's place, those to the first arguments come first, so that a finding names the same copy on each target.
+    """
+    is_returned = one.reason.form is CopyForm.RETURNED_ELSEWHERE
+    return one.copy.is_needed, -one.copy.total, one.move.target_place.allocation if is_returned else 0
 
 
 def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[ExplainedCopy]]:

@@ -126,6 +126,8 @@ class RuleKind(StrEnum):
     """A value that is read through an addition and a subtraction of the same term, which costs precision."""
     REFERENCE = "reference"
     """A program that already differs from the case's reference in program order."""
+    COPY = "copy"
+    """Copies of whole values; a comparison of two reports counts them by the bytes that they move."""
     DRIFT = "drift"
     """A difference from a recorded baseline."""
     BUDGET = "budget"

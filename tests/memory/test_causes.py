@@ -158,6 +158,14 @@ CAUSES = {
     "scan_swapped_ys": "LD029: carry exchanged, carry rebuilt",
     "cond_in_cond_noop": "LD030: branch without effect",
     "donated_dtype_pair": "LD027: donations crossed",
+    "momentum_in_bf16": "LD027 LD028: donations crossed, dtype",
+    "batch_of_another_shape": "LD027 LD028: donations crossed, shape",
+    "batch_of_another_dtype": "LD027 LD028: donations crossed, surplus",
+    "drop_half": "LD028: no output (needed: returned unchanged)",
+    "keep_old": "LD027: returned unchanged",
+    "keep_old_and_write": "LD027: read later (needed: returned unchanged)",
+    "keep_old_first_and_write": "(needed: read later)",
+    "rotate": "LD027: donations crossed",
 }
 """Case to its rules and the causes of copies and donations, and the causes of copies that the program needs."""
 
@@ -185,7 +193,7 @@ IN_PLACE = {
     "scatter_two_indices", "set_diagonal_blocks", "set_strided", "swap_two_rows", "power_of_two",
     "untouched_and_touched", "broadcast_back", "vmapped_cond", "bf16_accumulate", "max_plus", "butterfly_donated",
     "butterfly_loop", "negate_in_loop", "negate_in_branch", "cache_sharded", "row_write", "fsdp", "outer_while",
-    "momentum_cond",
+    "momentum_cond", "keep_old_first", "rotate_split",
 }  # fmt: skip
 """Cases without any copy of a whole array."""
 

@@ -58,10 +58,50 @@ def test_what_appeared_and_what_is_gone_is_named() -> None:
     assert [(copy.before, copy.after) for copy in decode.copies] == [(136 * MIB, 0)]
 
 
-def test_less_of_one_thing_does_not_make_up_for_more_of_another() -> None:
+def test_less_of_one_thing_and_more_of_another_is_mixed() -> None:
     before = make_memory(make_copy(64 * MIB))
     assert grade(before, make_memory()) is Grade.BETTER
-    assert grade(before, make_memory(temporaries=40 * MIB)) is Grade.WORSE
+    assert grade(before, make_memory(temporaries=40 * MIB)) is Grade.MIXED
+    assert grade(make_memory(), make_memory(peak=200 * MIB, collectives=())) is Grade.WORSE
+    mixed = compare_by_hand([make_compared("a", before)], [make_compared("a", make_memory(peak=200 * MIB))])
+    assert compute_comparison_code(mixed) == 1
+    assert render_report_comparison_text(mixed).endswith("compared 1 case: 1 mixed\n")
+    assert "| ⚠️ mixed | `a` |" in render_comparison_markdown(mixed)
+
+
+def test_a_better_verdict_and_less_memory_are_better_although_temporaries_grow() -> None:
+    """Temporaries are a part of the reserved memory, which stays within the tolerance."""
+    old = make_memory(make_copy(2 * MIB), peak=10 * MIB, temporaries=2 * MIB)
+    new = make_memory(peak=8 * MIB, temporaries=2 * MIB + 72 * 1024 + 800)
+    before = make_compared("a", old, outputs={"loss": Verdict.UNKNOWN}, status=Status.INCONCLUSIVE)
+    (case,) = compare_by_hand([before], [make_compared("a", new)]).cases
+    assert case.grade is Grade.BETTER
+    temporaries = case.find("temporaries")
+    assert temporaries is not None
+    assert temporaries.change > 0
+
+
+def test_a_worse_verdict_is_worse_whatever_else_is_better() -> None:
+    stale = make_compared("a", make_memory(), outputs={"loss": Verdict.STALE}, status=Status.FINDINGS)
+    assert grade(make_compared("a", make_memory(BIG)), stale) is Grade.WORSE
+    latent = make_compared("a", outputs={"loss": Verdict.FRESH, "other": Verdict.LATENT})
+    swapped = make_compared("a", outputs={"loss": Verdict.LATENT, "other": Verdict.FRESH})
+    assert grade(latent, swapped) is Grade.WORSE
+
+
+def test_more_memory_for_a_better_verdict_is_mixed() -> None:
+    before = make_compared("a", make_memory(), outputs={"loss": Verdict.STALE}, status=Status.FINDINGS)
+    assert grade(before, make_memory(peak=200 * MIB)) is Grade.MIXED
+
+
+def test_the_same_copies_with_another_cause_are_the_same() -> None:
+    needed = replace(BIG, cause=CopyCause.RETURNED, is_needed=True, line=None)
+    crossed = replace(BIG, cause=CopyCause.PAIRING)
+    old = make_compared("a", make_memory(needed))
+    new = make_compared("a", make_memory(crossed), findings=(make_memory_finding(),), status=Status.FINDINGS)
+    (case,) = compare_by_hand([old], [new]).cases
+    assert (case.grade, case.copies) == (Grade.SAME, ())
+    assert [finding.rule for finding in case.appeared] == ["LD027"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +129,7 @@ def test_a_finding_on_another_line_is_the_same_one() -> None:
     moved = make_compared("a", findings=(make_memory_finding(source=make_line(50), message="other words"),))
     elsewhere = make_compared("a", findings=(make_memory_finding(source=make_line(50, "/home/me/loss.py")),))
     assert compare_by_hand([old], [moved]).cases[0].is_same
-    assert compare_by_hand([old], [elsewhere]).cases[0].grade is Grade.WORSE
+    assert compare_by_hand([old], [elsewhere]).cases[0].grade is Grade.MIXED
 
 
 def test_folders_do_not_count() -> None:
@@ -199,7 +239,7 @@ def test_a_long_table_is_cut_and_says_so() -> None:
 
 def test_json_has_the_figures_of_both_sides() -> None:
     top = json.loads(render_comparison_json(WHOLE, exit_code=1))
-    assert (top["exit_code"], top["counts"]) == (1, {"worse": 3, "better": 1, "same": 1, "not compared": 1})
+    assert (top["exit_code"], top["counts"]) == (1, {"worse": 3, "mixed": 0, "better": 1, "same": 1, "not compared": 1})
     cond = top["cases"][1]
     assert cond["figures"][0] == {"figure": "peak", "old": 140 * MIB, "new": 204 * MIB, "change": 64 * MIB}
     assert cond["copies"] == [

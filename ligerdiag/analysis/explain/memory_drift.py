@@ -3,7 +3,8 @@ by cause and source line.
 
 Differences within the tolerance of `ligerdiag.model.memory_limits` do not count. A copy has no name that is the same in
 two compiles, so all copies with the same cause and source line count as one copy. If an edit has moved a copy to
-another line, the copy is found again by its cause and its number of bytes.
+another line, the copy is found again by its cause and its number of bytes. A copy whose cause has another name is found
+again by its line and its number of bytes.
 """
 
 from collections import Counter
@@ -98,7 +99,9 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
     pairs = {key: (old[key], new[key]) for key in (*new, *old)}
     changed = {key: both for key, both in pairs.items() if compute_change(*both)}
     for key in [key for key, (was, _) in changed.items() if not was]:
-        moved = next((one for one, both in changed.items() if one[0] is key[0] and both == (changed[key][1], 0)), None)
+        alike = [one for one, both in changed.items() if both == (changed[key][1], 0)]
+        moved = next((one for one in alike if one[0] is key[0]), None)
+        moved = moved or next((one for one in alike if one[1:] == key[1:] or not (one[1] and key[1])), None)
         if moved is not None:
             del changed[key], changed[moved]
     changes = [

@@ -4,9 +4,11 @@ Two cases match if id and target are equal; if only the targets differ, they mat
 that id. Modules of dumps also match by their names without XLA's number, or because each report has only one module.
 Figures that differ by less than the tolerance of `ligerdiag.model.memory_limits` count as equal.
 
-A case is worse if anything in it is worse: its status, a verdict, a figure, or an additional finding that is a warning
-or an error. Less of one thing does not make up for more of another. A copy that appears is shown, and counts only
-through the figure of copied bytes.
+A case with a worse status or a worse verdict is worse. Otherwise the case is worse if something is worse and nothing
+is better, better if it is the other way round, and mixed if there is both: peak, copied bytes, bytes of collectives, or a
+finding that is a warning or an error. Temporaries count only if all memory that a call reserves changes with them; else
+they are part of another balance, such as that with new outputs. A copy, or a finding about copies, that appears is shown,
+and counts only through the figure of copied bytes.
 """
 
 import re
@@ -23,6 +25,8 @@ from ligerdiag.model.memory_limits import compute_change, record_copy
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.model.shown import Shown
 from ligerdiag.report.causes import list_causes
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.text import count_of
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
@@ -91,6 +95,8 @@ class Grade(StrEnum):
     """Whether a case became worse or better from the old report to the new one."""
 
     WORSE = "worse"
+    MIXED = "mixed"
+    """Something is worse and something is better, but no verdict and no status is worse."""
     BETTER = "better"
     SAME = "same"
     UNKNOWN = "not compared"
@@ -323,16 +329,42 @@ def _compare(old: ReportedCase, new: ReportedCase, *sides: ReportedSide) -> Comp
     case = ComparedCase(
         old=old, new=new, figures=figures, verdicts=verdicts, appeared=appeared, gone=gone, copies=copies
     )
+    case = replace(case, grade=_grade(case))
+    return replace(case, hint=_find_hint(case, *sides)) if case.grade in GRADES_TO_CHECK else case
+
+
+GRADES_TO_CHECK = (Grade.WORSE, Grade.MIXED)
+"""Grades of cases in which something is worse."""
+
+
+def _grade(case: ComparedCase) -> Grade:
+    """Returns the grade of a case that both reports have analysed."""
+    decisive = [case.status_step, *(_rank_verdict(now) - _rank_verdict(was) for _, was, now in case.verdicts)]
     steps = [
-        case.status_step,
-        *(_rank_verdict(now) - _rank_verdict(was) for _, was, now in verdicts),
-        *(figure.change for figure in figures),
-        *(1 for finding in appeared if _counts(finding)),
-        *(-1 for finding in gone if _counts(finding)),
+        *decisive,
+        *(figure.change for figure in case.figures if _is_weighed(figure, case)),
+        *(1 for finding in case.appeared if _counts(finding, case)),
+        *(-1 for finding in case.gone if _counts(finding, case)),
     ]
-    grade = Grade.SAME if not any(steps) else Grade.WORSE if any(step > 0 for step in steps) else Grade.BETTER
-    case = replace(case, grade=grade)
-    return replace(case, hint=_find_hint(case, *sides)) if grade is Grade.WORSE else case
+    if any(step > 0 for step in decisive):
+        return Grade.WORSE
+    is_worse, is_better = any(step > 0 for step in steps), any(step < 0 for step in steps)
+    return (
+        Grade.MIXED
+        if is_worse and is_better
+        else Grade.WORSE
+        if is_worse
+        else Grade.BETTER
+        if is_better
+        else Grade.SAME
+    )
+
+
+def _is_weighed(figure: ComparedFigure, case: ComparedCase) -> bool:
+    """Returns whether a figure counts for the grade: temporaries do only if all reserved memory changes with them."""
+    if figure.name != "temporaries" or case.old.memory is None or case.new.memory is None:
+        return True
+    return compute_change(case.old.memory.reserved, case.new.memory.reserved) * figure.change > 0
 
 
 _STATUS_RANKS: Mapping[Status, int] = {
@@ -354,8 +386,15 @@ def _rank_verdict(verdict: Verdict | None) -> int:
     return 0 if verdict is None else VERDICT_ORDER.index(verdict)
 
 
-def _counts(finding: ReportedFinding) -> bool:
-    return not finding.is_allowed and finding.severity is not Severity.NOTE
+def _counts(finding: ReportedFinding, case: ComparedCase) -> bool:
+    """Returns whether a finding that appeared or is gone counts for the grade. A finding about copies does not if the
+    copied bytes of both reports are known, as these count.
+    """
+    copied = case.find("copied")
+    is_in_figure = (
+        finding.rule in list_ids(RuleKind.COPY) and copied is not None and None not in (copied.old, copied.new)
+    )
+    return not finding.is_allowed and finding.severity is not Severity.NOTE and not is_in_figure
 
 
 def _compare_figures(old: MemoryUse | None, new: MemoryUse | None) -> tuple[ComparedFigure, ...]:
@@ -416,9 +455,9 @@ def _rank(case: ComparedCase) -> tuple[int, int, int, float, str, str]:
     """Returns a sort key that puts the worst case first: by grade, then by how far a verdict got worse (most of all if the
     new report could not analyse the case), then by the number of additional findings, then by the growth of memory.
     """
-    grades = (Grade.WORSE, Grade.UNKNOWN, Grade.BETTER, Grade.SAME)
+    grades = (Grade.WORSE, Grade.MIXED, Grade.UNKNOWN, Grade.BETTER, Grade.SAME)
     worse = [_rank_verdict(now) - _rank_verdict(was) for _, was, now in case.verdicts]
-    findings = sum(_counts(finding) for finding in case.appeared)
+    findings = sum(_counts(finding, case) for finding in case.appeared)
     growth = max((figure.change / max(1, figure.old or 0) for figure in case.figures), default=0.0)
     lost = 9 if not case.new.is_analysed else 0
     return (grades.index(case.grade), -max((lost, *worse)), -findings, -growth, case.id, case.target)

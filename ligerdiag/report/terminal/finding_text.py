@@ -65,6 +65,8 @@ def _render_facts(
     facts = [
         (label, compute_near(text)) for label, text in limit_reads(finding.evidence, None if verbose else MAX_READS)
     ]
+    if len({case.target for case in group.cases}) > 1:  # a time is that of one target
+        facts = [(label, f"{text}, on {group.cases[0].target}" if label == "time" else text) for label, text in facts]
     numbers = _render_numbers(finding, group.cases, verbose=verbose)
     if numbers and "replay" not in dict(finding.evidence):
         facts.append(("replay", numbers))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Self, TextIO
 
-from ligerdiag.model.report import CheckReport, Progress, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Progress, Status
 from ligerdiag.report.causes import FindingGroup, compute_shared_groups, compute_single_groups
 from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
@@ -89,9 +89,10 @@ def render_terminal(
     add(groups)
     if groups and any(list_counted(case.findings) or case.status in _TROUBLED for case in others):
         lines += [(Span("the other cases", Style.STRONG),), BLANK]
-    for case in others:
-        add(compute_single_groups((case,)))
-        lines.extend(render_trouble(case, width=width, verbose=verbose))
+    for cases in [[case] for case in others] if verbose else _list_same(others):
+        add(compute_single_groups(cases) if len(cases) == 1 else compute_shared_groups(cases))
+        for case in cases:
+            lines.extend(render_trouble(case, width=width, verbose=verbose))
     lines.extend(render_counted_cases(counted, width))
     lines.extend(render_allowed(listed, width=width, verbose=verbose))
     lines.extend(render_unused(report, width))
@@ -103,6 +104,14 @@ def render_terminal(
     lines.extend(render_notes(report, width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _render_lines(lines, colour=colour)
+
+
+def _list_same(cases: Sequence[CaseReport]) -> list[list[CaseReport]]:
+    """Returns the cases, in their order, with the results of one case on all targets together."""
+    found: dict[str, list[CaseReport]] = {}
+    for case in cases:
+        found.setdefault(case.id, []).append(case)
+    return list(found.values())
 
 
 def render_quietly(report: CheckReport, *, width: int | None = None, colour: bool = False) -> str:

@@ -16,11 +16,12 @@ from ligerdiag.report.compared.comparison_words import (
     list_changes,
     list_notes,
 )
-from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
+from ligerdiag.report.compared.report_comparison import GRADES_TO_CHECK, ComparedCase, Grade, ReportComparison
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_padded, compute_width, compute_wrapped
 
 _STYLES = {
     Grade.WORSE: Style.BAD,
+    Grade.MIXED: Style.WARNING,
     Grade.BETTER: Style.GOOD,
     Grade.SAME: Style.FAINT,
     Grade.UNKNOWN: Style.UNKNOWN,
@@ -44,7 +45,7 @@ def render_report_comparison(
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 6)
     if any(case.figures for case in comparison.cases):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(TOLERATED)), width, 6)
-    is_worse = bool(comparison.list_graded(Grade.WORSE))
+    is_worse = any(comparison.list_graded(grade) for grade in GRADES_TO_CHECK)
     total = (Span(describe_counts(comparison), Style.BAD if is_worse else Style.STRONG),)
     return (*lines, *compute_wrapped(total, width, 4))
 

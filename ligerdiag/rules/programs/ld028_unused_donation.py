@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.memory import Donation, DonationFault
 from ligerdiag.rules.rule import Example, Rule
 from ligerdiag.text import join_words, render_bytes
@@ -13,19 +13,22 @@ _SMALLEST = 4096
 tiny counters that are not worth a finding.
 """
 _MOST_NAMED = 4
+_ABOUT_ONE_OUTPUT = (DonationFault.DTYPE, DonationFault.SHARDING)
+"""Faults whose reason names the output that is meant to replace the argument: each argument has another one."""
 
 
 def check(context: Context) -> Iterator[Finding]:
     """Yields one finding for each reason why no output takes a donated argument; it names all arguments with that reason."""
     if context.memory is None:
         return
-    groups: dict[tuple[DonationFault, str], list[Donation]] = {}
+    groups: dict[tuple[DonationFault, str, SourceLine | None], list[Donation]] = {}
     for _, donation in context.memory.donations:
         if donation.fault is not None:
-            is_split = donation.fault is DonationFault.SHARDING
-            why = "" if is_split else donation.why.partition(":")[0]
-            groups.setdefault((donation.fault, why), []).append(donation)
-    for (fault, _), found in groups.items():
+            has_own_output = donation.fault in _ABOUT_ONE_OUTPUT
+            why = "" if has_own_output else donation.why.partition(":")[0]
+            line = donation.line if donation.fault is DonationFault.DTYPE else None
+            groups.setdefault((donation.fault, why, line), []).append(donation)
+    for (fault, *_), found in groups.items():
         size = sum(one.bytes for one in found)
         if size < _SMALLEST:
             continue
@@ -34,12 +37,17 @@ def check(context: Context) -> Iterator[Finding]:
         if len(found) > _MOST_NAMED:
             names.append(f"{len(found) - _MOST_NAMED} more")
         verb = "are" if len(found) > 1 else "is"
+        rest = (
+            "; the same holds for the others"
+            if len({one.why for one in found}) > 1 and fault in _ABOUT_ONE_OUTPUT
+            else ""
+        )
         yield Finding(
             rule=RULE.id,
             severity=RULE.severity,
             message=(
                 f"{join_words(names)} ({render_bytes(size)}) {verb} donated, but no output takes these bytes:"
-                f" {found[0].why}"
+                f" {found[0].why}{rest}"
             ),
             source=next((one.line for one in found if one.line is not None), None),
             evidence=tuple(_list_evidence(context, found)),
@@ -60,7 +68,7 @@ _HELP = {
     DonationFault.SHAPE: _DO_NOT,
     DonationFault.SURPLUS: "donate only as many arguments as there are outputs to take them",
     DonationFault.UNUSED: "do not pass it, or do not donate it",
-    DonationFault.DTYPE: "return the output in the dtype of the argument, or do not donate it",
+    DonationFault.DTYPE: "return that output in the dtype of the argument, or do not donate the argument",
     DonationFault.SHARDING: "give the output the sharding of the argument, for example by `out_shardings`",
     DonationFault.LAYOUT: "give the output the layout of the argument",
     DonationFault.UNKNOWN: "compare the shapes, dtypes and shardings of argument and output, or do not donate it",

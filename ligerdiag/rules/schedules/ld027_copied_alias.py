@@ -9,8 +9,12 @@ from ligerdiag.memory.value_uses import ASYNC_STARTS
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import COLLECTED, group_copies, report_copies
-from ligerdiag.rules.rule import Example, Rule
+from ligerdiag.rules.rule import Example, Rule, RuleKind
 
+_RETURNED_AFTER = (
+    "return the unchanged argument before the output that replaces it: JAX gives the bytes of a donated argument to the"
+    " first output of its shape and dtype"
+)
 REMEDIES: Mapping[CopyCause, str] = {
     CopyCause.UNDONATED: "donate the argument with `donate_argnums` if the caller no longer needs it",
     CopyCause.CONSTANT: "make the array in the program, for example by `jnp.zeros`, or pass it as a donated argument",
@@ -21,9 +25,10 @@ REMEDIES: Mapping[CopyCause, str] = {
     CopyCause.LAYOUT: (
         "return the array in the layout in which it is passed in, or pass it in the layout in which it is returned"
     ),
+    CopyCause.RETURNED: _RETURNED_AFTER,
     CopyCause.PAIRING: (
         "return the outputs in the order, and with the shardings, of the donated arguments that they replace, or donate"
-        " only those that an output replaces"
+        " only those that an output replaces; split a structure whose order does not allow that into several arguments"
     ),
     CopyCause.DONATION: (
         "do not donate this argument, so that XLA computes the output in bytes of its own; or compute each element of the"
@@ -44,7 +49,20 @@ _BACKWARD = (
     "XLA chose this order: try `unroll` for the scan, or write the derivative by `jax.custom_vjp`, with an"
     " `optimization_barrier` between the reader and the write"
 )
+_ROTATED = (
+    "pass the array that is returned unchanged and the array that gives the bytes as two donated arguments, not in one"
+    " structure, and return the unchanged one first: `def step(weights, spare): return weights, weights - update`; the"
+    " caller then passes the second result as `weights` and the first one as `spare`"
+)
+_NEEDS_BOTH = (
+    "compare only the part that changes: read it before the write, as in"
+    " `x, old = jax.lax.optimization_barrier((x, x[i]))`, and compare `old` with the new part; if the reader needs all of"
+    " both values, one copy has to stay"
+)
 _BY_FORM: Mapping[CopyForm, str] = {
+    CopyForm.RETURNED_ELSEWHERE: _ROTATED,
+    CopyForm.RETURNED_AFTER: _RETURNED_AFTER,
+    CopyForm.NEEDS_BOTH: _NEEDS_BOTH,
     CopyForm.COLLECTED: f"{COLLECTED}; or do not donate it",
     CopyForm.OTHER_LAYOUT: _OTHER_LAYOUT,
     CopyForm.REPEATED_UPDATE: _REPEATED,
@@ -96,6 +114,19 @@ READ_AFTER_THE_WRITE = Example(
 
 
 CASE = Case(name="read_after", function=write, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(1, 512))))
+""",
+)
+
+ROTATED = Example(
+    about="""\
+The old weights are returned in the place of those of the step before. JAX gives this output the bytes of `previous`, so \
+the weights are copied there.""",
+    code=f"""{_BEFORE}def step(state, gradient):
+    return {{"weights": state["weights"] - 0.1 * gradient, "previous": state["weights"]}}
+
+
+W = Arg(shape=(512, 512), donate=True)
+CASE = Case(name="rotated", function=step, args=({{"weights": W, "previous": W}}, Arg(shape=(512, 512))))
 """,
 )
 
@@ -152,6 +183,19 @@ CASE = Case(name="read_first", function=write, args=(Arg(shape=(512, 512), donat
 """,
 )
 
+SPLIT = Example(
+    about="""\
+Two arguments, and the unchanged one is returned first: it keeps its bytes, and the new weights take those of `spare`. The \
+caller swaps the names: `previous, weights = step(weights, previous, gradient)`.""",
+    code=f"""{_BEFORE}def step(weights, spare, gradient):
+    return weights, weights - 0.1 * gradient
+
+
+W = Arg(shape=(512, 512), donate=True)
+CASE = Case(name="split", function=step, args=(W, W, Arg(shape=(512, 512))))
+""",
+)
+
 RULE = Rule(
     id="LD027",
     name="copied-alias",
@@ -160,8 +204,9 @@ RULE = Rule(
     what_it_does="""\
 Lists the copies of 64 KiB and more that XLA put into the schedule for an update, an aliased call, a loop or a donated
 argument, and explains each by its source, its target and the other readers of the value: a reader after the write, an
-argument that the caller keeps, a constant, a layout, donated arguments that JAX paired crosswise with the outputs, or an
-output that is computed elsewhere and then copied into a donated argument. An argument that is not donated is only a note.
+argument that the caller keeps, a constant, a layout, donated arguments that JAX paired crosswise with the outputs, an
+argument that is returned unchanged after the output that replaces it, or an output that is computed elsewhere and then
+copied into a donated argument. An argument that is not donated is only a note.
 Copies that the program needs are in the report, and are no finding.""",
     why="""\
 The program asks for an operation in place, and XLA makes it right by a copy without a word. The numbers are right; memory
@@ -170,7 +215,11 @@ more than the operation itself.""",
     what_to_do="""\
 The help of the finding names one remedy for its cause. Read the old value before the write, with
 `jax.lax.optimization_barrier` to keep the order; donate arguments that the caller no longer needs, and only these; return
-outputs in the order and in the layout of the donated arguments.""",
+outputs in the order and in the layout of the donated arguments. JAX goes through the outputs in order and gives each one
+the bytes of the first donated argument of its shape and dtype that is still free. A dictionary is in the order of its sorted
+keys, so a structure that is passed in and returned may fix an order that costs copies. If an output returns an argument
+unchanged, as in double buffering, split the structure into several donated arguments and return the unchanged one
+first.""",
     limits="""\
 Copies below 64 KiB do not count. The schedule is that of the described GPU: autotuning on the machine may choose other
 layouts. Where XLA moves a value for a reason that neither the schedule nor the buffer assignment shows, the cause is
@@ -180,7 +229,8 @@ layouts. Where XLA moves a value for a reason that neither the schedule nor the 
         "docs.jax.dev/en/latest/buffer_donation.html",
         "github.com/jax-ml/jax/issues/39449",
     ),
-    bad=(READ_AFTER_THE_WRITE, NOT_DONATED, TRANSPOSED, CANNOT_OVERWRITE),
-    good=(DONATED, READ_FIRST),
+    bad=(READ_AFTER_THE_WRITE, NOT_DONATED, TRANSPOSED, CANNOT_OVERWRITE, ROTATED),
+    good=(DONATED, READ_FIRST, SPLIT),
     check=check,
+    kind=RuleKind.COPY,
 )

@@ -7,7 +7,7 @@ from ligerdiag.memory.copy_reason import CopyForm
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import COLLECTED, group_copies, report_copies
-from ligerdiag.rules.rule import Example, Rule
+from ligerdiag.rules.rule import Example, Rule, RuleKind
 
 _EXCHANGED = (
     "unroll the loop by the number of elements that change places (`unroll=2`), or select by the iteration's parity"
@@ -93,4 +93,5 @@ Copies below 64 KiB do not count. A trip count that depends on data is unknown: 
     bad=(PING_PONG, STENCIL),
     good=(IN_PLACE,),
     check=check,
+    kind=RuleKind.COPY,
 )

@@ -6,7 +6,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import group_copies, report_copies
-from ligerdiag.rules.rule import Example, Rule
+from ligerdiag.rules.rule import Example, Rule, RuleKind
 
 _UNCHANGED = (
     "compute the result in place in all branches, or replace the conditional by `jnp.where`; XLA does not make the copy"
@@ -87,4 +87,5 @@ Copies below 64 KiB do not count. Before jax 0.11 XLA copied more: compare the t
     bad=(NOTHING_TO_DO, EXCHANGED),
     good=(IN_PLACE,),
     check=check,
+    kind=RuleKind.COPY,
 )

@@ -8,7 +8,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.rules.memory_findings import group_copies, report_copies
-from ligerdiag.rules.rule import Example, Rule
+from ligerdiag.rules.rule import Example, Rule, RuleKind
 
 _AUTHORS = (
     "make each of them by `jnp.zeros` or another constant, which XLA writes twice instead of copying, or keep both in one"
@@ -94,4 +94,5 @@ needed, and is in the report alone.""",
     bad=(EQUAL,),
     good=(ZEROS,),
     check=check,
+    kind=RuleKind.COPY,
 )

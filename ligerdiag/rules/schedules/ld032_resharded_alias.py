@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.memory_findings import describe_amount
-from ligerdiag.rules.rule import Rule, make_example
+from ligerdiag.rules.rule import Rule, RuleKind, make_example
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -88,4 +88,5 @@ taken for the author's.""",
     bad=(GATHERED,),
     good=(SHARDED,),
     check=check,
+    kind=RuleKind.COPY,
 )
