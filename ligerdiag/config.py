@@ -23,7 +23,7 @@ from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Severity
 from ligerdiag.model.memory_limits import MemoryBudgets, parse_bytes
-from ligerdiag.report.suppressions import ConfigEntry
+from ligerdiag.report.allowed.suppressions import ConfigEntry
 from ligerdiag.rules.registry import get_rule
 
 NAME = "pyproject.toml"

@@ -12,8 +12,8 @@ from ligerdiag.compile.cases.selectors import Selector
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.report.allowed.suppressions import ConfigEntry
 from ligerdiag.report.comparisons import Axis
-from ligerdiag.report.suppressions import ConfigEntry
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 DEFAULT_TARGETS = ("h100",)

@@ -13,8 +13,8 @@ from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.report.allowed.known_findings import load_known
 from ligerdiag.report.baseline import load_baseline
-from ligerdiag.report.known_findings import load_known
 from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, CompareOptions, DiffOptions, InspectOptions

@@ -36,8 +36,9 @@ from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
+from ligerdiag.report.allowed.known_findings import KnownFindings, identify_finding, load_known, render_known
+from ligerdiag.report.allowed.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
-from ligerdiag.report.known_findings import KnownFindings, identify_finding, load_known, render_known
 from ligerdiag.report.status import (
     BEYOND_EXPECTATION,
     compute_excuse,
@@ -45,7 +46,6 @@ from ligerdiag.report.status import (
     parse_expectation,
     parse_expected_rules,
 )
-from ligerdiag.report.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions

@@ -26,8 +26,8 @@ from ligerdiag.model.report import (
     Refusal,
     leave_undone,
 )
+from ligerdiag.report.allowed.suppressions import SeenScope, Suppressions
 from ligerdiag.report.status import conclude
-from ligerdiag.report.suppressions import SeenScope, Suppressions
 from ligerdiag.run_options import InspectOptions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots

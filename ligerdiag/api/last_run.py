@@ -67,7 +67,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class LastSelection:
     """The cases that `--last-failed` selected."""
 
     cases: tuple[CaseSpec, ...]
@@ -104,14 +104,14 @@ def save_last_run(cache: Cache, last: LastRun) -> None:
 
 def select_open_cases(
     cases: Sequence[CaseSpec], last: LastRun | None, *, targets: Collection[str], toolchain: str
-) -> Selection:
+) -> LastSelection:
     """Returns those of the cases that are remembered for one of the targets: first those that were not as expected, then
     those that were not run. Returns all cases if that leaves none.
     """
 
-    def keep_all(why: str) -> Selection:
+    def keep_all(why: str) -> LastSelection:
         said = f"--last-failed: {why}, so {_describe_all(cases)}"
-        return Selection(cases=tuple(cases), said=said, is_partial=False)
+        return LastSelection(cases=tuple(cases), said=said, is_partial=False)
 
     if last is None:
         return keep_all("no earlier run in this folder is remembered")
@@ -130,7 +130,7 @@ def select_open_cases(
     names = ", ".join(f"`{case.id}`" for case in chosen[:_SHOWN])
     more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
     said = f"--last-failed: {len(chosen)} of {count_of(len(cases), 'case')}, {' and '.join(words)}: {names}{more}"
-    return Selection(cases=chosen, said=said, is_partial=len(chosen) < len(cases))
+    return LastSelection(cases=chosen, said=said, is_partial=len(chosen) < len(cases))
 
 
 def _describe_all(cases: Sequence[CaseSpec]) -> str:

@@ -18,9 +18,9 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, Identity, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
-from ligerdiag.report.known_findings import KnownFindings
+from ligerdiag.report.allowed.known_findings import KnownFindings
+from ligerdiag.report.allowed.suppressions import Suppressions
 from ligerdiag.report.status import conclude
-from ligerdiag.report.suppressions import Suppressions
 from ligerdiag.run_options import CheckOptions
 
 

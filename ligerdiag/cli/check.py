@@ -317,7 +317,7 @@ def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Output
     from ligerdiag import api
 
     if verbosity is Verbosity.VERBOSE and error.printed:
-        from ligerdiag.report.printed_text import render_lines
+        from ligerdiag.report.terminal.printed_text import render_lines
 
         sys.stderr.write(render_lines("printed", error.printed))
     readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}

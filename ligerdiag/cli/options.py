@@ -20,7 +20,7 @@ from ligerdiag.run_options import Option
 if TYPE_CHECKING:
     from ligerdiag.config import Config as LoadedConfig
     from ligerdiag.replay.replay_worker import Bounds
-    from ligerdiag.report.suppressions import ConfigEntry
+    from ligerdiag.report.allowed.suppressions import ConfigEntry
 
 
 def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
@@ -242,7 +242,7 @@ class RuleOptions:
         """Returns an entry for each rule whose findings do not count: they are allowed, and stay in the report. Raises
         InputError for a word that names no rule.
         """
-        from ligerdiag.report.suppressions import ConfigEntry
+        from ligerdiag.report.allowed.suppressions import ConfigEntry
         from ligerdiag.rules.registry import RULES
 
         ignored, selected = _parse_rules(self.ignore), _parse_rules(self.select)

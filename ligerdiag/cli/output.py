@@ -390,7 +390,7 @@ def write_report(
 
 def write_statistics(report: CheckReport, outputs: Outputs) -> None:
     """Writes the number of findings of each rule to standard output, or to stderr if a program reads standard output."""
-    from ligerdiag.report.concise import render_statistics
+    from ligerdiag.report.terminal.concise import render_statistics
 
     _write_beside(render_statistics(report), outputs)
 
@@ -399,14 +399,14 @@ def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
     """Writes the slowest cases, at most `count` of them or all for 0, to standard output, or to stderr if a program
     reads standard output.
     """
-    from ligerdiag.report.durations import render_durations
+    from ligerdiag.report.terminal.durations import render_durations
 
     _write_beside(render_durations(report, count), outputs)
 
 
 def write_printed(report: CheckReport, outputs: Outputs) -> None:
     """Writes what the user's code printed to standard output, or to stderr if a program reads standard output."""
-    from ligerdiag.report.printed_text import render_printed
+    from ligerdiag.report.terminal.printed_text import render_printed
 
     _write_beside(render_printed(report), outputs)
 
@@ -472,7 +472,7 @@ def _render(
 
             return render_markdown(report, exit_code=code, meaning=_find_meaning(report, code))
         case Format.CONCISE:
-            from ligerdiag.report.concise import render_concise
+            from ligerdiag.report.terminal.concise import render_concise
 
             return render_concise(report)
         case _:

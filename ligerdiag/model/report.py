@@ -23,7 +23,7 @@ from ligerdiag.model.findings import (
     Verdict,
 )
 from ligerdiag.model.memory import MemoryUse
-from ligerdiag.model.schedule_view import KernelCall, Neighbourhood, ScheduleView
+from ligerdiag.model.schedule_view import CallState, Neighbourhood, ScheduleView
 from ligerdiag.model.shown import Shown
 from ligerdiag.text import compute_printable, count_of
 
@@ -152,7 +152,7 @@ class CaseReport(Shown):
     """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if a
     baseline or a comparison needs it. No report shows it.
     """
-    kernel_calls: tuple[KernelCall, ...] | None = None
+    kernel_calls: tuple[CallState, ...] | None = None
     """The kernel calls of the schedule, if a comparison needs them; else None. No report shows them."""
     view: ScheduleView | None = None
     """The data for the HTML report, if requested. No other report shows it."""
@@ -325,7 +325,7 @@ class Inspection:
     """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if
     requested.
     """
-    kernel_calls: tuple[KernelCall, ...] | None = None
+    kernel_calls: tuple[CallState, ...] | None = None
     """The kernel calls of the schedule, if neighbourhoods are requested; else None."""
     view: ScheduleView | None = None
     """The data for an HTML report, if requested."""

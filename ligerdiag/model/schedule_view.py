@@ -107,7 +107,7 @@ class Neighbourhood:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCall:
+class CallState:
     """One kernel call of a schedule, and the operands that it overwrites."""
 
     kernel: str
@@ -130,7 +130,7 @@ class ScheduleFacts:
     """One for each hidden write, in program order."""
     memory: MemoryFigures | None = None
     """The memory that the program needs; None if unknown, or in a baseline of an older ligerdiag."""
-    kernel_calls: tuple[KernelCall, ...] | None = None
+    kernel_calls: tuple[CallState, ...] | None = None
     """The kernel calls of the schedule; None if unknown, as in a baseline."""
 
 

@@ -25,7 +25,7 @@ from ligerdiag.config import Config, load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.report.concise import render_reason
+from ligerdiag.report.terminal.concise import render_reason
 from ligerdiag.report.terminal.full_report import MIN_WIDTH, render_terminal
 from ligerdiag.run_options import CheckOptions
 

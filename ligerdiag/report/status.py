@@ -39,8 +39,8 @@ from ligerdiag.report.agreement import (
     list_explained,
     raise_shown,
 )
+from ligerdiag.report.allowed.suppressions import Suppressions
 from ligerdiag.report.disagreement_causes import note_differences
-from ligerdiag.report.suppressions import Suppressions
 from ligerdiag.rules.registry import RULES, check_measured, find_undecided_rules, get_rule, list_ids
 from ligerdiag.rules.rule import Measured, RuleKind
 from ligerdiag.text import suggest

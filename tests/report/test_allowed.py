@@ -10,9 +10,9 @@ from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
 from ligerdiag.model.findings import Attribution, Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Identity, Status, UnusedSuppression, refuse
+from ligerdiag.report.allowed.suppressions import ConfigEntry, Suppressions
 from ligerdiag.report.json import render_json
 from ligerdiag.report.status import compute_allowed_outputs, compute_status
-from ligerdiag.report.suppressions import ConfigEntry, Suppressions
 from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.rules.registry import RULES, get_rule
 from tests.report.samples import (

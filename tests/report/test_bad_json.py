@@ -7,9 +7,9 @@ import pytest
 
 from ligerdiag.config import load_config
 from ligerdiag.errors import InputError
+from ligerdiag.report.allowed.known_findings import load_known
 from ligerdiag.report.baseline import load_baseline
 from ligerdiag.report.compared.report_reading import load_side
-from ligerdiag.report.known_findings import load_known
 
 READERS: dict[str, Callable[[Path], object]] = {
     "baseline": load_baseline,

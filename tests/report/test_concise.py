@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.model.findings import Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import Status
-from ligerdiag.report.concise import render_concise, render_statistics
+from ligerdiag.report.terminal.concise import render_concise, render_statistics
 from tests.report.samples import make_case, make_finding, make_report
 
 ALLOWED = Suppression(kind=SuppressionKind.CONFIG, reason="only logged", where="pyproject.toml")

@@ -9,12 +9,12 @@ from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine, S
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.report.case_places import Repository
 from ligerdiag.report.causes import compute_causes, list_rules
-from ligerdiag.report.concise import render_concise
 from ligerdiag.report.html import render_case_html
 from ligerdiag.report.json import render_json
 from ligerdiag.report.junit import render_junit
 from ligerdiag.report.markdown import render_github, render_markdown
 from ligerdiag.report.sarif import render_sarif
+from ligerdiag.report.terminal.concise import render_concise
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.html.pages import compute_text
 from tests.report.html.view_samples import make_view

@@ -2,8 +2,8 @@
 
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import Status
-from ligerdiag.report.durations import render_durations
-from ligerdiag.report.printed_text import render_printed
+from ligerdiag.report.terminal.durations import render_durations
+from ligerdiag.report.terminal.printed_text import render_printed
 from tests.report.samples import make_case, make_device, make_replay, make_report
 
 QUICK = make_case("quick", seconds=0.25, cached=True, replay=make_replay(seconds=9.0, cached=True))

@@ -2,7 +2,7 @@
 
 from ligerdiag.model.findings import Severity, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.report.concise import render_reason
+from ligerdiag.report.terminal.concise import render_reason
 from tests.report.samples import make_case, make_finding
 
 

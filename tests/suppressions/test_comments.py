@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.report.suppressions import AllowComment, load_comments, parse_comments
+from ligerdiag.report.allowed.suppressions import AllowComment, load_comments, parse_comments
 from ligerdiag.source_text import MAX_FILE_BYTES
 
 

@@ -11,8 +11,8 @@ from ligerdiag.api import render_known_findings
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, Severity, SourceLine, SuppressionKind
 from ligerdiag.model.report import Status
-from ligerdiag.report.known_findings import KnownFindings, load_known
-from ligerdiag.report.suppressions import Suppressions
+from ligerdiag.report.allowed.known_findings import KnownFindings, load_known
+from ligerdiag.report.allowed.suppressions import Suppressions
 from tests.report.samples import make_case, make_finding, make_report
 
 DATE = "2026-11-26"

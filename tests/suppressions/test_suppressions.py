@@ -9,7 +9,7 @@ import pytest
 from ligerdiag.model.findings import Finding, SourceLine, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Coverage, Status
-from ligerdiag.report.suppressions import ConfigEntry, SeenScope, Suppressions, compute_scope
+from ligerdiag.report.allowed.suppressions import ConfigEntry, SeenScope, Suppressions, compute_scope
 from tests.report.samples import make_case, make_finding
 
 ANALYSED = Coverage(hidden_writes=1)

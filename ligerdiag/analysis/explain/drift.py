@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, KernelCall, Neighbourhood, Origin, Reader, ScheduleFacts
+from ligerdiag.model.schedule_view import CallState, Fate, Neighbourhood, Origin, Reader, ScheduleFacts
 
 
 class ChangeKind(StrEnum):
@@ -220,7 +220,7 @@ def _find_instead(
     return found
 
 
-def _list_states(calls: Sequence[KernelCall], kernel: str, operand: int) -> Iterator[Instead]:
+def _list_states(calls: Sequence[CallState], kernel: str, operand: int) -> Iterator[Instead]:
     """Yields the state of each call of the kernel that does not hide a write of the operand."""
     for call in calls:
         if call.kernel == kernel and operand not in call.hidden:

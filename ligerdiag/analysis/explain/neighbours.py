@@ -18,7 +18,7 @@ from ligerdiag.hlo.dataflow import Definition, look_through
 from ligerdiag.hlo.module import HloInstruction, find_user_line, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaves, render_shape
-from ligerdiag.model.schedule_view import Fate, KernelCall, Neighbourhood, Origin, Reader, ReadTime
+from ligerdiag.model.schedule_view import CallState, Fate, Neighbourhood, Origin, Reader, ReadTime
 
 ARGUMENT = "an argument of the program"
 CONSTANT = "a constant"
@@ -60,10 +60,10 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
     return tuple(found)
 
 
-def list_kernel_calls(context: Context) -> tuple[KernelCall, ...]:
+def list_kernel_calls(context: Context) -> tuple[CallState, ...]:
     """Returns the kernel calls of the schedule, in its order, with the operands that each overwrites."""
     return tuple(
-        KernelCall(
+        CallState(
             kernel=effects.kernel,
             hidden=tuple(
                 number

@@ -35,7 +35,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, ReplayState, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, Status, UnusedSuppression
-from ligerdiag.report.known_findings import KnownFindings
+from ligerdiag.report.allowed.known_findings import KnownFindings
 from ligerdiag.source_text import compute_place, is_below, read_source
 
 
