@@ -57,7 +57,9 @@ _PARTS = (
     "model/findings.py",
     "compile/cases/arguments.py",
     "compile/cases/array_records.py",
+    "compile/cases/known_fields.py",
     "compile/cases/live_functions.py",
+    "compile/cases/shardings.py",
     "artifacts/call_records.py",
 )
 """Files and folders of ligerdiag whose code can change a number of a replay. Code that makes the artifact is not

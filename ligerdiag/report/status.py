@@ -255,14 +255,15 @@ def _find_unexpected_errors(
     """Returns a line for each finding that is an error although the case expects nothing wrong where it stands.
 
     Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
-    case's reference (LD016), so a case that expects it fresh contradicts an error about it. A finding that names no
-    output concerns all of them.
+    case's reference (LD016), so a case that expects it fresh contradicts an error about it. An error that names no
+    output, such as LD009 about an argument, does not: what the case expects is about its outputs.
     """
     rest = wanted.get(_ALL, _FRESH)
     lines: list[str] = []
     for finding in list_counted(findings):
-        concerned = [name for name in finding.outputs if name in outputs] or list(outputs)
-        if finding.severity is Severity.ERROR and all(wanted.get(name, rest) == _FRESH for name in concerned):
+        concerned = [name for name in finding.outputs if name in outputs]
+        is_error = finding.severity is Severity.ERROR and concerned
+        if is_error and all(wanted.get(name, rest) == _FRESH for name in concerned):
             lines.append(f"expected no error, but {finding.rule}: {finding.message}")
     return lines
 

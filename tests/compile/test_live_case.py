@@ -339,7 +339,7 @@ def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: 
     spec = CaseSpec(id="a", name="a", params=(), source=evil, mesh={}, expected=None, about="", draws="")
     with Pool(cache=Cache(tmp_path / "cache")) as pool:
         question = compile_service._make_cases_question(pool.toolchain, asked)
-        kept = {"cases": [dataclasses.asdict(spec)]}
+        kept = {"cases": [dataclasses.asdict(spec)], "printed": ""}
         pool.cache.keep_answer(question, {source.pickled: Path(source.pickled).stem}, kept)
         (found,) = discover_cases([asked], pool=pool)
     assert (found.id, found.source) == ("a", asked)

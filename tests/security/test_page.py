@@ -129,7 +129,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/report/test_terminal_text.py::test_no_name_starts_a_line_that_a_workflow_takes_for_a_command",
     ),
     "HTML pages are self-contained": (
-        "tests/report/html/test_case_page.py::test_no_page_names_an_address",
+        "tests/report/html/test_case_page.py::test_no_page_names_an_address_other_than_those_of_rules",
         "tests/report/html/test_case_page.py::test_names_that_are_markup_are_text",
     ),
     "Processes that we start end with us": (

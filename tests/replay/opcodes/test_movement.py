@@ -194,7 +194,7 @@ def test_a_slice_of_too_few_dimensions_is_an_artifact_error() -> None:
     }"""
     module = parse_text(text)
     module.entry.root.proto.slice_dimensions.pop()
-    with pytest.raises(ArtifactError, match="has 1 ranges to slice 2 dimensions by"):
+    with pytest.raises(ArtifactError, match="has 1 slice ranges for 2 dimensions"):
         evaluate_module(module, [_count(2, 3)])
 
 

@@ -28,7 +28,7 @@ UNEXPECTED = make(Verdict.FRESH, Status.UNEXPECTED)
         ((STALE, CLOBBERED), "1 of 2 cases reads stale values and 1 reads overwritten values"),
         ((STALE, STALE, STALE), "all 3 cases read stale values"),
         ((FRESH, UNKNOWN, FRESH), "1 of 3 cases could not be decided"),
-        ((FRESH, UNDONE, ERROR), "1 of 3 cases could not be analysed and 1 was not checked"),
+        ((FRESH, UNDONE, ERROR), "1 of 3 cases could not be analysed and 1 was not run"),
         ((FRESH, LATENT), "1 of 2 cases is right by luck"),
         ((FRESH, UNEXPECTED), "1 of 2 cases has an error"),
         ((make(Verdict.FRESH, Status.INCONCLUSIVE),), "the case could not be decided"),
