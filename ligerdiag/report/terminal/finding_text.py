@@ -156,7 +156,8 @@ def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: b
     names_by_text: dict[str, list[str]] = {}
     for name in finding.outputs:
         if name in replayed.replay.outputs:
-            names_by_text.setdefault(render_error(replayed.replay.outputs[name]), []).append(f"`{name}`")
+            text = render_error(replayed.replay.outputs[name], replayed.outputs.get(name))
+            names_by_text.setdefault(text, []).append(f"`{name}`")
     several = len(finding.outputs) > 1
     texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
     shown = "; ".join(texts[: None if verbose else MAX_NUMBERS])

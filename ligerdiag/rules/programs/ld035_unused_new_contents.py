@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.unused_contents import UnusedContents, find_unused_contents
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
-from ligerdiag.hlo.module import HloInstruction, find_user_line
-from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
-from ligerdiag.rules.rule import ALIASED, Rule, make_example
-from ligerdiag.rules.wording import describe_callers, locate_instruction, render_at
-from ligerdiag.text import join_words
+from ligerdiag.hlo.module import find_user_line
+from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, Severity
+from ligerdiag.rules.call_patch import find_way_to
+from ligerdiag.rules.rule import ALIASED, Rule, RuleKind, make_example
+from ligerdiag.rules.wording import JAX_TRITON, describe_callers, is_in_backward, locate_instruction, render_at
+from ligerdiag.text import count_of
 
 _MOST_READERS = 4
 
@@ -26,7 +27,7 @@ def check(context: Context) -> Iterator[Finding]:
 def _report(context: Context, found: UnusedContents) -> Finding:
     path = context.program.find_tag_path(found.call)
     call = locate_instruction(context.program, found.call, context.sites.get(path[-1]) if path else None)
-    lines = tuple(dict.fromkeys(_find_line(context, one) for one in found.readers))
+    reads = _find_reads(context, found)
     kernel, number = found.effects.kernel, found.operand
     return Finding(
         rule=RULE.id,
@@ -39,36 +40,49 @@ def _report(context: Context, found: UnusedContents) -> Finding:
         kernel=kernel,
         operand=number,
         instructions=(found.call.name, *(one.name for one in found.readers[:_MOST_READERS])),
-        evidence=(*describe_callers(call), *_describe_readers(lines)),
-        help=_advise(found, call, lines),
+        evidence=(*describe_callers(call), *_describe_reads(reads)),
+        help=_advise(found, call, reads),
     )
 
 
-def _find_line(context: Context, reader: HloInstruction) -> SourceLine | None:
-    """Returns the user's line that reads; None for an output of the program, and where the line is unknown."""
-    return None if reader is context.program.entry.root else find_user_line(context.program, reader)
+def _find_reads(context: Context, found: UnusedContents) -> tuple[ReadPlace, ...]:
+    """Returns the places of the readers, each once; the line is None for an output of the program, and where it is
+    unknown.
+    """
+    root, places = context.program.entry.root, dict[ReadPlace, None]()
+    for reader in found.readers:
+        line = None if reader is root else find_user_line(context.program, reader)
+        places[ReadPlace(line=line, in_backward=line is not None and is_in_backward(reader))] = None
+    return tuple(places)
 
 
-def _describe_readers(lines: tuple[SourceLine | None, ...]) -> Iterator[tuple[str, str]]:
-    for line in lines[:_MOST_READERS]:
-        if line is None:
-            yield "read", "an output of the program holds the old contents"
+def _describe_reads(reads: tuple[ReadPlace, ...]) -> Iterator[tuple[str, str]]:
+    for read in reads[:_MOST_READERS]:
+        if read.line is None:
+            yield "read", "the old contents, by an output of the program or at an unknown line"
         else:
-            yield "read", f"the old contents, after the call{render_at(line)}"
-    if len(lines) > _MOST_READERS:
-        yield "read", f"and {len(lines) - _MOST_READERS} more lines"
+            yield "read", f"the old contents, after the call{render_at(read.line, in_backward=read.in_backward)}"
+    if len(reads) > _MOST_READERS:
+        yield "read", f"{count_of(len(reads) - _MOST_READERS, 'more place')}"
 
 
-def _advise(found: UnusedContents, call: CallPlace, lines: tuple[SourceLine | None, ...]) -> str:
-    places = [f"{line.file}:{line.line}" for line in lines[:_MOST_READERS] if line is not None]
-    readers = f"at {join_words(places)}" if places else "there"
-    if has_trait(found.call.proto.custom_call_target, CallTrait.JAX_TRITON_FFI | CallTrait.JAX_TRITON):
-        value = "the value that the call returns, or that its Ref holds after the call,"
-    else:
-        value = "the output that aliases the operand"
-    frames = [frame for frame in call.callers[:1] if frame.function]
-    through = f" (return it to {frames[0].function})" if frames else ""
-    return f"if the new contents are meant {readers}, use {value}{through}; if the old ones are, leave it as it is"
+def _advise(found: UnusedContents, call: CallPlace, reads: tuple[ReadPlace, ...]) -> str:
+    target = found.call.proto.custom_call_target
+    value = "the output that aliases the operand"
+    if has_trait(target, JAX_TRITON):
+        value = (
+            "the value that the call returns, or the Ref after the call"
+            if _may_be_ref(target)
+            else "the returned value"
+        )
+    through, places = find_way_to(call, reads)
+    there = f": return it from {through}, and use it in {places}" if places else ""
+    one = "reader means" if len(reads) == 1 else "readers mean"
+    return f"if the {one} the new contents, use {value}{there}; if the old ones, leave the program as it is"
+
+
+def _may_be_ref(target: str) -> bool:
+    return has_trait(target, CallTrait.JAX_TRITON_FFI)
 
 
 _KEPT = """\
@@ -142,6 +156,7 @@ RULE = Rule(
     id="LD035",
     name="unused-new-contents",
     severity=Severity.NOTE,
+    kind=RuleKind.QUESTION,
     summary="a declared write whose new contents nobody uses, although the old ones are read after the call",
     what_it_does="""\
 Looks, in the program as written, for calls that declare a write (an aliased output, `call_in_place`, or a Ref) and whose
@@ -155,7 +170,8 @@ hidden write to `call_in_place` and did not change the readers, they now surely 
 If the readers mean the new contents, use the value that the call returns after its outputs; a wrapper has to return it.
 If they mean the old contents, there is nothing to do, and XLA copies the operand for the kernel.""",
     limits="""\
-A note: it changes neither a verdict nor an exit status, because only the author knows which contents are meant. A reader
+A note: it changes neither a verdict nor the status of a case, because only the author knows which contents are meant, and
+an exit status only with `--fail-on note`. A reader
 that comes before the call in program order does not count, nor does one that a loop runs in its next iteration.""",
     references=("docs/troubleshooting.md",),
     bad=(DISCARDED, DROPPED_BY_A_WRAPPER),
