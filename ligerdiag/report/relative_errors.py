@@ -16,19 +16,19 @@ def render_figure(value: float) -> str:
     return f"{value:.2g}" if isfinite(value) else "infinite"
 
 
-def render_numbers(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
+def render_numbers(numbers: OutputNumbers) -> str:
     """Returns the attribution and the error of an output, such as `stale: relative error 1.2e+04, equal to the stale
-    prediction`. verdict: that of the static analysis, if known.
+    prediction`.
     """
-    return f"{numbers.attribution.value}: {render_error(numbers, verdict)}"
+    return f"{numbers.attribution.value}: {render_error(numbers)}"
 
 
 def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
     """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
     hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
 
-    verdict: that of the static analysis, if known. The value of a stale output may be neither the intended nor the stale
-    one, because a reader sees old and new contents.
+    verdict: that of the static analysis, if the error is that of a finding about a hidden write. The value of a stale
+    output may be neither the intended nor the stale one, because a reader sees old and new contents.
     """
     error, tolerance = f"relative error {render_figure(numbers.error)}", render_figure(numbers.tolerance)
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"

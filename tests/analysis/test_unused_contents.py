@@ -5,9 +5,12 @@ import pytest
 from ligerdiag.analysis.unused_contents import find_unused_contents
 from ligerdiag.analysis.writes import iterate_kernel_calls
 from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.hlo.parse import parse_text
+from tests.replay.xla_cpu import parse_text
 
-CALL = '(f32[8], f32[8]) custom-call(x), custom_call_target="k", output_to_operand_aliasing={{1}: (0, {})}'
+CALL = (
+    '(f32[8], f32[8]) custom-call(x), custom_call_target="k", output_to_operand_aliasing={{1}: (0, {})}'
+    ', metadata={op_name="call#ld2"}'
+)
 
 
 def find(text: str) -> list[tuple[int, list[str]]]:
@@ -42,10 +45,11 @@ def test_the_new_contents_are_unused_and_the_old_ones_are_read(after: str, found
     assert find(program(after)) == found
 
 
+BEFORE = 'x = f32[8] negate(p)\n  b = f32[8] abs(x), metadata={op_name="abs#ld1"}'
+
+
 def test_a_reader_before_the_call_and_scratch_memory_do_not_count() -> None:
-    assert (
-        find(program("ROOT t = (f32[8], f32[8]) tuple(s, b)", before="x = f32[8] negate(p)\n  b = f32[8] abs(x)")) == []
-    )
+    assert find(program("ROOT t = (f32[8], f32[8]) tuple(b, s)", before=BEFORE)) == []
     zeros = "z = f32[] constant(0)\n  x = f32[8] broadcast(z), dimensions={}"
     assert find(program("r = f32[8] add(s, x)\n  ROOT t = (f32[8]) tuple(r)", before=zeros)) == []
 

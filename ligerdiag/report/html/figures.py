@@ -254,7 +254,7 @@ def _make_row(case: CaseReport, name: str, axis: _Axis) -> PlotRow:
         add("prediction", numbers.distance, "a stale output would be here")
         add("replay", numbers.error, "replay on the CPU")
         words.append(numbers.attribution.value)
-        sentences.append(("replay", f"{numbers.attribution.value}: {render_error(numbers, case.outputs.get(name))}"))
+        sentences.append(("replay", f"{numbers.attribution.value}: {render_error(numbers)}"))
     if case.replay is not None and name in case.replay.reference:
         error = case.replay.reference[name]
         add("reference", error, "the result in program order, compared with the case's reference")

@@ -71,8 +71,7 @@ def _make_part(case: CaseReport) -> CasePart:
         count=compute_parts(headline.count, {}),
         plain=compute_parts(headline.plain, {}),
         rows=tuple(
-            (chip, render_numbers(numbers[chip.name], case.outputs.get(chip.name)) if chip.name in numbers else "")
-            for chip in list_chips(case)
+            (chip, render_numbers(numbers[chip.name]) if chip.name in numbers else "") for chip in list_chips(case)
         ),
         articles=compute_articles(case, {}),
         troubles=tuple((one, PAGES[one.kind].help) for one in list_troubles(case)),

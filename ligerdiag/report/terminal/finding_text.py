@@ -11,6 +11,7 @@ from ligerdiag.report.causes import (
     compute_causes,
     compute_places,
     describe_origin,
+    is_about_write,
     list_marked_places,
     list_rules,
 )
@@ -156,7 +157,9 @@ def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: b
     names_by_text: dict[str, list[str]] = {}
     for name in finding.outputs:
         if name in replayed.replay.outputs:
-            text = render_error(replayed.replay.outputs[name], replayed.outputs.get(name))
+            text = render_error(
+                replayed.replay.outputs[name], replayed.outputs.get(name) if is_about_write(finding) else None
+            )
             names_by_text.setdefault(text, []).append(f"`{name}`")
     several = len(finding.outputs) > 1
     texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
