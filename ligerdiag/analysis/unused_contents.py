@@ -1,7 +1,7 @@
 """Finds declared writes whose new contents the program never uses although it reads the old contents after the call.
 
 A declared write returns the new contents as an output of the call, and the operand keeps its old value for every other
-reader. A program that drops that output and goes on with the operand is right by definition; its author may have meant
+reader. A program that drops that output and continues with the operand is right by definition; its author may have meant
 the new contents. Scratch memory is no such write: nobody reads the operand again, or its old contents are a constant.
 """
 

@@ -55,7 +55,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             ),
             help="fix the program or its reference; the verdicts compare the schedule with program order. If you mean an"
             " operand's value from before a kernel overwrites it, call the kernel through"
-            " `ligerdiag.in_place.call_in_place` and go on reading the old name",
+            " `ligerdiag.in_place.call_in_place` and continue to read the old name",
         )
 
 

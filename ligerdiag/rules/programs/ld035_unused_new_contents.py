@@ -78,7 +78,7 @@ def _advise(found: UnusedContents, call: CallPlace, reads: tuple[ReadPlace, ...]
     through, places = find_way_to(call, reads)
     there = f": return it from {through}, and use it in {places}" if places else ""
     one = "reader means" if len(reads) == 1 else "readers mean"
-    return f"if the {one} the new contents, use {value}{there}; if the old ones, leave the program as it is"
+    return f"if the {one} the new contents, use {value}{there}; if the old ones, change nothing"
 
 
 def _may_be_ref(target: str) -> bool:
@@ -96,7 +96,7 @@ CASE = Case(name="{name}", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(1
 """
 
 DISCARDED = make_example(
-    about="The write is declared, but the caller drops the doubled rows and goes on with `h`, which holds the old ones.",
+    about="The write is declared, but the caller drops the doubled rows and continues with `h`, which holds the old ones.",
     declared=True,
     code=_KEPT.format(doubled="_", read="h", name="discarded"),
 )
@@ -164,7 +164,7 @@ aliased output no operation uses and the program does not return, while an opera
 operand held before it. A constant, such as an array of zeros, is scratch memory and does not count.""",
     why="""\
 A declared write leaves the operand's name with its old contents. A program that passes the call a value, drops what the
-call returns and goes on with that value is right by definition, and every output is fresh. If its author moved from a
+call returns and continues with that value is right by definition, and every output is fresh. If its author moved from a
 hidden write to `call_in_place` and did not change the readers, they now surely read the old contents.""",
     what_to_do="""\
 If the readers mean the new contents, use the value that the call returns after its outputs; a wrapper has to return it.

@@ -67,7 +67,7 @@ The next XLA, another flag, another GPU or an autotuned GEMM may reverse the ord
 lab fail on the H100 in the cluster.""",
     what_to_do="""\
 As for LD001: make the overwritten operand an output of the call and read that output. A reader that needs the original
-goes on with the operand, which XLA then keeps for it.""",
+continues with the operand, which XLA then keeps for it.""",
     limits="""\
 The rule does not say how likely another order is. `ligerdiag check --orders 20` replays the schedule in twenty other
 orders of the same instructions, and says which outputs change. An output that depends on the read is called latent even
