@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ligerdiag.analysis.explain.output_sentences import describe_untraced
 from ligerdiag.model.report import CaseReport
 from ligerdiag.rules.rule import make_example
 from ligerdiag.rules.schedules import ld002_stale_copy
@@ -60,3 +61,8 @@ def test_a_reader_of_old_and_new_contents_is_not_said_to_use_nothing_that_the_ke
     (found,) = (one for one in ld002_stale_copy.check(judge_pair("half_recomputed_reader")) if one.reader is not None)
     assert found.message == "`y` is computed by `%y`, which also uses a value from before `double` wrote"
     assert dict(found.evidence)["read"].endswith("reads what the kernel wrote, and computes an older value anew")
+
+
+def test_a_value_that_was_not_found_comes_with_a_next_step() -> None:
+    (line,) = describe_untraced(judge_pair("value_without_a_tag"))
+    assert line.endswith("; declare the write (`ligerdiag.in_place.call_in_place`), then it can be decided")

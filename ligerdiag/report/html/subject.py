@@ -96,12 +96,8 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
             facts.append(("replay", summarise_numbers(numbers)))
         for name in finding.outputs if len(numbers) <= FEW else ():
             if name in case.replay.outputs:
-                said.setdefault(
-                    render_error(
-                        case.replay.outputs[name], case.outputs.get(name) if is_about_write(finding) else None
-                    ),
-                    [],
-                ).append(f"`{name}`")
+                verdict = case.outputs.get(name) if is_about_write(finding) else None
+                said.setdefault(render_error(case.replay.outputs[name], verdict), []).append(f"`{name}`")
         facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
     return Article(
         rule=finding.rule,

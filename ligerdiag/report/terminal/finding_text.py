@@ -157,9 +157,8 @@ def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: b
     names_by_text: dict[str, list[str]] = {}
     for name in finding.outputs:
         if name in replayed.replay.outputs:
-            text = render_error(
-                replayed.replay.outputs[name], replayed.outputs.get(name) if is_about_write(finding) else None
-            )
+            verdict = replayed.outputs.get(name) if is_about_write(finding) else None
+            text = render_error(replayed.replay.outputs[name], verdict)
             names_by_text.setdefault(text, []).append(f"`{name}`")
     several = len(finding.outputs) > 1
     texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
