@@ -57,7 +57,7 @@ from ligerdiag.effects.declared import Contradiction
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.fused_aliases import find_broken_aliases
-from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath, find_user_line
 from ligerdiag.hlo.shared_bytes import SharedBytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.memory.memory_use import MemoryAnalysis
@@ -106,6 +106,13 @@ class Context(EvaluatedPair):
     """The copies, the donations and the memory use of the optimized module; None without a schedule or without XLA's
     own buffer assignment.
     """
+
+    def find_call_line(self, write: HiddenWrite) -> SourceLine | None:
+        """Returns the line of the user's code that makes the call of a hidden write: that of the trace, else that of the
+        HLO.
+        """
+        site = self.sites.get(write.tag_path[-1]) if write.tag_path else None
+        return site or find_user_line(write.module, write.call)
 
     @cached_property
     def followed(self) -> FollowedWrites:

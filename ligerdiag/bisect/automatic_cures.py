@@ -51,7 +51,10 @@ def make_automatic_trials(
     if base.artifact is None or base.error:
         return (written,)
     if not base.written:
-        draft.notes.append("no kernel overwrites an operand behind XLA's back: there is nothing to cure")
+        draft.notes.append(
+            "no kernel overwrites an operand behind XLA's back, since the calls declare their writes or have none: there is"
+            " nothing to cure, and no other mitigation to compare"
+        )
         return (written,)
     applied = (_tie(draft, base), _put_barriers(draft, base), _declare(draft, base))
     draft.notes[:] = dict.fromkeys((*draft.notes, _describe_others(case)))

@@ -26,6 +26,7 @@ Examples:
 CASE = Path("cases/starter.py")
 TEST = Path("tests/test_schedule.py")
 CONFIG = Path("pyproject.toml")
+_ROOT = "your imports start at the folder that has it, else at that of .git"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,8 @@ def init(
     if not dry_run:
         where = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
         sys.stdout.write(f"\nnext: {where}ligerdiag check\n")
+        if not _ignores_reports(directory):
+            sys.stdout.write("pages: ligerdiag check --html report; add `report/` to .gitignore\n")
 
 
 def plan_steps(directory: Path) -> tuple[InitStep, ...]:
@@ -84,7 +87,7 @@ def _plan_config(directory: Path) -> InitStep:
         return InitStep(
             path=CONFIG,
             text="",
-            said=f"no {CONFIG} here; it could set these options, shown with their defaults:\n{table}",
+            said=f"no {CONFIG} here; {_ROOT}. It could set these options:\n{table.rstrip()}",
         )
     try:
         text = path.read_text(encoding="utf-8")
@@ -97,8 +100,17 @@ def _plan_config(directory: Path) -> InitStep:
     try:
         tomllib.loads(text + gap + table)
     except ValueError:
-        return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}; add to its table `tool`:\n{table}")
+        return InitStep(path=CONFIG, text="", said=f"unchanged: {CONFIG}; add to its table `tool`:\n{table.rstrip()}")
     return InitStep(path=CONFIG, text=text + gap + table, said=f"added: [tool.ligerdiag] to {CONFIG}")
+
+
+def _ignores_reports(directory: Path) -> bool:
+    """Returns whether .gitignore has a line for the folder of the HTML pages."""
+    try:
+        lines = (directory / ".gitignore").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return False
+    return any(line.strip().strip("/") == "report" for line in lines)
 
 
 def _read(name: str) -> str:

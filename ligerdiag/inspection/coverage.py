@@ -161,7 +161,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
             *unplaced,
             *moved,
             *dict.fromkeys(conditional),
-            *(describe_untraced(context, context.verdicts) if program is not None else ()),
+            *(describe_untraced(context) if program is not None else ()),
             *describe_ambiguities(context, context.verdicts),
         ),
     )

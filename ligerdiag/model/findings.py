@@ -170,6 +170,8 @@ class ReadPlace:
     """The line that reads; None if the HLO has no location."""
     in_backward: bool = False
     """Whether the read is in the backward pass of `line`."""
+    needs_old: bool = False
+    """Whether the read needs the contents from before the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

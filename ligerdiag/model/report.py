@@ -35,7 +35,9 @@ class Status(StrEnum):
     """The conclusion about a case; exit codes depend on it."""
 
     CLEAN = "clean"
-    """The case has no expectation; every output is fresh, everything was analysed, and there is no finding at all."""
+    """The case has no expectation; every output is fresh, everything was analysed, and there is no finding, apart from
+    questions to the author (LD035).
+    """
     EXPECTED = "as expected"
     """The verdicts match the case's expectation, whether it is fresh or a hazard."""
     ALLOWED = "allowed"

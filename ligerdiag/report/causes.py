@@ -135,7 +135,7 @@ def _merge(parts: tuple[Finding, ...], outputs: Sequence[str], source_roots: Seq
     merged = replace(head, outputs=names, message=_describe(head, leading, names, outputs))
     if len(names) > FEW:
         merged = replace(merged, evidence=(("outputs", render_patterns(names, outputs)), *merged.evidence))
-    patch = find_patch(head, source_roots)
+    patch = find_patch(replace(head, parts=parts), source_roots)
     if patch is not None:
         merged = replace(merged, help=patch.sentence)
     if len(parts) == 1:
@@ -153,11 +153,12 @@ def _collect_lost(parts: Sequence[Finding]) -> tuple[int, ...]:
 
 def find_patch(finding: Finding, source_roots: Sequence[str]) -> CallPatch | None:
     """Returns the kernel call changed so that it declares the write; None for a rule with another remedy, and for a call
-    that cannot be read.
+    that cannot be read. finding: a finding, or a cause, whose reads then say which names to use.
     """
     if finding.call is None or finding.operand is None or not is_about_write(finding):
         return None
-    return compute_patch(finding.call, operand=finding.operand, source_roots=source_roots)
+    reads = list(dict.fromkeys(part.reader for part in finding.parts or (finding,) if part.reader is not None))
+    return compute_patch(finding.call, operand=finding.operand, source_roots=source_roots, reads=reads)
 
 
 def is_about_write(finding: Finding) -> bool:
@@ -233,7 +234,7 @@ def _list_declarations(cause: Finding, roots: Sequence[Finding], source_roots: S
     roots: the findings of the cause that say that the kernel makes the hidden write.
     """
     for root in roots[:1]:
-        patch = find_patch(root, source_roots)
+        patch = find_patch(replace(root, parts=cause.parts), source_roots)
         if patch is not None and patch.sentence != cause.help:
             return [("declare", patch.sentence)]
     return []

@@ -5,7 +5,7 @@ explanation. The stale prediction is the output computed as if no read saw a hid
 from collections.abc import Mapping
 from math import isfinite, isnan
 
-from ligerdiag.model.findings import Attribution, DeviceOutput, OutputNumbers
+from ligerdiag.model.findings import Attribution, DeviceOutput, OutputNumbers, Verdict
 from ligerdiag.text import count_of
 
 
@@ -23,9 +23,12 @@ def render_numbers(numbers: OutputNumbers) -> str:
     return f"{numbers.attribution.value}: {render_error(numbers)}"
 
 
-def render_error(numbers: OutputNumbers) -> str:
+def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
     """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
     hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
+
+    verdict: that of the static analysis, if the error is that of a finding about a hidden write. The value of a stale
+    output may be neither the intended nor the stale one, because a reader sees old and new contents.
     """
     error, tolerance = f"relative error {render_figure(numbers.error)}", render_figure(numbers.tolerance)
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
@@ -42,6 +45,8 @@ def render_error(numbers: OutputNumbers) -> str:
             words = f"{error}, tolerance {tolerance}, the stale prediction {distance} away"
         case Attribution.NEITHER:
             words = f"{error}, and {render_figure(numbers.stale_error)} from the stale prediction"
+            if verdict is Verdict.STALE:
+                words += ": neither the intended nor the stale value, so perhaps a mixture, partly old and partly new"
         case Attribution.UNDECIDED:
             words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
     return words + rows if numbers.rows else words

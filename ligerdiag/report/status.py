@@ -285,9 +285,10 @@ def _status_without_expectation(
         return Status.FINDINGS
     if Verdict.UNKNOWN in verdicts or coverage.not_covered or hides_unknown(findings):
         return Status.INCONCLUSIVE
-    if counted or Verdict.LATENT in verdicts:
+    questions = list_ids(RuleKind.QUESTION)
+    if any(one.rule not in questions for one in counted) or Verdict.LATENT in verdicts:
         return Status.FINDINGS
-    if findings:
+    if any(one.rule not in questions for one in findings):
         return Status.ALLOWED
     is_in_place = coverage.hidden_writes or coverage.declared_writes or coverage.requests
     return Status.CLEAN if is_in_place else Status.NOTHING

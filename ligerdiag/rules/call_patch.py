@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ligerdiag.hlo.custom_calls import has_trait
-from ligerdiag.model.findings import CallPlace
-from ligerdiag.rules.wording import JAX_TRITON, SPARE
+from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
+from ligerdiag.rules.wording import JAX_TRITON, SPARE, render_at
 from ligerdiag.source_text import count_characters, load_source_lines, parse_source
 from ligerdiag.text import join_words
 
@@ -23,6 +23,10 @@ _MAX_TEXT = 60
 """Greatest length, in characters, of an argument that a patch quotes."""
 _MAX_LINES = 40
 """Greatest number of lines of a statement that a patch rewrites as a whole."""
+_MOST_PLACES = 3
+"""The patch names at most this many functions that have to use the new value."""
+_MOST_FUNCTIONS = 2
+"""If more functions would have to return the new value, the patch does not name them."""
 _OUTPUTS = ("out_shape", "out_type")
 """Keywords of jax-triton, old and new, that declare the outputs."""
 
@@ -52,9 +56,14 @@ def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) 
     return "" if patch is None else patch.sentence
 
 
-def compute_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> CallPatch | None:
+def compute_patch(
+    call: CallPlace, *, operand: int, source_roots: Sequence[str], reads: Sequence[ReadPlace] = ()
+) -> CallPatch | None:
     """Returns a patch that makes the kernel call declare the write; None if the source of the call cannot be read or
-    understood, or declares the write already. operand: number of an overwritten operand.
+    understood, or declares the write already.
+
+    operand: number of an overwritten operand. reads: the reads that the patch is to put right; the names to use depend on
+    them.
     """
     if call.line is None or call.is_declared or not has_trait(call.target, JAX_TRITON):
         return None
@@ -80,7 +89,7 @@ def compute_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str])
     results += "" if "," in results else ","
     passed = ", ".join(arguments)
     given = passed if passed and len(passed) <= 2 * _MAX_TEXT else "…"
-    use = f"use {join_words([f'`{name}`' for name in names])} from there on ({SPARE})"
+    use = f"{_describe_use(call, values, names, reads)} ({SPARE})"
     number = _render_written(written)
     before, after = (), ()
     if statement is not None and not (_is_nested(node, statement) and call.outputs != 1):
@@ -110,6 +119,64 @@ def _name_values(values: Sequence[str], targets: str) -> list[str]:
         value if value.isidentifier() and value not in taken else f"new_{number}" for number, value in enumerate(values)
     ]
     return ["updated"] if names == ["new_0"] else names
+
+
+def _describe_use(call: CallPlace, values: Sequence[str], names: Sequence[str], reads: Sequence[ReadPlace]) -> str:
+    """Returns the words on which names to use after the call, or on what a declared write does for readers of the old
+    contents alone. values: source texts of the overwritten operands. names: those of their new values.
+    """
+    meant = [read for read in reads if not read.needs_old]
+    if reads and not meant:
+        readers = "this reader" if len(reads) == 1 else "these readers"
+        return f"XLA keeps the old contents of {_quote_names(values)} for {readers}"
+    use = f"use {_quote_names(names)} from there on"
+    if len(meant) < len(reads):
+        use += " where the new contents are meant"
+    one = "it" if len(names) == 1 else "them"
+    through, places = find_way_to(call, meant)
+    return f"{use}: return {one} from {through}, and use {one} in {places}" if places else use
+
+
+def _quote_names(names: Sequence[str]) -> str:
+    return join_words([f"`{name}`" for name in names])
+
+
+def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
+    """Returns the functions that have to return the new value, innermost first, and the functions that read it, with
+    their lines.
+
+    Both are empty if the function that calls the kernel, or one inside of it, has every read, if the reads are in a
+    backward pass, or if too many functions lie in between.
+    """
+    home = call.line
+    if home is None or not home.function or call.in_backward:
+        return "", ""
+    lines = dict.fromkeys(read.line for read in reads if read.line is not None and not read.in_backward)
+    calling = {(frame.file, frame.line) for frame in call.callers}
+    far = [
+        line for line in lines if line.function and not _is_inside(line, home) and (line.file, line.line) not in calling
+    ]
+    through = [home]
+    for frame in call.callers:
+        if not frame.function or any(_is_inside(line, frame) for line in far):
+            break
+        through.append(frame)
+    returning = dict.fromkeys(_name_function(frame) for frame in through)
+    if not far or len(returning) > _MOST_FUNCTIONS:
+        return "", ""
+    places = [f"`{_name_function(line)}`{render_at(line)}" for line in far[:_MOST_PLACES]]
+    if len(far) > _MOST_PLACES:
+        places.append(f"{len(far) - _MOST_PLACES} more places")
+    return _quote_names([*returning]), join_words(places)
+
+
+def _is_inside(line: SourceLine, home: SourceLine) -> bool:
+    """Returns whether a line is in the function of another line, or in a function that is defined there."""
+    return line.file == home.file and (line.function == home.function or line.function.startswith(f"{home.function}."))
+
+
+def _name_function(line: SourceLine) -> str:
+    return line.function.rpartition("<locals>.")[2]
 
 
 def _list_results(call: CallPlace, targets: str) -> list[str]:

@@ -132,6 +132,10 @@ class RuleKind(StrEnum):
     """A difference from a recorded baseline."""
     BUDGET = "budget"
     """More memory or copies than the user allows."""
+    QUESTION = "question to the author"
+    """A note on a program that is right as written, unless its author means something else; it does not change the status
+    of a case.
+    """
     OTHER = "other"
 
 
@@ -342,13 +346,14 @@ def report_read(
     *,
     remedy: str = "",
     outputs: tuple[str, ...] | None = None,
+    needs_old: bool = False,
 ) -> Finding:
     """Returns a finding about a read that is wrong, or right by luck.
 
     sentence: evidence about the read, without its source line, which is added. outputs: by default all outputs that depend
-    on the read.
+    on the read. needs_old: whether the read needs the contents from before the write.
     """
-    place = locate_read(context, read)
+    place = replace(locate_read(context, read), needs_old=needs_old)
     sentence += render_at(place.line, in_backward=place.in_backward)
     found = report_write(
         context,

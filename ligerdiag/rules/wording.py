@@ -90,12 +90,17 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
         *islice(every, _MAX_CALLERS),
         *deque(every, 1),
     )  # the outermost frame is the user's own, however deep a library is
-    in_backward = _BACKWARD in call.op_name
+    in_backward = is_in_backward(call)
     line = site or next(iter(frames), None)
     if line is not None and frames and (frames[0].file, frames[0].line) == (line.file, line.line):
         frames = frames[1:]  # a backward function that was traced in its own right, or a forward call
         in_backward = in_backward and site is None
     return CallPlace(line=line, callers=frames, in_backward=in_backward)
+
+
+def is_in_backward(instruction: HloInstruction) -> bool:
+    """Returns whether differentiation made the instruction from an operation of the forward pass."""
+    return _BACKWARD in instruction.op_name
 
 
 def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
@@ -104,7 +109,7 @@ def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
         if line is not None:
-            return ReadPlace(line=line, in_backward=_BACKWARD in instruction.op_name)
+            return ReadPlace(line=line, in_backward=is_in_backward(instruction))
     return ReadPlace(line=None)
 
 
@@ -182,6 +187,11 @@ UNFUSED = (
 
 
 SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's outputs"
+
+
+def describe_keeping_remedy(context: Context, write: HiddenWrite) -> str:
+    """Returns help on how the kernel call can declare the write, for a reader of the contents from before it."""
+    return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:

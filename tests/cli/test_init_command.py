@@ -46,6 +46,7 @@ def test_the_written_case_checks_at_once_and_the_written_test_passes(run: Run, t
         "added: [tool.ligerdiag] to pyproject.toml",
         "",
         "next: ligerdiag check",
+        "pages: ligerdiag check --html report; add `report/` to .gitignore",
     ]
     checked = run("ligerdiag", "check", "--strict")
     assert checked.code == 0, checked
@@ -53,6 +54,15 @@ def test_the_written_case_checks_at_once_and_the_written_test_passes(run: Run, t
     tested = run("pytest", "-p", "no:cacheprovider", "--strict-markers")
     assert tested.code == 0, tested
     assert "1 passed" in tested.out
+
+
+def test_init_says_where_imports_start_and_adds_no_hint_that_is_followed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("/report/\n")
+    outcome = run("ligerdiag", "init")
+    assert "no pyproject.toml here; your imports start at the folder that has it, else at that of .git" in outcome.out
+    assert "that of the command line is false" in outcome.out
+    before, empty, last = outcome.out.splitlines()[-3:]
+    assert (bool(before), empty, last) == (True, "", "next: ligerdiag check")
 
 
 def test_without_its_declaration_the_starter_is_stale_as_its_text_says(run: Run, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from ligerdiag.analysis.explain.output_sentences import describe_untraced
 from ligerdiag.model.report import CaseReport
 from ligerdiag.rules.rule import make_example
+from ligerdiag.rules.schedules import ld002_stale_copy
+from tests.analysis.pair_files import judge_pair
 from tests.hazards.conftest import check_with_budgets
 
 HALVED = make_example(
@@ -52,3 +55,14 @@ def test_a_loop_of_jax_is_one_caller(tmp_path: Path, shared_cache: Path) -> None
     assert places == ["step.<locals>.body", "step"]
     (call,) = [one.call for one in case.findings if one.call is not None]
     assert len(call.callers) == len(set(call.callers))
+
+
+def test_a_reader_of_old_and_new_contents_is_not_said_to_use_nothing_that_the_kernel_wrote() -> None:
+    (found,) = (one for one in ld002_stale_copy.check(judge_pair("half_recomputed_reader")) if one.reader is not None)
+    assert found.message == "`y` is computed by `%y`, which also uses a value from before `double` wrote"
+    assert dict(found.evidence)["read"].endswith("reads what the kernel wrote, and computes an older value anew")
+
+
+def test_a_value_that_was_not_found_comes_with_a_next_step() -> None:
+    (line,) = describe_untraced(judge_pair("value_without_a_tag"))
+    assert line.endswith("; declare the write (`ligerdiag.in_place.call_in_place`), then it can be decided")

@@ -39,6 +39,16 @@ def found(rule: str, *outputs: str, allowed: bool = True, **changes: object) -> 
 STALE, LATENT, UNKNOWN, FRESH = Verdict.STALE, Verdict.LATENT, Verdict.UNKNOWN, Verdict.FRESH
 
 
+def test_a_question_to_the_author_does_not_change_the_status() -> None:
+    note = found("LD035", allowed=False, severity=Severity.NOTE)
+    assert compute_status({"a": FRESH}, (note,), None, ANALYSED) == (Status.CLEAN, "")
+    assert compute_status({"a": FRESH}, (note, found("LD006")), None, ANALYSED) == (Status.ALLOWED, "")
+    assert compute_status({"a": LATENT}, (note,), None, ANALYSED) == (Status.FINDINGS, "")
+    case = make_case(status=Status.CLEAN, expected=None, outputs={"a": FRESH}, findings=(note,), coverage=ANALYSED)
+    codes = [compute_exit_code(make_report(case), fail_on=one, strict=True) for one in (FailOn.WARNING, FailOn.NOTE)]
+    assert codes == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("outputs", "findings", "coverage", "status"),
     [

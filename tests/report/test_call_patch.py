@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.model.findings import CallPlace, SourceLine
+from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.rules.call_patch import IMPORT, CallPatch, compute_patch, render_patch
 
 BEFORE, SINCE = "triton_kernel_call", "triton_kernel_call_ffi"
@@ -181,3 +181,52 @@ def test_a_call_that_cannot_be_moved_is_only_described(tmp_path: Path, code: str
 
 def test_an_import_that_is_there_is_not_added(tmp_path: Path) -> None:
     assert rewrite(tmp_path, f"{IMPORT}\na = jt.triton_call(x, y, out_shape=o)\n", line=2).imports == ()
+
+
+WRAPPED = "def softmax_(x):\n    lse = jt.triton_call(x, kernel=k, out_shape=o)\n    return lse\n"
+
+
+def use(folder: Path, *reads: ReadPlace, callers: tuple[SourceLine, ...] = ()) -> str:
+    """Returns the last part of the patch for these reads, without the words on older versions of jax-triton."""
+    file = folder / "mine.py"
+    file.write_text(WRAPPED, encoding="utf-8")
+    place = SourceLine(file=str(file), line=2, function="softmax_")
+    call = CallPlace(line=place, target=SINCE, operands=1, outputs=1, callers=callers)
+    found = compute_patch(call, operand=0, source_roots=[str(folder)], reads=reads)
+    assert found is not None
+    return found.use.rpartition(" (before")[0]
+
+
+def in_joint(**changes: bool) -> ReadPlace:
+    return ReadPlace(line=SourceLine(file="mixture.py", line=10, function="joint"), **changes)
+
+
+FROM = (SourceLine(file="mixture.py", line=9, function="joint"),)
+
+
+def test_the_function_around_the_call_has_to_return_the_value_to_its_readers(tmp_path: Path) -> None:
+    assert use(tmp_path, in_joint(), callers=FROM) == (
+        "use `x` from there on: return it from `softmax_`, and use it in `joint` (mixture.py:10)"
+    )
+    between = SourceLine(file="mixture.py", line=5, function="step.<locals>.loss")
+    assert use(tmp_path, in_joint(), callers=(between, *FROM)) == (
+        "use `x` from there on: return it from `softmax_` and `loss`, and use it in `joint` (mixture.py:10)"
+    )
+    far = tuple(SourceLine(file="mixture.py", line=20 + n, function=f"f{n}") for n in range(3))
+    assert use(tmp_path, in_joint(), callers=(*far, *FROM)) == "use `x` from there on"
+
+
+def test_a_reader_beside_the_call_or_in_a_backward_pass_needs_no_way(tmp_path: Path) -> None:
+    beside = ReadPlace(line=SourceLine(file=str(tmp_path / "mine.py"), line=3, function="softmax_.<locals>.inner"))
+    assert use(tmp_path, beside, in_joint(in_backward=True), callers=FROM) == "use `x` from there on"
+
+
+def test_a_reader_of_the_old_contents_keeps_them(tmp_path: Path) -> None:
+    """`use x from there on` was once the remedy for a reader that must not see the new contents."""
+    old = in_joint(needs_old=True)
+    assert use(tmp_path, old) == "XLA keeps the old contents of `x` for this reader"
+    new = ReadPlace(line=SourceLine(file="mixture.py", line=12, function="joint"))
+    assert use(tmp_path, old, new, callers=FROM) == (
+        "use `x` from there on where the new contents are meant: return it from `softmax_`, and use it in `joint`"
+        " (mixture.py:12)"
+    )

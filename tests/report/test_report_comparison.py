@@ -10,6 +10,7 @@ from ligerdiag.codec import FieldError
 from ligerdiag.model.findings import Severity, SourceLine, Verdict
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.model.report import Status
+from ligerdiag.report.compared.comparison_words import describe_counts
 from ligerdiag.report.compared.report_comparison import Grade, compare_reports, make_side
 from ligerdiag.report.compared.report_reading import parse_side
 from ligerdiag.report.comparison_json import render_comparison_json
@@ -202,6 +203,16 @@ def test_the_terminal_shows_the_table_and_what_changed() -> None:
     assert "evaluate" not in text
     assert "evaluate" in render_report_comparison_text(WHOLE, verbose=True)
     assert lines[-1] == "compared 6 cases: 3 worse, 1 better, 1 the same, 1 not compared"
+
+
+def test_cases_that_are_the_same_and_not_right_are_counted_as_such() -> None:
+    outputs = {"a": Verdict.UNKNOWN, "b": Verdict.UNKNOWN, "c": Verdict.LATENT, "d": Verdict.FRESH}
+    lasting = [make_compared("a", status=Status.INCONCLUSIVE, outputs=outputs), make_compared("b")]
+    assert describe_counts(compare_by_hand(lasting, lasting)) == (
+        "compared 2 cases: 2 the same; of the same, not clean: 1 inconclusive (outputs: 2 unknown, 1 latent)"
+    )
+    clean = [make_compared("b")]
+    assert describe_counts(compare_by_hand(clean, clean)) == "compared 1 case: 1 the same"
 
 
 def test_a_narrow_terminal_has_a_line_for_each_column() -> None:

@@ -238,6 +238,16 @@ def test_numbers_that_cannot_distinguish_right_from_stale_are_not_called_fresh()
     assert summarise_numbers({"w": told}) == "1 output fresh, relative error 0"
 
 
+def test_a_stale_output_that_is_neither_value_may_be_a_mixture() -> None:
+    numbers = make_numbers(Attribution.NEITHER)
+    assert render_error(numbers) == "relative error 2, and 3 from the stale prediction"
+    assert render_error(numbers, Verdict.LATENT) == render_error(numbers)
+    assert render_error(numbers, Verdict.STALE) == (
+        "relative error 2, and 3 from the stale prediction: neither the intended nor the stale value, so perhaps a mixture,"
+        " partly old and partly new"
+    )
+
+
 def test_numbers_that_cannot_tell_say_so_and_change_no_verdict() -> None:
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)

@@ -54,7 +54,7 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
                 operand=write.operand,
                 number=numbers[key],
                 fate=fate,
-                source=find_user_line(context.program, write.call),
+                source=context.find_call_line(write),
             )
             found.append(plain if actual is None else survey.describe(plain, write, actual))
     return tuple(found)

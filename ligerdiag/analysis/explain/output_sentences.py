@@ -23,19 +23,27 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import BufferAccess, Place, ReadKind
 from ligerdiag.text import count_of, join_words
 
+DECLARE = "declare the write (`ligerdiag.in_place.call_in_place`), then it can be decided"
 
-def describe_untraced(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
+
+def describe_untraced(context: Context) -> tuple[str, ...]:
     """Returns one line for each hidden write that makes outputs unknown and for which the operand's old value was found
     nowhere in the schedule.
     """
+    verdicts = context.verdicts
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
-        f"the value of operand {write.operand} of `{write.kernel}` from before the write was not found in the schedule: it"
-        " is unknown whether readers get it"
-        for write in pair.writes
-        if write.index in unknown and not write.unknown and write.index not in pair.actual.traced
+        f"the value of operand {write.operand} of `{write.kernel}`{_render_call(context, write)} from before the write was"
+        f" not found in the schedule: it is unknown whether readers get it; {DECLARE}"
+        for write in context.writes
+        if write.index in unknown and not write.unknown and write.index not in context.actual.traced
     ]
     return tuple(dict.fromkeys(lines))
+
+
+def _render_call(context: Context, write: HiddenWrite) -> str:
+    line = context.find_call_line(write)
+    return "" if line is None else f" ({line.file}:{line.line})"
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:

@@ -1,9 +1,11 @@
 """Words about a comparison of two reports, which the terminal and Markdown share."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from ligerdiag.model.findings import Verdict
+from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.memory_limits import TOLERANCE, TOLERANCE_BYTES
+from ligerdiag.model.report import Status
 from ligerdiag.report.compared.report_comparison import (
     FIGURES,
     ComparedCase,
@@ -15,6 +17,8 @@ from ligerdiag.report.compared.report_comparison import (
 from ligerdiag.text import count_of, render_bytes
 
 ARROW = "→"
+_OPEN = (Status.DISAGREEMENT, Status.INCONCLUSIVE, Status.UNEXPECTED, Status.FINDINGS)
+"""The statuses that need attention, whether a case had them before or not."""
 COLUMNS = ("verdicts", *FIGURES)
 """Titles of the columns that `list_cells` fills."""
 TOLERATED = f"figures count as equal if they differ by at most {TOLERANCE * 100:.0f} % or {TOLERANCE_BYTES >> 10} KiB"
@@ -115,11 +119,31 @@ def describe_sides(comparison: ReportComparison) -> str:
 
 
 def describe_counts(comparison: ReportComparison) -> str:
-    """Returns the number of compared cases by grade, such as `compared 12 cases: 1 worse, 2 better, 9 the same`."""
+    """Returns the number of compared cases by grade, such as `compared 12 cases: 1 worse, 2 better, 9 the same`. A
+    clause follows about cases that stayed the same without being right.
+    """
     counts = {grade: len(comparison.list_graded(grade)) for grade in Grade}
     words = {Grade.SAME: "the same"}
     parts = [f"{counts[grade]} {words.get(grade, grade.value)}" for grade in Grade if counts[grade]]
-    return f"compared {count_of(len(comparison.cases), 'case')}: {', '.join(parts)}"
+    text = f"compared {count_of(len(comparison.cases), 'case')}: {', '.join(parts)}"
+    return text + _describe_lasting(comparison.list_graded(Grade.SAME))
+
+
+def _describe_lasting(same: Sequence[ComparedCase]) -> str:
+    """Returns a clause on those cases that did not change and are undecided, wrong or lucky in the new report, such as `; of
+    the same, not clean: 1 inconclusive (outputs: 8 unknown, 2 latent)`; empty if there are none.
+    """
+    lasting = [case for case in same if case.new.status in _OPEN]
+    if not lasting:
+        return ""
+    statuses = Counter(case.new.status for case in lasting)
+    verdicts = Counter(
+        verdict for case in lasting for verdict in case.new.outputs.values() if verdict is not Verdict.FRESH
+    )
+    parts = [f"{statuses[status]} {status.value}" for status in _OPEN if statuses[status]]
+    outputs = [f"{verdicts[verdict]} {verdict.value}" for verdict in reversed(VERDICT_ORDER) if verdicts[verdict]]
+    listed = f" (outputs: {', '.join(outputs)})" if outputs else ""
+    return f"; of the same, not clean: {', '.join(parts)}{listed}"
 
 
 def list_notes(comparison: ReportComparison) -> tuple[str, ...]:

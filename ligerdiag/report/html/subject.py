@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, SourceLine, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
-from ligerdiag.report.causes import compute_causes, describe_origin
+from ligerdiag.report.causes import compute_causes, describe_origin, is_about_write
 from ligerdiag.report.html.environment import WRONG_READS, compute_worst_verdict
 from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.html.source_view import SourcePlace, compute_source_places, list_unplaced
@@ -96,7 +96,8 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
             facts.append(("replay", summarise_numbers(numbers)))
         for name in finding.outputs if len(numbers) <= FEW else ():
             if name in case.replay.outputs:
-                said.setdefault(render_error(case.replay.outputs[name]), []).append(f"`{name}`")
+                verdict = case.outputs.get(name) if is_about_write(finding) else None
+                said.setdefault(render_error(case.replay.outputs[name], verdict), []).append(f"`{name}`")
         facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
     return Article(
         rule=finding.rule,

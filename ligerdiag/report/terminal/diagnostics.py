@@ -212,7 +212,10 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.INCONCLUSIVE: TroublePage(
         severity=Severity.WARNING,
         summary="something could not be decided, so it does not count as right",
-        help="see `not covered`; declare the effects of a kernel that cannot be analysed",
+        help=(
+            "see `not covered`; declare the effects of a kernel that cannot be analysed, and the write of a kernel whose"
+            " readers cannot be found again"
+        ),
     ),
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,

@@ -11,6 +11,7 @@ from ligerdiag.report.causes import (
     compute_causes,
     compute_places,
     describe_origin,
+    is_about_write,
     list_marked_places,
     list_rules,
 )
@@ -158,7 +159,9 @@ def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: b
     names_by_text: dict[str, list[str]] = {}
     for name in finding.outputs:
         if name in replayed.replay.outputs:
-            names_by_text.setdefault(render_error(replayed.replay.outputs[name]), []).append(f"`{name}`")
+            verdict = replayed.outputs.get(name) if is_about_write(finding) else None
+            text = render_error(replayed.replay.outputs[name], verdict)
+            names_by_text.setdefault(text, []).append(f"`{name}`")
     several = len(finding.outputs) > 1
     texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
     shown = "; ".join(texts[: None if verbose else MAX_NUMBERS])

@@ -9,6 +9,7 @@ from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Stat
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
+from ligerdiag.source_text import compute_near
 from ligerdiag.text import count_of
 
 MAX_LOG_LINES = 12
@@ -110,7 +111,7 @@ def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
         return (*lines, (Span("not covered: ", Style.STRONG), Span(NOTHING_LEFT_OUT)))
     for text, times in missed.most_common(MAX_NOT_COVERED):
         often = f" (in {times} modules)" if times > 1 else ""
-        lines += compute_wrapped((Span("not covered: ", Style.STRONG), Span(f"{text}{often}")), width, 4)
+        lines += compute_wrapped((Span("not covered: ", Style.STRONG), Span(f"{compute_near(text)}{often}")), width, 4)
     if len(missed) > MAX_NOT_COVERED:
         lines.append((Span("not covered: ", Style.STRONG), Span(f"{len(missed) - MAX_NOT_COVERED} more, see JSON")))
     return tuple(lines)

@@ -46,7 +46,10 @@ def check(context: Context) -> Iterator[Finding]:
 def _report(context: Context, read: ReadFinding) -> Finding:
     operand, reader, kernel = find_read_operand(read), read.reader.name, read.write.kernel
     time = context.logical_times.get(read.reader.id)
-    if operand is None:
+    if operand is None and _reads_new_contents(context, read):
+        how = f"computed by `%{reader}`, which also uses a value from before `{kernel}` wrote"
+        sentence = f"%{reader}, at logical time {time}, reads what the kernel wrote, and computes an older value anew"
+    elif operand is None:
         how = f"computed by `%{reader}`, which uses nothing that `{kernel}` wrote"
         sentence = f"%{reader}, at logical time {time}, uses nothing that the kernel wrote"
         if _makes_operand(context, read):
@@ -57,6 +60,17 @@ def _report(context: Context, read: ReadFinding) -> Finding:
         how = f"computed from `%{value.name}`, which `{kernel}` does not overwrite: {relation}"
         sentence = f"%{reader} reads %{value.name} at logical time {time}: {relation}"
     return report_read(context, RULE, read, f"{begin_sentence(read.outputs, 'is', 'are')} {how}", sentence)
+
+
+def _reads_new_contents(context: Context, read: ReadFinding) -> bool:
+    """Returns whether the reader also reads the overwritten value, after the kernel has run."""
+    call = context.optimized_call(read.write)
+    if call is None or context.optimized.homes[call.id] is not context.optimized.homes[read.reader.id]:
+        return False
+    times, value = context.logical_times, find_producer(call.operands[read.write.operand])
+    if call.id not in times or times.get(read.reader.id, 0) <= times[call.id]:
+        return False
+    return any(find_producer(operand) is value for operand in read.reader.operands)
 
 
 def _makes_operand(context: Context, read: ReadFinding) -> bool:

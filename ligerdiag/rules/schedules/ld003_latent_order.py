@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example, report_read
-from ligerdiag.rules.wording import begin_sentence
+from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -20,7 +20,9 @@ def check(context: Context) -> Iterator[Finding]:
         time = context.logical_times.get(reader.id)
         sentence = f"%{reader.name} reads at logical time {time}, {side} the write"
         sentence += "; no data or control dependence orders the two"
-        yield report_read(context, RULE, read, message, sentence, outputs=names)
+        needs_old = not read.lucky.after
+        remedy = describe_keeping_remedy(context, read.write) if needs_old else ""
+        yield report_read(context, RULE, read, message, sentence, remedy=remedy, outputs=names, needs_old=needs_old)
 
 
 LUCKY_READER = make_example(
@@ -64,7 +66,8 @@ kernel overwrites both. No output that depends on such a read is fresh.""",
 The next XLA, another flag, another GPU or an autotuned GEMM may reverse the order. Tests that pass on the A100 in the
 lab fail on the H100 in the cluster.""",
     what_to_do="""\
-As for LD001: make the overwritten operand an output of the call and read that output.""",
+As for LD001: make the overwritten operand an output of the call and read that output. A reader that needs the original
+continues with the operand, which XLA then keeps for it.""",
     limits="""\
 The rule does not say how likely another order is. `ligerdiag check --orders 20` replays the schedule in twenty other
 orders of the same instructions, and says which outputs change. An output that depends on the read is called latent even

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_read, report_write
-from ligerdiag.rules.wording import begin_sentence, describe_remedy
+from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -21,7 +20,8 @@ def check(context: Context) -> Iterator[Finding]:
         message = f"{who} the original"
         time = context.logical_times.get(read.reader.id)
         sentence = f"%{read.reader.name} reads the overwritten bytes at logical time {time}"
-        yield report_read(context, RULE, read, message, sentence, remedy=_describe_help(context, read.write))
+        remedy = describe_keeping_remedy(context, read.write)
+        yield report_read(context, RULE, read, message, sentence, remedy=remedy, needs_old=True)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.CLOBBERED)
         if names:
@@ -33,13 +33,9 @@ def check(context: Context) -> Iterator[Finding]:
                 write,
                 message,
                 outputs=names,
-                remedy=_describe_help(context, write),
+                remedy=describe_keeping_remedy(context, write),
                 instructions=context.verdicts.list_mixing(names),
             )
-
-
-def _describe_help(context: Context, write: HiddenWrite) -> str:
-    return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 
 MERGED_OPERANDS = make_example(
