@@ -192,7 +192,9 @@ def list_marked_places(cause: Finding) -> tuple[MarkedPlace, ...]:
         if line is not None:
             backward = ", in the backward pass" if in_backward else ""
             luck = ", right by luck" if all(part.rule == _LUCK for part in parts) else ""
-            label = f"{_READ_LABELS[_find_way(parts[0])]}{luck}{backward}"
+            needs_old = all(part.reader is not None and part.reader.needs_old for part in parts)
+            way = _SEEN if needs_old and luck else _find_way(parts[0])
+            label = f"{_READ_LABELS[way]}{luck}{backward}"
             places.append(MarkedPlace(line=line, label=label, is_read=True, parts=parts))
     return tuple(places)
 

@@ -351,7 +351,7 @@ def test_a_finding_about_code_without_a_file_shows_its_line(program: Any, tmp_pa
     command = [sys.executable, "-c", COMMAND, str(cache)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert "--> <string>:7  sums = jax_triton.triton_call(x * 2, kernel=double, " in done.stdout
+    assert "--> <string>:7\n   | sums = jax_triton.triton_call(x * 2, kernel=double, " in done.stdout
 
 
 def run_script(text: str, folder: Path, cache: Path) -> list[str]:

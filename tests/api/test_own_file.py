@@ -115,7 +115,7 @@ def test_the_command_line_names_the_finding_and_its_place(
     outcome = run_cli("check", "maximum.py", cwd=folder)
     assert outcome.code == 1
     assert "last fresh · row STALE" in outcome.out
-    assert f"maximum.py:{call}  last = jax_triton.triton_call(row, kernel=running_maximum" in outcome.out
+    assert f"maximum.py:{call}\n   | last = jax_triton.triton_call(row, kernel=running_maximum" in outcome.out
     assert f"(maximum.py:{number})" in outcome.out
 
 

@@ -1,1 +1,1 @@
-"""What may be found without failing: suppressions with a reason, and the findings that were there before."""
+"""Allows findings: suppressions, each with a reason, and the findings that a file says were there before."""
