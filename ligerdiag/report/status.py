@@ -256,13 +256,14 @@ def _find_unexpected_errors(
 
     Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
     case's reference (LD016), so a case that expects it fresh contradicts an error about it. An error that names no
-    output, such as LD009 about an argument, does not: what the case expects is about its outputs.
+    output, such as LD009 about an argument, does not: what the case expects is about its outputs. Drifts and budgets
+    count in any case, see `compute_excuse`.
     """
-    rest = wanted.get(_ALL, _FRESH)
+    rest, beyond = wanted.get(_ALL, _FRESH), list_ids(*BEYOND_EXPECTATION)
     lines: list[str] = []
     for finding in list_counted(findings):
         concerned = [name for name in finding.outputs if name in outputs]
-        is_error = finding.severity is Severity.ERROR and concerned
+        is_error = finding.severity is Severity.ERROR and concerned and finding.rule not in beyond
         if is_error and all(wanted.get(name, rest) == _FRESH for name in concerned):
             lines.append(f"expected no error, but {finding.rule}: {finding.message}")
     return lines
