@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind, Drift, Instead, compare_schedules, pair_readers
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, KernelCall, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
+from ligerdiag.model.schedule_view import Fate, CallState, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 
@@ -110,9 +110,9 @@ def test_another_kernel_or_call_is_another_write() -> None:
 
 
 HIDDEN, DECLARED, OUT_OF_PLACE = (
-    KernelCall(kernel="ce_kernel", **words) for words in ({"hidden": (0,)}, {"declared": (0,)}, {})
+    CallState(kernel="ce_kernel", **words) for words in ({"hidden": (0,)}, {"declared": (0,)}, {})
 )
-OTHER = KernelCall(kernel="other")
+OTHER = CallState(kernel="other")
 
 
 def compare_calls(before: tuple[KernelCall, ...], after: tuple[KernelCall, ...]) -> list[tuple[str, Instead | None]]:
