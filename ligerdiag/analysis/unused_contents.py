@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.writes import CALLERS, Frames, iterate_kernel_calls
 from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_shard_edge, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -20,7 +21,8 @@ _RENAMES = having(Trait.FORWARDS, Trait.BARRIER)
 _CONSTANT = having(Trait.FROM_NOTHING)
 _KEEPS_SCALAR = having(Trait.KEEPS_SCALAR)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
-_HAS_EFFECTS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS) | {"custom-call", "infeed", "outfeed", "send"}
+_HAS_EFFECTS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS, Trait.HAS_EFFECTS, Trait.PEER_TO_PEER)
+_HAS_EFFECTS |= {"custom-call"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,13 +39,15 @@ class UnusedContents:
 
 def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEffects]) -> Iterator[UnusedContents]:
     """Yields each declared write of the program as written whose new contents are unused and whose old contents are read
-    later. effects_by_call: maps the id of a custom call to its effects.
+    later. A call of a library is left out: JAX writes it, and uses of its aliased output what the caller asked for.
+
+    effects_by_call: maps the id of a custom call to its effects.
     """
     flow = Dataflow(module, _NAMES)
     done: set[int] = set()
     for frames, call in iterate_kernel_calls(module):
         effects = effects_by_call.get(call.id)
-        if call.id in done or effects is None:
+        if call.id in done or effects is None or not carries_kernel(call.proto.custom_call_target):
             continue
         done.add(call.id)
         for number, leaf in sorted(call.operand_output_aliases.items()):

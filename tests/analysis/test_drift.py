@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.analysis.explain.drift import ChangeKind, Drift, Instead, compare_schedules, pair_readers
 from ligerdiag.model.findings import SourceLine, Verdict
-from ligerdiag.model.schedule_view import Fate, CallState, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
+from ligerdiag.model.schedule_view import CallState, Fate, Neighbourhood, Origin, Reader, ReadTime, ScheduleFacts
 from tests.analysis.neighbourhoods_by_hand import make_facts, make_neighbourhood, make_reader
 
 
@@ -115,10 +115,10 @@ HIDDEN, DECLARED, OUT_OF_PLACE = (
 OTHER = CallState(kernel="other")
 
 
-def compare_calls(before: tuple[KernelCall, ...], after: tuple[KernelCall, ...]) -> list[tuple[str, Instead | None]]:
+def compare_calls(before: tuple[CallState, ...], after: tuple[CallState, ...]) -> list[tuple[str, Instead | None]]:
     """Returns the text about each hidden write that only one of the two compiles has, and what the other one has."""
 
-    def make(calls: tuple[KernelCall, ...]) -> ScheduleFacts:
+    def make(calls: tuple[CallState, ...]) -> ScheduleFacts:
         around = [make_neighbourhood(number=n + 1) for n in range(calls.count(HIDDEN))]
         return ScheduleFacts(neighbourhoods=tuple(around), kernel_calls=calls)
 
@@ -136,7 +136,7 @@ def compare_calls(before: tuple[KernelCall, ...], after: tuple[KernelCall, ...])
     ],
 )
 def test_a_hidden_write_that_is_not_there_is_declared_or_out_of_place_or_gone(
-    after: tuple[KernelCall, ...], text: str, instead: Instead
+    after: tuple[CallState, ...], text: str, instead: Instead
 ) -> None:
     assert compare_calls((HIDDEN,), after) == [(text, instead)]
 
@@ -150,7 +150,7 @@ def test_a_hidden_write_that_is_not_there_is_declared_or_out_of_place_or_gone(
     ],
 )
 def test_a_hidden_write_that_is_new_was_declared_or_out_of_place_or_is_a_new_call(
-    before: tuple[KernelCall, ...], text: str
+    before: tuple[CallState, ...], text: str
 ) -> None:
     assert [one for one, _ in compare_calls(before, (HIDDEN,))] == [text]
 

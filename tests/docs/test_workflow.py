@@ -102,10 +102,10 @@ def test_the_hook_runs_the_check_for_files_that_can_change_a_verdict() -> None:
     assert (hook["id"], hook["entry"], hook["pass_filenames"]) == ("ligerdiag-check", "ligerdiag check", False)
     matched = [
         name
-        for name in ("cases/a.py", "pyproject.toml", "a/pyproject.toml", "README.md", "mypyproject.toml")
+        for name in ("cases/a.py", "pyproject.toml", "a/pyproject.toml", "known.json", "README.md", "mypyproject.toml")
         if re.search(hook["files"], name)
     ]
-    assert matched == ["cases/a.py", "pyproject.toml", "a/pyproject.toml"]
+    assert matched == ["cases/a.py", "pyproject.toml", "a/pyproject.toml", "known.json"]
     local = re.search(r"entry: uv run (.+)\n", PAGE.read_text())
     assert local is not None
     assert local[1] == hook["entry"]

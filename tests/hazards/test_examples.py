@@ -69,7 +69,8 @@ def test_a_finding_names_outputs_with_its_verdict(rule: Rule, example: Example, 
 def test_a_finding_names_a_line_of_the_example_and_the_kernel_in_it(rule: Rule, example: Example, judge: Judge) -> None:
     for finding in findings_of(rule, example, judge):
         if finding.source is None:
-            assert rule.check is check_nothing  # findings from numbers alone have no line
+            # findings from numbers alone have no line, and XLA does not record that of a `return`
+            assert rule.check is check_nothing or "returns argument" in finding.message
             continue
         assert example.code.splitlines()[finding.source.line - 1].startswith("    ")
         if finding.kernel:

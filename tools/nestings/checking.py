@@ -8,6 +8,8 @@ from pathlib import Path
 from ligerdiag.api import CheckOptions, check
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.rules.rule import RuleKind
 from tools.nestings.drawing import write_program
 
 BATCH = 25
@@ -58,7 +60,7 @@ def read_outcome(report: CaseReport) -> Outcome:
                 for name, verdict in report.outputs.items()
                 if verdict is not Verdict.FRESH and name not in wrong
             ),
-            *(finding.rule for finding in report.findings),
+            *(one.rule for one in report.findings if get_rule(one.rule).kind is not RuleKind.QUESTION),
             *(str(one) for one in report.disagreements),
         ),
         error=max(

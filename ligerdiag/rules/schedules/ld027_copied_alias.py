@@ -119,7 +119,7 @@ CASE = Case(name="read_after", function=write, args=(Arg(shape=(512, 512), donat
 
 ROTATED = Example(
     about="""\
-The old weights are returned instead of those of the step before. JAX gives this output the bytes of `previous`, so \
+The old weights are returned as those of the step before. JAX gives this output the bytes of `previous`, so \
 the weights are copied there.""",
     code=f"""{_BEFORE}def step(state, gradient):
     return {{"weights": state["weights"] - 0.1 * gradient, "previous": state["weights"]}}
