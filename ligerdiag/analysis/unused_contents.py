@@ -21,8 +21,10 @@ _RENAMES = having(Trait.FORWARDS, Trait.BARRIER)
 _CONSTANT = having(Trait.FROM_NOTHING)
 _KEEPS_SCALAR = having(Trait.KEEPS_SCALAR)
 _TAKES_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
-_HAS_EFFECTS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS, Trait.HAS_EFFECTS, Trait.PEER_TO_PEER)
-_HAS_EFFECTS |= {"custom-call"}
+_HAS_EFFECTS = {
+    "custom-call",
+    *having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS, Trait.HAS_EFFECTS, Trait.PEER_TO_PEER),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from ligerdiag.effects.access import Access, CallEffects
 from tests.replay.xla_cpu import parse_text
 
 CALL = (
-    '(f32[8], f32[8]) custom-call(x), custom_call_target="k", output_to_operand_aliasing={{1}: (0, {})}'
+    '(f32[8], f32[8]) custom-call(x), custom_call_target="triton_kernel_call", output_to_operand_aliasing={{1}: (0, {})}'
     ', metadata={op_name="call#ld2"}'
 )
 
