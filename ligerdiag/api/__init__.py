@@ -1,5 +1,7 @@
 """The commands of ligerdiag as functions that take and return data: nothing here prints or knows a terminal."""
 
+from typing import Any
+
 from ligerdiag.api.catalogue import (
     create_toolchain,
     diagnose_toolchain,
@@ -13,6 +15,7 @@ from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.model.shown import show_with
 from ligerdiag.report.allowed.known_findings import load_known
 from ligerdiag.report.baseline import load_baseline
 from ligerdiag.report.status import conclude
@@ -51,3 +54,18 @@ __all__ = [
     "render_known_findings",
     "render_record",
 ]
+
+
+def _render_text(record: Any) -> str:
+    from ligerdiag.report.display import render_text  # only who prints a report needs the renderers
+
+    return render_text(record)
+
+
+def _render_html(record: Any) -> str:
+    from ligerdiag.report.display import render_html
+
+    return render_html(record)
+
+
+show_with(text=_render_text, html=_render_html)

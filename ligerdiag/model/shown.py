@@ -1,12 +1,14 @@
 """Lets a record show itself to `print` and to a notebook, with the text and the HTML that the renderers of reports make.
 
-A record is plain data and knows no renderer: it looks for them by name, at the moment when somebody shows it.
+A record is plain data and knows no renderer. `ligerdiag.api` gives it those of `report.display`; in a process that has
+not imported the api, a record shows its `repr`.
 """
 
-from importlib import import_module
+from collections.abc import Callable
+from html import escape
 from typing import Any
 
-_RENDERERS = "ligerdiag.report.display"
+type Renderer = Callable[[Any], str]
 
 
 class Shown:
@@ -15,12 +17,20 @@ class Shown:
     __slots__ = ()
 
     def __str__(self) -> str:
-        return _load_renderers().render_text(self)
+        return _renderers.get("text", repr)(self)
 
     def _repr_html_(self) -> str:
         """Returns what a notebook shows of the record: a piece of HTML without scripts, which loads nothing."""
-        return _load_renderers().render_html(self)
+        return _renderers.get("html", _render_plain)(self)
 
 
-def _load_renderers() -> Any:
-    return import_module(_RENDERERS)
+def show_with(*, text: Renderer, html: Renderer) -> None:
+    """Sets the functions that render every record, for `print` and for a notebook."""
+    _renderers.update(text=text, html=html)
+
+
+def _render_plain(record: Shown) -> str:
+    return f"<pre>{escape(repr(record))}</pre>\n"
+
+
+_renderers: dict[str, Renderer] = {}

@@ -2,10 +2,13 @@
 
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
 
+import ligerdiag.api  # noqa: F401 - gives the records their renderers
+from ligerdiag.model import shown
 from ligerdiag.model.findings import Attribution, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.compared.report_comparison import compare_reports, make_side
@@ -138,3 +141,10 @@ def test_comparisons_are_shown_as_text() -> None:
     for record in (comparison, bisection, difference):
         assert str(record)
         assert Piece(record._repr_html_()).text.strip() == str(record).strip()
+
+
+def test_a_record_without_renderers_shows_its_repr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "_renderers", {})
+    report = make_report(make_case("a<b"))
+    assert str(report) == repr(report)
+    assert report._repr_html_() == f"<pre>{escape(repr(report))}</pre>\n"
