@@ -19,6 +19,10 @@ TOKENS = {"one": 96, "two": 48, "three": 32}
 """In a chunk, at most."""
 DTYPE = {"one": "float32", "two": "bfloat16", "three": "bfloat16"}
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
+ROUNDED_AWAY = ("LD006", "LD012", "LD016")
+"""In bf16 the sum that `trivial` adds and subtracts is so large that nothing is left of the gradient: each output depends
+on what the kernel wrote, and is wrong.
+"""
 
 
 def compute(mode: Mode, chunks: str, *arrays: Any) -> dict[str, Any]:
@@ -47,6 +51,7 @@ CASES = tuple(
         args=make_args(CHUNKED, dtype=DTYPE[chunks], bias=chunks == "three"),
         params=(mode, chunks),
         expected="hazard" if mode is Mode.HIDDEN else "fresh",
+        expected_rules=ROUNDED_AWAY if mode is Mode.TRIVIAL and DTYPE[chunks] == "bfloat16" else None,
         reference=compute_reference,
         about="the fused linear cross entropy of kernels/, in every mode",
         mitigation=mode,

@@ -56,6 +56,9 @@ def _compute(  # noqa: PLR0917 - a case passes its arrays by position
     return {"loss": loss, "input": grad_input, "weight": grad_weight}
 
 
+ROUNDED_AWAY = ("LD006", "LD012", "LD016")
+"""The mean makes the gradient so small that `trivial`, which adds and subtracts a sum, leaves nothing of it."""
+
 CASES = tuple(
     Case(
         name="cross_entropy_modes",
@@ -63,6 +66,7 @@ CASES = tuple(
         args=make_args(),
         params=(variant, mode),
         expected="hazard" if mode is Mode.HIDDEN else "fresh",
+        expected_rules=ROUNDED_AWAY if (variant, mode) == ("mean", Mode.TRIVIAL) else None,
         reference=partial(compute_reference, variant),
         about="the cross entropy of kernels/ with its options, in every mode",
         mitigation=mode,

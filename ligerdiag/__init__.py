@@ -52,13 +52,15 @@ start before them to handle Ctrl-C during imports.
 
 
 def _is_own_process() -> bool:
-    """Whether this is the command line or a worker: both import this file first, and hide logs in ways of their own."""
+    """Whether this is the command line, which never imports JAX, or a worker, whose output goes to a file."""
     program = sys.argv[0] if sys.argv else ""
     return program == "-m" or program.endswith("/ligerdiag")
 
 
 if not _is_own_process():
-    import_module("ligerdiag.harmless_logs").hide_harmless_logs()
+    from ligerdiag.harmless_logs import hide_harmless_logs
+
+    hide_harmless_logs()
 
 
 def __getattr__(name: str) -> object:

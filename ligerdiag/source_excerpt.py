@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.model.findings import SourceLine, SourceSpan
-from ligerdiag.source_text import MAX_LINE_CHARACTERS, count_characters, load_source_lines, parse_source
+from ligerdiag.source_text import (
+    MAX_LINE_CHARACTERS,
+    count_characters,
+    load_source_lines,
+    load_source_text,
+    parse_source,
+)
 from ligerdiag.text import compute_printable
 
 _TAB = 4
@@ -38,6 +44,15 @@ class Excerpt:
         return self.lines[self.marked]
 
 
+def load_unchanged_text(source: SourceLine, roots: Sequence[str]) -> str:
+    """Returns the line without indentation; "" if it cannot be read, or if the columns of the place show that the file
+    has changed since it was compiled.
+    """
+    if source.span is not None and load_excerpt(source, roots) is None:
+        return ""
+    return load_source_text(source, roots)
+
+
 def load_excerpt(source: SourceLine, roots: Sequence[str], *, around: int = 1) -> Excerpt | None:
     """Returns the place with `around` lines before and after it; None if the file may not be read, is gone or has
     changed, or if the line is blank. roots: real paths of folders.
@@ -46,7 +61,7 @@ def load_excerpt(source: SourceLine, roots: Sequence[str], *, around: int = 1) -
     text = lines[source.line - 1] if 1 <= source.line <= len(lines) else ""
     if not text.strip():
         return None
-    tree = parse_source(source.file, tuple(roots))
+    tree = parse_source(source.file, roots)
     span = None if tree is None else _find_span(tree, source)
     if span is None and source.span is not None:
         return None

@@ -90,10 +90,14 @@ def compute_near(text: str) -> str:
     return re.sub(rf"(^|[\s`(]){re.escape(here)}", r"\1", text)
 
 
+type _Stamp = tuple[int, int]
+"""Time of the last change in nanoseconds, and size in bytes: a notebook's process sees files in several states."""
+
+
 def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
     """Returns the lines of a file; () for a file that must not be read. roots: real paths of folders."""
     path = _find_readable(file, roots)
-    return _load_lines(path) if path else ()
+    return _load_lines(path, _read_stamp(path)) if path else ()
 
 
 def count_characters(line: str, column: int) -> int:
@@ -101,10 +105,15 @@ def count_characters(line: str, column: int) -> int:
     return len(line.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
 
 
-@lru_cache(maxsize=16)
-def parse_source(file: str, roots: tuple[str, ...]) -> ast.Module | None:
+def parse_source(file: str, roots: Sequence[str]) -> ast.Module | None:
     """Returns the syntax tree of a file; None if it must not be read or is not Python. roots: real paths of folders."""
-    lines = load_source_lines(file, roots)
+    path = _find_readable(file, roots)
+    return _parse(path, _read_stamp(path)) if path else None
+
+
+@lru_cache(maxsize=16)
+def _parse(path: str, stamp: _Stamp) -> ast.Module | None:
+    lines = _load_lines(path, stamp)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -149,8 +158,16 @@ def find_kept_text(file: str, roots: Sequence[str]) -> str:
     return next((path for path in paths if os.path.isfile(path)), "")
 
 
+def _read_stamp(path: str) -> _Stamp:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
 @lru_cache(maxsize=64)
-def _load_lines(path: str) -> tuple[str, ...]:
+def _load_lines(path: str, stamp: _Stamp) -> tuple[str, ...]:
     data = _read(path)
     return () if data is None else tuple(data.decode("utf-8", "replace").split("\n"))
 

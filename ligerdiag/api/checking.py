@@ -40,7 +40,6 @@ from ligerdiag.report.allowed.known_findings import KnownFindings, identify_find
 from ligerdiag.report.allowed.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
 from ligerdiag.report.status import (
-    BEYOND_EXPECTATION,
     compute_excuse,
     conclude,
     parse_expectation,
@@ -138,16 +137,12 @@ def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
     the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` is not one
     with known findings.
     """
-    asked = list_ids(*BEYOND_EXPECTATION)
     found = [
         identify_finding(case.id, case.target, finding)
         for case in report.cases
         for finding in case.findings
-        if finding.rule not in asked
-        and (
-            not compute_excuse(case, finding)
-            or (finding.suppressed is not None and finding.suppressed.kind is SuppressionKind.KNOWN)
-        )
+        if not compute_excuse(case, finding)
+        or (finding.suppressed is not None and finding.suppressed.kind is SuppressionKind.KNOWN)
     ]
     return render_known(found, _list_analysed(report.cases), load_known(path) if path.exists() else None, date)
 

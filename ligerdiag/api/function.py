@@ -265,6 +265,7 @@ def check(
         cache_directory=None if cache is None else Path(cache),
         jobs=words.get("jobs"),
         suppress=settings.suppress,
+        known=settings.known,
         effects=settings.effects,
         budgets=settings.budgets,
     )

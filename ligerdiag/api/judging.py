@@ -162,9 +162,11 @@ class Run:
     found: frozenset[tuple[Source, str]] = frozenset()
     """The cases that the user's selectors select, whether the run takes them or not."""
     selected: str = ""
-    """One line on the cases that the run takes, if it does not take all of `found`."""
+    """One line on what `--last-failed` selected, and why; empty without that option."""
     is_partial: bool = False
     """Whether the run leaves out some of `found`."""
+    undone: set[RunKey] = field(default_factory=set["RunKey"])
+    """The cases that lack a step that the user asked for, because the run was ended."""
     stopped_by: RunKey | None = None
     """The first case that was not as expected, if the user asked to stop there."""
 
@@ -189,9 +191,12 @@ class Run:
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
             if key not in self.judged:
+                self.undone.add(key)
                 source, case_id, target = key
                 self.judged[key] = leave_undone(_describe(self.cases[source, case_id], target, toolchain), why)
             elif isinstance(self.judged[key].result, Inspection):
+                if self.lacks_numbers(key, replay=replay, device=device):
+                    self.undone.add(key)
                 if replay:
                     self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
                 if device:
@@ -199,6 +204,7 @@ class Run:
 
     def withdraw(self, key: RunKey, ending: Ending) -> None:
         """Replaces the result of a case of which only some steps were done, so that it does not count as checked."""
+        self.undone.add(key)
         why = f"the run was ended by {ending.value} before its replay or its run on a device"
         self.judged[key] = leave_undone(self.judged[key].identity, why)
 

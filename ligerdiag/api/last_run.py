@@ -19,9 +19,8 @@ from ligerdiag.artifacts.cache import RUNS, Cache
 from ligerdiag.codec import FieldError, decode_record, encode_record, parse_object
 from ligerdiag.compile.cases.selectors import Selector, parse_selectors
 from ligerdiag.errors import ArtifactError
-from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.report import CaseReport
 from ligerdiag.text import count_of
 from ligerdiag.untrusted_files import read_untrusted
 
@@ -73,8 +72,6 @@ class LastSelection:
     cases: tuple[CaseSpec, ...]
     said: str
     """One line on what was selected, and why."""
-    is_partial: bool
-    """Whether some of the cases were left out."""
 
 
 def load_last_run(cache: Cache, folder: Path) -> LastRun | None:
@@ -111,7 +108,7 @@ def select_open_cases(
 
     def keep_all(why: str) -> LastSelection:
         said = f"--last-failed: {why}, so {_describe_all(cases)}"
-        return LastSelection(cases=tuple(cases), said=said, is_partial=False)
+        return LastSelection(cases=tuple(cases), said=said)
 
     if last is None:
         return keep_all("no earlier run in this folder is remembered")
@@ -130,7 +127,7 @@ def select_open_cases(
     names = ", ".join(f"`{case.id}`" for case in chosen[:_SHOWN])
     more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
     said = f"--last-failed: {len(chosen)} of {count_of(len(cases), 'case')}, {' and '.join(words)}: {names}{more}"
-    return LastSelection(cases=chosen, said=said, is_partial=len(chosen) < len(cases))
+    return LastSelection(cases=chosen, said=said)
 
 
 def _describe_all(cases: Sequence[CaseSpec]) -> str:
@@ -147,12 +144,14 @@ def remember_run(
     reports: Iterable[tuple[Source, CaseReport]],
     *,
     fails: Callable[[CaseReport], bool],
+    undone: Collection[tuple[Source, str, str]],
     found: Collection[tuple[Source, str]],
     selectors: Sequence[Selector],
 ) -> LastRun:
     """Returns the record after a run: its own cases as they are now, and the earlier entries of all other cases.
 
-    fails: whether a report is not as expected. found: the cases that the selectors select, whether the run took them or
+    fails: whether a report is not as expected. undone: source, case and target of each report that lacks a step that the
+    user asked for, because the run was ended. found: the cases that the selectors select, whether the run took them or
     not; a remembered case of a file that was selected as a whole and no longer has the case is dropped. selectors: those
     of the run.
     """
@@ -163,7 +162,7 @@ def remember_run(
         case_id = report.id if (source, report.id) in found else ""
         keys.add((source, case_id, report.target, report.toolchain))
         broken |= set() if case_id else {source}
-        is_complete = _is_complete(report)
+        is_complete = (source, report.id, report.target) not in undone
         if fails(report) or not is_complete:
             done.append(
                 OpenCase(
@@ -188,13 +187,6 @@ def remember_run(
 
     kept = [one for one in (last.cases if last is not None else ()) if is_kept(one)]
     return LastRun(format=_FORMAT, folder=str(folder), cases=(*done, *kept))
-
-
-def _is_complete(report: CaseReport) -> bool:
-    """Returns whether everything that the user asked for was done for this case."""
-    if report.status is Status.NOT_CHECKED:
-        return False
-    return report.replay is None or report.replay.state is not ReplayState.NOT_DONE
 
 
 def _locate(cache: Cache, folder: Path) -> Path:

@@ -59,7 +59,7 @@ class RunCourse:
         if policy is None or not policy.last_failed or not cases:
             return cases
         selection = select_open_cases(cases, self.last, targets=targets, toolchain=self.toolchain)
-        run.selected, run.is_partial = selection.said, selection.is_partial
+        run.selected, run.is_partial = selection.said, len(selection.cases) < len(cases)
         return selection.cases
 
     def is_last(self, key: RunKey) -> bool:
@@ -99,11 +99,16 @@ class RunCourse:
         """Remembers the run for the next one in this folder; does nothing without a policy or without a result."""
         if self.policy is None or not reports:
             return
-        fails, found = self.policy.fails, self.run.found
-        save_last_run(
-            cache,
-            remember_run(self.last, Path.cwd(), reports, fails=fails, found=found, selectors=self.options.selectors),
+        last = remember_run(
+            self.last,
+            Path.cwd(),
+            reports,
+            fails=self.policy.fails,
+            undone=self.run.undone,
+            found=self.run.found,
+            selectors=self.options.selectors,
         )
+        save_last_run(cache, last)
 
     def _is_unexpected(self, key: RunKey) -> bool:
         """Returns whether a case is surely not as expected. An inconclusive case that still lacks numbers is not, because

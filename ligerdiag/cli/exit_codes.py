@@ -222,8 +222,9 @@ def _drifts_or_exceeds(case: CaseReport, fail_on: FailOn) -> bool:
     """
     if fail_on is FailOn.NEVER or not case.findings:
         return False
-    from ligerdiag.report.status import BEYOND_EXPECTATION, list_counted
+    from ligerdiag.report.status import list_counted
     from ligerdiag.rules.registry import list_ids
+    from ligerdiag.rules.rule import BEYOND_EXPECTATION
 
     least, rules = Severity(fail_on.value).weight, list_ids(*BEYOND_EXPECTATION)
     return any(f.rule in rules and f.severity.weight >= least for f in list_counted(case.findings))

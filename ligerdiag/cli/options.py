@@ -140,7 +140,7 @@ ReportOutputs = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    Option("--quiet", "-q", help="Show only the findings and the last line: no table, progress, notes or coverage."),
+    Option("--quiet", "-q", help="Show only the findings, the notes on the run and the last line."),
 ]
 Html = Annotated[
     Path | None,

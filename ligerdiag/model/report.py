@@ -220,6 +220,12 @@ class CheckReport(Shown):
     """One line each about a file that has no case in the report, or about a doubt in how ligerdiag read a case."""
     selected: str = ""
     """One line on the cases that `--last-failed` selected; empty without that option."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes of the run, after the line on the selected cases, for formats that have one kind of note."""
+        return (*((f"selected: {self.selected}",) if self.selected else ()), *self.notes)
+
     printed: tuple[tuple[str, str], ...] = ()
     """(name of a file or module, the text that it printed when it was imported). Only the terminal shows it."""
     sandbox: tuple[str, ...] = ()

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ligerdiag.harmless_logs import hide_harmless_logs
-
 if TYPE_CHECKING:
     from ligerdiag.pytest_plugin.settings import Schedule
 
@@ -50,8 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers ligerdiag's markers, and hides harmless logs of JAX."""
-    hide_harmless_logs()
+    """Registers ligerdiag's markers."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import CaseReport
-from ligerdiag.source_text import load_source_lines
+from ligerdiag.source_text import parse_source
 
 WORKSPACE = "GITHUB_WORKSPACE"
 """Environment variable in which a GitHub workflow gives the directory of its checkout."""
@@ -78,21 +77,19 @@ def find_case_line(file: str, case_id: str) -> int:
 
     The file is parsed and not imported, so a name that is computed is not found. file: path of the user's case file.
     """
-    calls, assignment = _index_file(file)
+    try:
+        tree = parse_source(file, (os.path.dirname(os.path.realpath(file)),))
+    except (OSError, ValueError):
+        return 0
+    calls, assignment = ({}, 0) if tree is None else _index_tree(tree)
     return calls.get(case_id.partition("[")[0], assignment)
 
 
 @lru_cache(maxsize=64)
-def _index_file(file: str) -> tuple[dict[str, int], int]:
+def _index_tree(tree: ast.Module) -> tuple[dict[str, int], int]:
     """Returns the line of the first `Case(...)` call for each case name, and the line of the assignment to `CASE` or
     `CASES` (0 if there is no such assignment).
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse("\n".join(load_source_lines(file, (os.path.dirname(os.path.realpath(file)),))))
-    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
-        return {}, 0
     calls: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _name_of(node.func) == "Case":

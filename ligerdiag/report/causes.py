@@ -26,6 +26,7 @@ from ligerdiag.rules.call_patch import CallPatch, compute_patch
 from ligerdiag.rules.registry import RULES, get_only_id, list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.rules.wording import name_outputs, render_at
+from ligerdiag.source_excerpt import load_unchanged_text
 from ligerdiag.text import FEW, count_of, describe_names, find_layers, order_names, render_patterns
 
 _MISSED = "missed"
@@ -156,6 +157,9 @@ def find_patch(finding: Finding, source_roots: Sequence[str]) -> CallPatch | Non
     that cannot be read. finding: a finding, or a cause, whose reads then say which names to use.
     """
     if finding.call is None or finding.operand is None or not is_about_write(finding):
+        return None
+    line = finding.call.line
+    if line is not None and not load_unchanged_text(line, source_roots):
         return None
     reads = list(dict.fromkeys(part.reader for part in finding.parts or (finding,) if part.reader is not None))
     return compute_patch(finding.call, operand=finding.operand, source_roots=source_roots, reads=reads)

@@ -33,7 +33,11 @@ def arrange_consequences(causes: Sequence[Finding]) -> tuple[Finding, ...]:
     """Returns the causes in their order, each one followed by those that follow from it, which name it in
     `follows_from`.
     """
-    origins = {place: _find_origin(cause, causes) for place, cause in enumerate(causes)}
+    found = [_find_origin(cause, causes) for cause in causes]
+    starts = {id(origin) for origin in found if origin is not None}
+    origins = {
+        n: None if id(causes[n]) in starts else origin for n, origin in enumerate(found)
+    }  # see the last sentence
     arranged: list[Finding] = []
     for place, cause in enumerate(causes):
         if origins[place] is None:

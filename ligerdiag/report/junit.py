@@ -44,6 +44,8 @@ def render_junit(
     for target in dict.fromkeys((*report.targets, *(case.target for case in report.cases))):
         suite = TestSuite(compute_printable(f"{SUITE} {target}"))
         suite.add_property("toolchain", compute_printable(report.toolchain))
+        if report.selected:
+            suite.add_property("selected", compute_printable(report.selected))
         for name, version in report.versions.items():
             suite.add_property(compute_printable(name), compute_printable(version))
         suite.add_testcases(

@@ -35,7 +35,13 @@ from ligerdiag.report.terminal.finding_text import (
     render_unused,
 )
 from ligerdiag.report.terminal.spans import BLANK, Line, compute_text
-from ligerdiag.report.terminal.summary import describe_cut, render_coverage, render_notes, render_totals
+from ligerdiag.report.terminal.summary import (
+    describe_cut,
+    render_coverage,
+    render_notes,
+    render_selected,
+    render_totals,
+)
 from ligerdiag.rules.registry import RULES
 from ligerdiag.source_text import parse_place
 from ligerdiag.text import compute_printable, count_of, render_bytes
@@ -249,11 +255,11 @@ def render_github(report: CheckReport, *, repository: Repository) -> str:
     """Returns the report as workflow commands for GitHub: one line for each annotation, then the totals, with a final
     newline.
     """
-    order = tuple(Severity)
-    annotations = sorted(list_annotations(report), key=lambda annotation: order.index(annotation.severity))
+    annotations = sorted(list_annotations(report), key=lambda annotation: -annotation.severity.weight)
     commands = [_render(annotation, repository) for annotation in annotations]
     totals = [compute_text(line) for line in render_totals(report, None)]
-    return "\n".join((*commands, *totals)) + "\n"
+    selected = [compute_text(line) for line in render_selected(report, None)]
+    return "\n".join((*commands, *selected, *totals)) + "\n"
 
 
 def list_annotations(report: CheckReport) -> Iterator[Annotation]:

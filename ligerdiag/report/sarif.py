@@ -396,7 +396,7 @@ def _render_notifications(report: CheckReport, repository: Repository) -> list[J
     ]
     if report.interrupted:
         notifications.append(_notify(INTERRUPTED, Severity.ERROR, describe_cut(report)))
-    return [*notifications, *(_notify(NOTE, Severity.NOTE, note) for note in report.notes)]
+    return [*notifications, *(_notify(NOTE, Severity.NOTE, note) for note in report.remarks)]
 
 
 def _notify(

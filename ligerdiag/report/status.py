@@ -42,7 +42,7 @@ from ligerdiag.report.agreement import (
 from ligerdiag.report.allowed.suppressions import Suppressions
 from ligerdiag.report.disagreement_causes import note_differences
 from ligerdiag.rules.registry import RULES, check_measured, find_undecided_rules, get_rule, list_ids
-from ligerdiag.rules.rule import Measured, RuleKind
+from ligerdiag.rules.rule import BEYOND_EXPECTATION, Measured, RuleKind
 from ligerdiag.text import suggest
 
 _EXPLAINS: Mapping[str, Verdict] = {rule.id: rule.explains for rule in RULES if rule.explains is not None}
@@ -255,16 +255,20 @@ def _find_unexpected_errors(
     """Returns a line for each finding that is an error although the case expects nothing wrong where it stands.
 
     Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
-    case's reference (LD016), so a case that expects it fresh contradicts an error about it. An error that names no
-    output, such as LD009 about an argument, does not: what the case expects is about its outputs. Drifts and budgets
-    count in any case, see `compute_excuse`.
+    case's reference (LD016), so a case that expects it to be right contradicts an error about it. An error that names
+    no output, such as an access outside of an array (LD020), concerns all of them. Three kinds of findings contradict
+    no expectation: a write to an argument of the caller (LD009), which leaves the outputs right; drifts and exceeded
+    budgets, which count in any case, see `compute_excuse`.
     """
-    rest, beyond = wanted.get(_ALL, _FRESH), list_ids(*BEYOND_EXPECTATION)
+    rest, others = wanted.get(_ALL, _FRESH), list_ids(*BEYOND_EXPECTATION, RuleKind.CALLER_WRITE)
     lines: list[str] = []
     for finding in list_counted(findings):
-        concerned = [name for name in finding.outputs if name in outputs]
-        is_error = finding.severity is Severity.ERROR and concerned and finding.rule not in beyond
-        if is_error and all(wanted.get(name, rest) == _FRESH for name in concerned):
+        concerned = [name for name in finding.outputs if name in outputs] or list(outputs)
+        should_be_right = all(
+            outputs[name] is not Verdict.UNKNOWN and not any(verdict.is_wrong for verdict in wanted.get(name, rest))
+            for name in concerned
+        )
+        if finding.severity is Severity.ERROR and finding.rule not in others and should_be_right:
             lines.append(f"expected no error, but {finding.rule}: {finding.message}")
     return lines
 
@@ -293,10 +297,6 @@ def _status_without_expectation(
         return Status.ALLOWED
     is_in_place = coverage.hidden_writes or coverage.declared_writes or coverage.requests
     return Status.CLEAN if is_in_place else Status.NOTHING
-
-
-BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)
-"""Kinds of rules whose findings count although the case is as expected, because an option of the run asks for them."""
 
 
 def compute_excuse(case: CaseReport, finding: Finding) -> str:

@@ -50,12 +50,6 @@ class CallPatch:
     """Lines to add at the top of the file; empty if the file has them."""
 
 
-def render_patch(call: CallPlace, *, operand: int, source_roots: Sequence[str]) -> str:
-    """Returns the sentence of the patch; empty if there is no patch."""
-    patch = compute_patch(call, operand=operand, source_roots=source_roots)
-    return "" if patch is None else patch.sentence
-
-
 def compute_patch(
     call: CallPlace, *, operand: int, source_roots: Sequence[str], reads: Sequence[ReadPlace] = ()
 ) -> CallPatch | None:

@@ -139,6 +139,12 @@ class RuleKind(StrEnum):
     OTHER = "other"
 
 
+BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)
+"""Kinds of rules whose findings an option of the run asks for: they count although a case is as expected, and are never
+known from an earlier run.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """A whole case file that is a test of a rule and a part of the rule's page."""

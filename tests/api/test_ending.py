@@ -46,6 +46,7 @@ def test_each_case_says_which_steps_were_not_done(run: Run) -> None:
         assert (run.devices[key].error, run.devices[key].died) == (WHY, False)
     assert (run.replays[compiled].state, run.replays[compiled].reason) == (ReplayState.NOT_DONE, WHY)
     assert not {broken, unseen} & {*run.replays, *run.devices}
+    assert run.undone == {replayed, compiled, unseen}
     case = api.conclude(run.judged[unseen])
     assert (case.status, case.error, case.outputs, case.expected) == (Status.NOT_CHECKED, WHY, {}, "fresh")
     assert case.source == "/mine.py"

@@ -15,10 +15,10 @@ from ligerdiag.api.last_run import (
     select_open_cases,
 )
 from ligerdiag.artifacts.cache import RUNS, Cache
-from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.findings import DeviceRun
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, Status
-from tests.report.samples import make_case, make_replay
+from tests.report.samples import make_case
 
 
 def make_source(folder: Path, name: str) -> Source:
@@ -39,12 +39,15 @@ def remember(
     folder: Path, last: LastRun | None, *reports: tuple[Source, CaseReport], selectors: tuple[str, ...] = ("mine.py",)
 ) -> LastRun:
     found = {(source, report.id) for source, report in reports if report.status is not Status.ERROR}
-    return remember_run(last, folder, reports, fails=fails, found=found, selectors=selectors)
+    undone = {(source, report.id, report.target) for source, report in reports if report.id in UNDONE}
+    return remember_run(last, folder, reports, fails=fails, undone=undone, found=found, selectors=selectors)
 
 
 def list_ids(last: LastRun) -> list[tuple[str, bool]]:
     return [(one.id, one.was_run) for one in last.cases]
 
+
+UNDONE = {"unseen", "waiting"}
 
 RIGHT, WRONG, UNSEEN = (
     make_case("right"),
@@ -55,7 +58,7 @@ RIGHT, WRONG, UNSEEN = (
 
 def test_cases_that_fail_or_are_not_run_are_remembered(tmp_path: Path) -> None:
     source = make_source(tmp_path, "mine.py")
-    waiting = make_case("waiting", replay=make_replay({}, state=ReplayState.NOT_DONE))
+    waiting = make_case("waiting", device=DeviceRun(device="", count=0, runs=0, error="the run was ended"))
     last = remember(tmp_path, None, *((source, one) for one in (RIGHT, WRONG, UNSEEN, waiting)))
     assert list_ids(last) == [("wrong", True), ("unseen", False), ("waiting", False)]
 
@@ -92,7 +95,7 @@ def test_those_that_failed_come_before_those_that_were_not_run(tmp_path: Path) -
     specs = [make_spec(mine, one) for one in ("right", "unseen", "wrong")]
     chosen = select_open_cases(specs, last, targets=("h100", "a100"), toolchain="default")
     assert [case.id for case in chosen.cases] == ["wrong", "unseen"]
-    assert chosen.is_partial
+    assert len(chosen.cases) < len(specs)
     assert chosen.said == (
         "--last-failed: 2 of 3 cases, 1 not as expected when last run and 1 not run when last selected: "
         "`wrong`, `unseen`"
@@ -114,7 +117,7 @@ def test_all_cases_run_if_none_is_remembered(
     specs = [make_spec(mine, "right"), make_spec(mine, "wrong")]
     known = None if last is None else remember(tmp_path, None, *((mine, one) for one in last))
     chosen = select_open_cases(specs, known, targets=targets, toolchain="default")
-    assert (chosen.cases, chosen.is_partial) == (tuple(specs), False)
+    assert chosen.cases == tuple(specs)
     assert chosen.said == f"--last-failed: {said}"
 
 

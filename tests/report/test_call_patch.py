@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
-from ligerdiag.rules.call_patch import IMPORT, CallPatch, compute_patch, render_patch
+from ligerdiag.rules.call_patch import IMPORT, CallPatch, compute_patch
 
 BEFORE, SINCE = "triton_kernel_call", "triton_kernel_call_ffi"
 
@@ -33,7 +33,8 @@ def patch(
         written=written,
         is_declared=is_declared,
     )
-    return render_patch(call, operand=operand, source_roots=[str(folder)])
+    patch = compute_patch(call, operand=operand, source_roots=[str(folder)])
+    return "" if patch is None else patch.sentence
 
 
 @pytest.mark.parametrize("target", [BEFORE, SINCE])

@@ -107,7 +107,8 @@ def test_an_unreadable_expectation_is_an_input_error(expected: Expectation) -> N
     [
         ("fresh", Status.UNEXPECTED),
         ({"b": "latent"}, Status.UNEXPECTED),
-        ({"a": "fresh|latent", "b": "latent"}, Status.EXPECTED),
+        ({"a": "fresh|latent", "b": "latent"}, Status.UNEXPECTED),
+        ({"a": "fresh|stale", "b": "latent"}, Status.EXPECTED),
         ("hazard", Status.EXPECTED),
     ],
 )
@@ -119,9 +120,15 @@ def test_an_error_about_an_output_that_should_be_fresh_is_unexpected(expected: E
     assert mismatch == ("" if status is Status.EXPECTED else "expected no error, but LD016: `a` is wrong")
 
 
-def test_an_error_that_names_no_output_contradicts_no_expectation() -> None:
-    error = make_finding(rule="LD009", severity=Severity.ERROR, outputs=(), message="`x` is overwritten")
-    assert compute_status({"a": FRESH}, [error], "fresh", WRITES)[0] is Status.EXPECTED
+def test_an_error_that_names_no_output_concerns_all_unless_it_is_about_an_argument() -> None:
+    outside = make_finding(rule="LD020", severity=Severity.ERROR, outputs=(), message="reads outside")
+    argument = make_finding(rule="LD009", severity=Severity.ERROR, outputs=(), message="`x` is overwritten")
+    drift = make_finding(rule="LD015", severity=Severity.ERROR, outputs=("a",), message="a reader moved")
+    assert compute_status({"a": FRESH}, [outside], "fresh", WRITES)[0] is Status.UNEXPECTED
+    assert compute_status({"a": FRESH}, [argument], "fresh", WRITES)[0] is Status.EXPECTED
+    assert compute_status({"a": FRESH}, [drift], "fresh", WRITES)[0] is Status.EXPECTED
+    assert compute_status({"a": FRESH, "b": STALE}, [outside], {"b": "stale"}, WRITES)[0] is Status.EXPECTED
+    assert compute_status({"a": UNKNOWN}, [outside], {"a": "unknown"}, WRITES)[1] == ""
 
 
 def test_expected_rules_and_suppressions_excuse_an_error() -> None:

@@ -3,15 +3,16 @@
 import pytest
 
 from ligerdiag.errors import InputError
-from ligerdiag.model.findings import Finding, Severity, Verdict
+from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.report.status import Expectation, compute_status, parse_expected_rules
+from ligerdiag.rules.registry import get_rule
 
 COVERAGE = Coverage(instructions=10, kernels=1, hidden_writes=1)
 
 
 def make_findings(*rules: str) -> tuple[Finding, ...]:
-    return tuple(Finding(rule=rule, severity=Severity.ERROR, message="m") for rule in rules)
+    return tuple(Finding(rule=rule, severity=get_rule(rule).severity, message="m") for rule in rules)
 
 
 def judge(

@@ -114,6 +114,14 @@ def test_a_drift_or_an_exceeded_budget_is_never_known(tmp_path: Path, rule: str)
     assert record(tmp_path, FOUND, replace(FOUND, rule=rule)).findings == record(tmp_path, FOUND).findings
 
 
+@pytest.mark.parametrize("rule", ["LD015", "LD033", "LD034"])
+def test_a_drift_or_an_exceeded_budget_in_an_older_file_is_not_known(tmp_path: Path, rule: str) -> None:
+    record(tmp_path, FOUND)
+    file = tmp_path / "known.json"
+    file.write_text(file.read_text().replace(f'"{FOUND.rule}"', f'"{rule}"'))
+    assert load_known(file).findings == ()
+
+
 def test_a_pipe_is_refused_and_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "known.json")
     with pytest.raises(InputError, match="is not a file"):

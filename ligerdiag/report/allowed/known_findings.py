@@ -123,7 +123,9 @@ def load_known(path: Path) -> KnownFindings:
 
 
 def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
-    """Returns the date and the findings that a JSON text holds. Raises FieldError for another text."""
+    """Returns the date and the findings that a JSON text holds, but no drift and no exceeded budget, which earlier
+    versions recorded. Raises FieldError for another text.
+    """
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
         raise FieldError(
@@ -144,23 +146,30 @@ def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
                 outputs=tuple(sorted(read_strs(fields, "outputs"))),
             )
         )
-    return read_str(top, "recorded"), tuple(found)
+    return read_str(top, "recorded"), tuple([one for one in found if _can_be_known(one)])
 
 
 def render_known(
     found: Iterable[KnownFinding], analysed: Collection[tuple[str, str]], earlier: KnownFindings | None, date: str
 ) -> str:
-    """Returns the text of the file: the findings of a run, and those of `earlier` for the cases that the run has not
-    analysed.
+    """Returns the text of the file: the findings of a run, without drifts and exceeded budgets, and those of `earlier` for
+    the cases that the run has not analysed.
 
     analysed: case and target of each report that could be analysed. date: as YYYY-MM-DD.
     """
     rest = () if earlier is None else earlier.findings
     kept = [one for one in rest if (one.case, one.target) not in analysed]
-    plain = [_render(one) for one in (*kept, *found)]
+    plain = [_render(one) for one in (*kept, *found) if _can_be_known(one)]
     plain.sort(key=lambda one: json.dumps(one, sort_keys=True))
     top = {"format": FORMAT, "recorded": date, "findings": plain}
     return json.dumps(top, indent=1, sort_keys=True) + "\n"
+
+
+def _can_be_known(one: KnownFinding) -> bool:
+    from ligerdiag.rules.registry import list_ids  # slow: the help of a command needs none of the rules
+    from ligerdiag.rules.rule import BEYOND_EXPECTATION
+
+    return one.rule not in list_ids(*BEYOND_EXPECTATION)
 
 
 def _render(one: KnownFinding) -> dict[str, object]:

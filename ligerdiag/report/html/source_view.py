@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from ligerdiag.model.findings import Finding
+from ligerdiag.model.findings import Finding, SourceLine
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.report.causes import MarkedPlace, find_patch, list_marked_places, list_reads
 from ligerdiag.report.html.prose import Part, compute_parts
@@ -114,7 +114,7 @@ def compute_remedy(case: CaseReport, finding: Finding | None, steps: Mapping[str
         return Remedy(words=compute_parts(finding.help, steps))
     return Remedy(
         words=compute_parts(patch.use, steps),
-        place=f"{compute_place(finding.call.line)}" if finding.call and finding.call.line else "",
+        place=compute_place(SourceLine(file=patch.file, line=patch.line)),
         rows=rows,
         imports=patch.imports,
     )

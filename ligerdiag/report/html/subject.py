@@ -8,7 +8,7 @@ allowed or not. Without such a finding, the subject is the kernel that overwrite
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, SourceLine, Verdict
+from ligerdiag.model.findings import VERDICT_ORDER, Finding, SourceLine, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import AccessKind, ReadKind, ScheduleView
 from ligerdiag.report.causes import compute_causes, describe_origin, is_about_write
@@ -18,13 +18,11 @@ from ligerdiag.report.html.source_view import SourcePlace, compute_source_places
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
-from ligerdiag.rules.registry import RULES, list_ids
+from ligerdiag.rules.registry import get_rule, list_ids
 from ligerdiag.rules.rule import RuleKind
-from ligerdiag.source_excerpt import load_excerpt
+from ligerdiag.source_excerpt import load_unchanged_text
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
 from ligerdiag.text import FEW
-
-_SEVERITIES = tuple(Severity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ def list_worst_first(case: CaseReport) -> list[Finding]:
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
         verdicts = [VERDICT_ORDER.index(case.outputs[name]) for name in cause.outputs if name in case.outputs]
         is_allowed = cause.suppressed is not None
-        return is_allowed, _SEVERITIES.index(cause.severity), -max(verdicts, default=-1), -len(verdicts)
+        return is_allowed, -cause.severity.weight, -max(verdicts, default=-1), -len(verdicts)
 
     families: list[list[Finding]] = []
     for cause in compute_causes(case.findings, tuple(case.outputs), case.source_roots):
@@ -77,10 +75,6 @@ def list_worst_first(case: CaseReport) -> list[Finding]:
             families[-1].append(cause)
     families.sort(key=lambda family: min(map(weigh, family)))
     return [cause for origin, *others in families for cause in (origin, *sorted(others, key=weigh))]
-
-
-def _compute_page(rule_id: str) -> str:
-    return next((compute_rule_address(rule) for rule in RULES if rule.id == rule_id), "")
 
 
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
@@ -101,7 +95,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
     return Article(
         rule=finding.rule,
-        page=_compute_page(finding.rule),
+        page=compute_rule_address(get_rule(finding.rule)),
         severity=finding.severity.value,
         message=compute_parts(finding.message, steps),
         places=compute_source_places(finding, roots),
@@ -148,13 +142,8 @@ def find_subject(case: CaseReport) -> Subject:
         buffer=buffer,
         place="" if line is None else compute_place(line),
         function="" if line is None else line.function,
-        source="" if line is None or _has_changed(line, case) else load_source_text(line, case.source_roots),
+        source="" if line is None else load_unchanged_text(line, case.source_roots),
     )
-
-
-def _has_changed(line: SourceLine, case: CaseReport) -> bool:
-    """Returns whether the file is not the one that was compiled, as far as the columns of the line can tell."""
-    return line.span is not None and load_excerpt(line, case.source_roots) is None
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:

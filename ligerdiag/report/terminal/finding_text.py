@@ -19,8 +19,8 @@ from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.status import list_allowed
 from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_width, compute_wrapped, severity_style
-from ligerdiag.source_excerpt import load_excerpt
-from ligerdiag.source_text import compute_near, compute_place, load_source_text
+from ligerdiag.source_excerpt import load_excerpt, load_unchanged_text
+from ligerdiag.source_text import compute_near, compute_place
 from ligerdiag.text import FEW, compute_cells, compute_printable
 
 MAX_NUMBERS = 3
@@ -106,8 +106,7 @@ def _render_sources(finding: Finding, roots: Sequence[str], *, width: int | None
 
 def _render_source(source: SourceLine, roots: Sequence[str], width: int | None) -> tuple[Line, ...]:
     place = (Span("  --> ", Style.FAINT), Span(compute_place(source)))
-    has_changed = source.span is not None and load_excerpt(source, roots) is None
-    text = "" if has_changed else load_source_text(source, roots)
+    text = load_unchanged_text(source, roots)
     return compute_wrapped((*place, Span("  "), Span(text, Style.FAINT)) if text else place, width, 6)
 
 

@@ -8,7 +8,7 @@ from ligerdiag.report.status import list_unexcused
 from ligerdiag.report.terminal.diagnostics import TroubleKind, list_troubles
 from ligerdiag.report.terminal.finding_text import render_group, render_unused
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
-from ligerdiag.report.terminal.summary import render_selected, render_totals, render_trouble
+from ligerdiag.report.terminal.summary import render_notes, render_totals, render_trouble
 
 _OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKind.NO_NUMBERS})
 """The kinds of trouble that the usual report shows only in its table and below it."""
@@ -16,7 +16,8 @@ _OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKin
 
 def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line, ...]:
     """Returns the findings that count, the reasons why a case is not as expected or could not be decided, the
-    suppressions that allowed nothing or give no reason, which cases were selected, and the last line.
+    suppressions that allowed nothing or give no reason, the notes on the run, such as one on a file that was not
+    inspected, and the last line.
 
     width: as in `full_report.render_terminal`.
     """
@@ -28,7 +29,7 @@ def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line,
         lines.extend(render_trouble(case, width=width, verbose=False))
     lines.extend(_render_open(report, width))
     lines.extend(render_unused(report, width))
-    lines.extend(render_selected(report, width))
+    lines.extend(render_notes(report, width))
     lines.extend(render_totals(report, width))
     return tuple(lines)
 
