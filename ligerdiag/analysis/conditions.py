@@ -18,7 +18,7 @@ from typing import Final
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_operandwise, search
-from ligerdiag.hlo.fixed_values import PRED, surely_runs
+from ligerdiag.hlo.fixed_values import sort_branches, surely_runs
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
@@ -134,13 +134,10 @@ def _is_same(one: Condition, other: Condition, inputs: "_Inputs", of_other: "_In
 
 def _translate(condition: Condition, like: HloInstruction) -> frozenset[int]:
     """Returns the numbers that the condition's branches (those that contain the call) would have in the conditional
-    `like`. Numbers 0 and 1 are exchanged if only one of the two conditionals chooses by a predicate, and the other by
-    an index.
+    `like`, which has as many branches.
     """
-    own, others = (one.operands[0].shape.element_type == PRED for one in (condition.instruction, like))
-    if own is others or len(like.called_computations) != 2:
-        return condition.branches
-    return frozenset(1 - branch for branch in condition.branches)
+    own, others = sort_branches(condition.instruction), sort_branches(like)
+    return frozenset(others[own.index(branch)] for branch in condition.branches)
 
 
 @dataclass(slots=True, eq=False)

@@ -32,6 +32,7 @@ from operator import attrgetter
 from typing import Final
 
 from ligerdiag.hlo.dataflow import search
+from ligerdiag.hlo.fixed_values import sort_branches
 from ligerdiag.hlo.module import (
     Chain,
     FrameNumbers,
@@ -42,7 +43,7 @@ from ligerdiag.hlo.module import (
     is_added_barrier,
 )
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_predicate, is_tuple
+from ligerdiag.hlo.shape import is_tuple
 
 _ENTERED = having(Trait.RUNS_SCHEDULED)
 _PIECES = having(Trait.BROADCAST_IN_DIM)
@@ -405,9 +406,8 @@ def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule
 
 def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[int]:
     """Returns, for each branch of the schedule's conditional, the number of the corresponding branch in the program."""
-    numbers = range(len(program.called_computations))
-    is_turned = is_predicate(program.operands[0].shape) != is_predicate(optimized.operands[0].shape)
-    return numbers[::-1] if is_turned and len(numbers) == 2 else numbers
+    own, others = sort_branches(program), sort_branches(optimized)
+    return [own[others.index(number)] for number in range(len(others))]
 
 
 def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:

@@ -38,6 +38,7 @@ from types import MappingProxyType
 from ligerdiag.analysis.writes import Frame, Frames, HiddenWrite
 from ligerdiag.hlo.counters import runs_once
 from ligerdiag.hlo.dataflow import Dataflow, Definition, PassThrough, Position, look_through
+from ligerdiag.hlo.fixed_values import sort_branches
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, is_added_barrier
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, count_elements, is_tuple
@@ -260,6 +261,7 @@ class _Numbering:
         for branch, operand in zip(branches, conditional.operands[1:], strict=True):
             result, returned = self._enter(branch, (operand,), numbers, parts, inner, is_inlined=False)
             alternatives.append(returned if is_tuple(conditional.shape) else (result,))
+        alternatives = [alternatives[number] for number in sort_branches(conditional)]
         if len({len(results) for results in alternatives}) == 1:
             self.confluences[inner] = tuple(zip(*alternatives, strict=True))
 

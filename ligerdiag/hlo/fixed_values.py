@@ -11,14 +11,14 @@ the condition is true for that state. XLA's backend_config is ignored.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import DTYPE_NAMES, ShapeIndex, count_elements, is_counted, is_tuple
+from ligerdiag.hlo.shape import DTYPE_NAMES, ShapeIndex, count_elements, is_counted, is_predicate, is_tuple
 from ligerdiag.hlo.xla_pb2 import LiteralProto, ShapeProto
 
 PRED = 1
@@ -53,6 +53,16 @@ def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
     if selector.shape.element_type == PRED:
         return 0 if value else 1
     return int(value) if 0 <= value < branches else branches - 1
+
+
+def sort_branches(conditional: HloInstruction) -> Sequence[int]:
+    """Returns the numbers of the conditional's branches in the order of the index that chooses them.
+
+    A predicate takes the first branch for true, which is index 1: XLA exchanges the two branches where it makes a
+    predicate of an index, or the reverse. So the branches of two modules correspond in this order.
+    """
+    numbers = range(len(conditional.called_computations))
+    return numbers[::-1] if is_predicate(conditional.operands[0].shape) and len(numbers) == 2 else numbers
 
 
 def never_runs(module: HloModule, loop: HloInstruction) -> bool:

@@ -67,7 +67,7 @@ from ligerdiag.analysis.evaluation.pieces import (
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import is_operandwise, is_shard_edge
-from ligerdiag.hlo.fixed_values import find_branch, never_runs
+from ligerdiag.hlo.fixed_values import find_branch, never_runs, sort_branches
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple
@@ -639,6 +639,8 @@ class _Evaluation:
             )  # the predicate decides whether it is overwritten
             self._storage[index] = self.space.meet(alternatives, inside) | decided  # it has no pieces any more
         value = self.allocate(instruction.shape, 0)
+        if taken is None:
+            leaves = [leaves[number] for number in sort_branches(instruction)]
         meeting: list[tuple[Labels, ...]] = list(zip(*leaves, strict=True))
         marks = self._meet(instruction, prefix, meeting, records=taken is None)
         sets = [self.space.meet(alternatives, inside) | predicate for alternatives in meeting]

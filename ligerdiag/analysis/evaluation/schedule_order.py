@@ -43,7 +43,7 @@ from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseL
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import find_start, is_operandwise
-from ligerdiag.hlo.fixed_values import never_runs
+from ligerdiag.hlo.fixed_values import never_runs, sort_branches
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex
@@ -549,7 +549,8 @@ class ScheduleEvaluation:
             for number, before in journal.items():
                 memory.settle(number, before)
         if len(entered) == len(instruction.called_computations):
-            self._keep_confluence(instruction, list(zip(*results, strict=True)))
+            meeting = [results[number] for number in sort_branches(instruction)]
+            self._keep_confluence(instruction, list(zip(*meeting, strict=True)))
         memory.journal, memory.raw = outer_journal, raw_after
         inside = frozenset(self._met)
         self._met |= met_outside
