@@ -11,6 +11,9 @@ import re
 
 LOGGER = "jax._src.xla_bridge"
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
+"""Device files of NVIDIA's driver, on Linux and on the Windows subsystem for Linux; a machine with a GPU has one of
+them.
+"""
 _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORECASE)
 
 

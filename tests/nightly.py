@@ -82,8 +82,6 @@ PATTERNS = (
     "tests/replay/opcodes/test_scatter.py::test_any_dimension_numbers_*",
     "tests/replay/opcodes/test_movement.py::test_any_*",
     "tests/replay/opcodes/test_dot.py::test_any_*",
-    # random programs: tests/fuzz and tests/models differentiate others every day
-    "tests/property/test_random_differentiated.py::*",
     "tests/replay/opcodes/test_windows.py::test_any_*",
     *(
         f"tests/replay/triton_ir/test_against_interpreter.py::*[[]*{name}*"

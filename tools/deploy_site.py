@@ -18,6 +18,7 @@ from ligerdiag.package_metadata import LATEST, compute_site_folder
 
 BRANCH = "gh-pages"
 _MINOR = re.compile(r"(\d+)\.(\d+)")
+_BEFORE_RELEASE = re.compile(r"(a|b|rc|\.?dev)\d")
 
 
 def is_newest(folder: str, others: Iterable[str]) -> bool:
@@ -39,7 +40,7 @@ def list_versions() -> list[str]:
 def deploy(version: str) -> None:
     """Commits the site of this version of ligerdiag to the branch. Raises CalledProcessError if a command of mike fails."""
     folder = compute_site_folder(version)
-    newest = is_newest(folder, list_versions())
+    newest = not _BEFORE_RELEASE.search(version) and is_newest(folder, list_versions())
     _run_mike("deploy", "--update-aliases", folder, *([LATEST] if newest else []))
     if newest:
         _run_mike("set-default", LATEST)

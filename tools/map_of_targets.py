@@ -7,12 +7,13 @@ are fresh on every target have no column, and programs with the same verdicts sh
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ligerdiag.codec import Json, as_object, parse_object, read_str, read_str_map
+from ligerdiag.codec import Json, as_object, parse_object, read_list, read_str, read_str_map
 from ligerdiag.text import count_of, join_words
-from ligerdiag.toolchains.gpu_targets import Target, list_targets
+from ligerdiag.toolchains.gpu_targets import list_targets
 from ligerdiag.toolchains.toolchain_table import known_toolchains
 
 GENERATED = "## The targets\n"
@@ -28,9 +29,9 @@ def main() -> None:
     page.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def list_target_lines(targets: Sequence[Target] = ()) -> Iterator[str]:
+def list_target_lines() -> Iterator[str]:
     """Yields a table of the targets, and a list of those for which a toolchain's compilers abort, in Markdown."""
-    targets = targets or list_targets()
+    targets = list_targets()
     yield "| target | GPU | generation | architecture | memory | cores |"
     yield "|---|---|---|---|---|---|"
     for one in targets:
@@ -47,16 +48,16 @@ def list_target_lines(targets: Sequence[Target] = ()) -> Iterator[str]:
 def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
     """Yields the section on verdicts: which programs differ, in a table of targets, and what replay says of them."""
     cells: dict[str, dict[str, str]] = {}
-    replayed = agreed = cut = 0
-    for case in (as_object(one, "case") for report in reports for one in _read_list(report, "cases")):
+    said: Counter[str] = Counter()
+    cut = 0
+    for case in (as_object(one, "case") for report in reports for one in read_list(report, "cases")):
         cells.setdefault(read_str(case, "id"), {})[read_str(case, "target")] = render_cell(case)
-        replay = case["replay"]
-        if isinstance(replay, dict) and replay.get("state") == "done":
-            replayed += 1
-            agreed += not case["disagreements"]
+        if case["replay"] is not None:
+            replay = as_object(case["replay"], "replay")
+            said[describe_replay(replay, has_disagreement=bool(case["disagreements"]))] += 1
             cut += bool(replay["cut"])
     targets = tuple(dict.fromkeys(target for row in cells.values() for target in row))
-    fresh = [case for case, row in cells.items() if set(row.values()) == {"fresh"}]
+    fresh = [case for case, row in cells.items() if [row.get(target) for target in targets] == ["fresh"] * len(targets)]
     columns = join_columns({case: row for case, row in cells.items() if case not in fresh}, targets)
     yield "## Verdicts\n"
     yield (
@@ -66,8 +67,8 @@ def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
     total = sum(map(len, cells.values()))
     yield (
         f"{count_of(total, 'cell')} of {count_of(len(cells), 'program')} on {count_of(len(targets), 'target')}, none of them"
-        f" on a GPU. {replayed} were replayed on numbers, {cut} of them with some iterations of a loop, and {agreed} agree"
-        " with their verdicts.\n"
+        f" on a GPU. By replay on numbers, {cut} times with some iterations of a loop alone:"
+        f" {', '.join(f'{number} {words}' for words, number in said.most_common())}.\n"
     )
     yield (
         "The table names the outputs that are not fresh. Programs with the same verdicts share a column; those without a"
@@ -100,9 +101,17 @@ def render_cell(case: Json) -> str:
     return ", ".join(f"{name} {verdict}" for name, verdict in outputs.items() if verdict != "fresh") or "fresh"
 
 
-def _read_list(report: Json, name: str) -> list[object]:
-    found = report[name]
-    return list(found) if isinstance(found, list) else []
+def describe_replay(replay: Json, *, has_disagreement: bool) -> str:
+    """Returns what a replay says of the verdicts on its case: `agree`, `disagree`, `undecided` if it decides no output,
+    `lossy` if it decides and an output lost precision, or its state if it was not done.
+    """
+    if read_str(replay, "state") != "done":
+        return read_str(replay, "state")
+    if has_disagreement:
+        return "disagree"
+    outputs = as_object(replay["outputs"], "outputs")
+    words = {read_str(as_object(one, "output"), "attribution") for one in outputs.values()} - {"undecided"}
+    return "undecided" if not words else "lossy" if "lossy" in words else "agree"
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
 from ligerdiag.text import compute_printable, count_of
 from ligerdiag.toolchains.environments import provide_toolchain
-from ligerdiag.toolchains.gpu_targets import Target, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_targets
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import Templates
@@ -184,7 +184,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     if options.device:
         require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
-    targets = tuple(load_target(name) for name in dict.fromkeys(options.targets))
+    targets = load_targets(options.targets)
     cache = Cache(options.cache_directory)
     toolchain = provide_toolchain(options.toolchain, cache, lambda step: report_progress(make_toolchain_step(step)))
     usual_root = find_usual_root(Path.cwd())

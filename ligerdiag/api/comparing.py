@@ -20,7 +20,7 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
-from ligerdiag.toolchains.gpu_targets import Target, compute_target_name, load_target
+from ligerdiag.toolchains.gpu_targets import Target, load_target, load_targets
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 type BisectAxis = Callable[[TrialRunner, CaseSpec, Target, BisectOptions], Bisection]
@@ -138,10 +138,8 @@ def _require_comparable(options: DiffOptions) -> None:
     for noun, names in (("target", options.targets), ("toolchain", options.toolchains)):
         if len(names) > 2:
             raise InputError(f"expected two {noun}s to compare but got {len(names)}: {', '.join(names)}")
-    if len({compute_target_name(name) for name in options.targets}) < len(options.targets):
-        raise InputError(
-            f"expected targets with different names but got {', '.join(options.targets)}: rename one of the files"
-        )
+    if len(load_targets(options.targets)) < len(options.targets):
+        raise InputError(f"expected two different targets to compare but got {', '.join(options.targets)}")
     if options.targets or options.toolchains:
         if max(len(options.targets), len(options.toolchains)) < 2:
             raise InputError("expected two different targets or toolchains to compare, such as `--targets a100,h100`")

@@ -27,7 +27,7 @@ from ligerdiag.bisect.trials import (
     try_in_batches,
 )
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.model.findings import Attribution, DeviceRun, Replay, ReplayState
+from ligerdiag.model.findings import FAR, Attribution, DeviceRun, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.relative_errors import compute_worst, render_figure
@@ -121,10 +121,20 @@ class Mitigation:
 
     @property
     def is_right(self) -> bool:
-        """Returns whether every output is fresh and a run on a device, if there was one, agrees; a loss of precision does
-        not matter.
+        """Returns whether every output is fresh, and neither the case's reference nor a run on a device contradicts
+        that; a loss of precision does not matter.
         """
-        return self.outcome.is_right and not self.is_wrong_on_device
+        return self.outcome.is_right and not self.is_wrong_on_device and not self._differs_from_reference
+
+    @property
+    def _differs_from_reference(self) -> bool:
+        """Whether an output differs from the reference by more than a loss of precision. A change of the program can
+        make it mean something else, which verdicts on its schedule do not show.
+        """
+        replay = self.replay
+        return replay is not None and any(
+            not error <= max(replay.reference_tolerance.get(name, 0.0), FAR) for name, error in replay.reference.items()
+        )
 
     @property
     def is_exact(self) -> bool:

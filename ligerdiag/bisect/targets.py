@@ -35,7 +35,7 @@ from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
-from ligerdiag.toolchains.gpu_targets import Target, list_compared_targets, load_target
+from ligerdiag.toolchains.gpu_targets import Target, list_compared_targets, load_targets
 
 _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 """Opcodes of instructions that run nothing, so that their places in a schedule mean nothing."""
@@ -191,7 +191,7 @@ def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options:
 
 
 def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
-    named = tuple(load_target(name) for name in dict.fromkeys(options.targets))
+    named = load_targets(options.targets)
     targets = named if len(named) > 1 else (*(named or (target,)), *list_compared_targets())
     by_sha = {one.sha256: one for one in reversed(targets)}
     chosen = tuple(one for one in targets if by_sha.get(one.sha256) is one)

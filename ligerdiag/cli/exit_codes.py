@@ -46,7 +46,8 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
     ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
-"""The meaning of each exit code of `check`. A run that `--exitfirst` stops has the code of the case that stopped it."""
+"""The meaning of each exit code of `check`. A run that `--exitfirst` stops has the code of a run of the cases that
+have a result."""
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.AS_EXPECTED: "no findings at or above --fail-on",

@@ -23,12 +23,12 @@ from ligerdiag.device.device_jobs import (
 )
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
 from ligerdiag.errors import CompileError, InputError, LigerdiagError, describe_error
+from ligerdiag.harmless_logs import has_nvidia_device
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import PROGRAM_ORDER, DeviceOutput, DeviceRun
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.replay_service import ReplayOptions, compute_environment, explain_refusal
-from ligerdiag.toolchains.this_gpu import has_gpu
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool, count_cores
@@ -68,7 +68,7 @@ def require_gpu(toolchain: str = DEFAULT) -> None:
     """
     if toolchain != DEFAULT:
         raise InputError(f"a device runs only programs that toolchain `{DEFAULT}` compiles, not those of `{toolchain}`")
-    if not has_gpu():
+    if not has_nvidia_device():
         raise InputError(
             "`--device` needs an NVIDIA GPU, and this machine has none: leave the option out to replay on the CPU"
         )

@@ -108,7 +108,8 @@ class Case:
         others have the type Auto.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
-        (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh.
+        (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh. An error of a rule about an
+        output that is expected to be right, such as LD016, is unexpected as well; `hazard` allows any.
     expected_rules: None (not compared), or the ids of exactly the rules that have findings, such as ("LD006",
         "LD009"); allowed only beside `expected`. A rule that needs a replay or a device run is compared only if there
         was one. An id with a question mark, such as "LD017?", may have findings in one run and none in the next.

@@ -129,6 +129,7 @@ def compare_rules(
         return RuleContradictions()
     wanted, ignored = expected.wanted, undecided_rules | expected.possible
     found = {finding.rule for finding in findings}
+    ignored = ignored | set(list_ids(RuleKind.QUESTION))
     extra = [rule.id for rule in RULES if rule.id in found - wanted - ignored]
     missing = [rule.id for rule in RULES if rule.id in wanted - found - ignored]
     return RuleContradictions(
@@ -436,7 +437,10 @@ def _conclude(
     surprising = [one for one, rules in explained if set(rules).isdisjoint(identity.expected_rules or ())]
     if surprising and status in _WITHOUT_DOUBT:
         status, mismatch = Status.UNEXPECTED, "; ".join(one.message for one in surprising)
-    if failures and status in _WITHOUT_DOUBT:
+    is_lost = (
+        replay is not None and replay.state is ReplayState.FAILED
+    )  # its numbers, and the comparison with a reference
+    if (failures or is_lost) and status in _WITHOUT_DOUBT:
         status = Status.INCONCLUSIVE
     return CaseReport(
         **_identify(judged),

@@ -122,7 +122,8 @@ def _describe_use(call: CallPlace, values: Sequence[str], names: Sequence[str], 
     meant = [read for read in reads if not read.needs_old]
     if reads and not meant:
         readers = "this reader" if len(reads) == 1 else "these readers"
-        return f"XLA keeps the old contents of {_quote_names(values)} for {readers}"
+        kept = f"XLA keeps the old contents of {_quote_names(values)} for {readers}"
+        return f"{kept}; all that means the new ones has to use the value that the call returns"
     use = f"use {_quote_names(names)} from there on"
     if len(meant) < len(reads):
         use += " where the new contents are meant"

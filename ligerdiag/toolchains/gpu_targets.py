@@ -8,6 +8,7 @@ A description may have fields that the XLA of a toolchain does not know; `compil
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -103,10 +104,18 @@ def load_target(name_or_path: str) -> Target:
     raise InputError(f"expected a target of {known}, {AUTO}, or a description file, but got `{name_or_path}`")
 
 
-def compute_target_name(name_or_path: str) -> str:
-    """Returns the name that the target has in reports, such as `mine` for `gpus/mine.txtpb`; reads no file."""
-    path = Path(name_or_path)
-    return path.stem if path.suffix in SUFFIXES else path.name
+def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
+    """Returns the targets, each once. Raises InputError as `load_target` does, and if two different ones have one name,
+    so that reports could not tell them apart.
+    """
+    found: dict[str, Target] = {}
+    for one in names_or_paths:
+        target = load_target(one)
+        other = found.setdefault(target.name, target)
+        if other.sha256 != target.sha256:
+            paths = f"`{other.path}` and `{target.path}`"
+            raise InputError(f"expected targets with different names but got {paths}: rename one of the files")
+    return tuple(found.values())
 
 
 def explain_unfit(target: Target, toolchain: Toolchain) -> str:

@@ -11,13 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ligerdiag.errors import CompileError, InputError, holds_installed
+from ligerdiag.harmless_logs import has_nvidia_device
 
 TIMEOUT = 300.0
 """Seconds that the process may take, with the start of JAX."""
-_DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")
-"""Device files of NVIDIA's driver, on Linux and on the Windows subsystem for Linux; a machine with a GPU has one of
-them.
-"""
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cuda",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
@@ -34,17 +31,12 @@ jax.jit(lambda x: x + 1).lower(jnp.ones(8)).compile(compiler_options={"xla_dump_
 """
 
 
-def has_gpu() -> bool:
-    """Returns whether this machine has an NVIDIA GPU."""
-    return any(Path(device).exists() for device in _DEVICES)
-
-
 @cache
 def describe_this_gpu() -> str:
     """Returns the description of the first GPU of this machine, in protobuf text format. Raises InputError if there is
     no GPU, CompileError if JAX cannot use it.
     """
-    if not has_gpu():
+    if not has_nvidia_device():
         raise InputError("target `auto` is the GPU of this machine, which has none: name a target, such as h100")
     return ask_xla(dict(os.environ) | ENVIRONMENT)
 

@@ -7,6 +7,7 @@ import pytest
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import Status
 from ligerdiag.report.terminal.full_report import render_terminal
+from ligerdiag.toolchains import this_gpu
 from ligerdiag.toolchains.gpu_targets import load_target
 from tests.api.conftest import ROOT, Check
 
@@ -38,6 +39,7 @@ def test_a_gpu_of_another_platform_is_an_error_of_its_cases_alone(check: Check) 
 
 
 def test_without_a_gpu_auto_is_an_input_error(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ligerdiag.toolchains.this_gpu._DEVICES", ())
+    monkeypatch.setattr(this_gpu, "has_nvidia_device", lambda: False)
+    this_gpu.describe_this_gpu.cache_clear()
     with pytest.raises(InputError, match="which has none: name a target"):
         check(CASE, targets=("auto",))

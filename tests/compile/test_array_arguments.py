@@ -148,6 +148,10 @@ def test_no_two_arguments_have_equal_numbers_unless_a_seed_says_so() -> None:
     assert not np.isclose(first, second).any()
     assert not np.isclose(first, third).any()
     assert not np.isclose(second, third).any()
+    (weight, copy) = draw_arguments(
+        Case(name="cast", function=abs, args=(Arg(shape=(4, 8)), Arg(shape=(4, 8), dtype="bfloat16")))
+    )
+    assert not np.isclose(np.asarray(weight), np.asarray(copy, np.float32), rtol=1e-2).any()
     seeded = Arg(shape=(4, 8), draw=Draw(seed=0))
     same = draw_arguments(Case(name="same", function=abs, args=(seeded, seeded)))
     assert np.array_equal(same[0], same[1])

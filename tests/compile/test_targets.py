@@ -11,11 +11,11 @@ from ligerdiag.toolchains.gpu_targets import (
     AUTO,
     SUFFIXES,
     Target,
-    compute_target_name,
     explain_unfit,
     list_compared_targets,
     list_targets,
     load_target,
+    load_targets,
 )
 from ligerdiag.toolchains.text_format import split_fields, strip_comments
 from ligerdiag.toolchains.toolchain import Platform, Toolchain
@@ -118,7 +118,17 @@ def test_a_description_file_is_a_target(suffix: str, tmp_path: Path) -> None:
     target = load_target(str(path))
     assert (target.name, target.compute_capability, target.path) == ("mine", 86, path)
     assert not target.is_own
-    assert compute_target_name(str(path)) == "mine"
+
+
+def test_two_targets_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder, suffix, minor in (("a", ".pbtxt", 6), ("b", ".txt", 9)):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / f"mine{suffix}"
+        path.write_text(f"gpu_device_info {{ cuda_compute_capability {{ major: 8 minor: {minor} }} }}")
+    names = [str(tmp_path / "a" / "mine.pbtxt"), str(tmp_path / "b" / "mine.txt")]
+    assert [target.name for target in load_targets([names[0], names[0], "h100"])] == ["mine", "h100"]
+    with pytest.raises(InputError, match="expected targets with different names"):
+        load_targets(names)
 
 
 def test_a_file_in_another_format_is_not_a_target(tmp_path: Path) -> None:
@@ -136,7 +146,7 @@ def test_an_intel_gpu_is_refused_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_there_is_no_target_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(this_gpu, "_DEVICES", ("/dev/no-such-gpu",))
+    monkeypatch.setattr(this_gpu, "has_nvidia_device", lambda: False)
     this_gpu.describe_this_gpu.cache_clear()
     with pytest.raises(InputError, match="target `auto` is the GPU of this machine, which has none: name a target"):
         load_target(AUTO)

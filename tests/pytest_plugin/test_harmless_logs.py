@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.harmless_logs import LOGGER, hide_harmless_logs, keep_record
+from ligerdiag.harmless_logs import LOGGER, has_nvidia_device, hide_harmless_logs, keep_record
 
 SAID = "Jax plugin configuration error: Exception when calling jax_plugins.xla_cuda13.initialize()"
 
@@ -50,7 +50,7 @@ def test_the_log_stays_on_a_machine_with_a_gpu(
         logger.filters[:] = before
 
 
-@pytest.mark.skipif(any(Path(path).exists() for path in ("/dev/nvidia0", "/dev/dxg")), reason="has a GPU")
+@pytest.mark.skipif(has_nvidia_device(), reason="has a GPU")
 def test_a_failing_test_that_makes_an_array_does_not_show_the_log(pytester: pytest.Pytester) -> None:
     """Runs in another process, in which JAX looks for its plugins for the first time."""
     pytester.makepyfile("def test_it():\n    import jax.numpy as jnp\n    assert jnp.ones(2).sum() == 3\n")
@@ -66,7 +66,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.skipif(any(Path(path).exists() for path in ("/dev/nvidia0", "/dev/dxg")), reason="has a GPU")
+@pytest.mark.skipif(has_nvidia_device(), reason="has a GPU")
 @pytest.mark.parametrize("order", SCRIPTS)
 def test_a_script_that_makes_an_array_shows_its_own_output_alone(
     order: str, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

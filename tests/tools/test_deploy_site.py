@@ -61,6 +61,8 @@ def test_versions_lie_beside_each_other_and_the_newest_is_latest(project: Path) 
     assert read_page("latest") == "0.2", "expected a symbolic link"
     assert "latest/" in read_page("index.html")
     assert run_git("status", "--porcelain") == " M docs/README.md\n"
+    deploy("0.3.0rc1")
+    assert read_versions() == {"0.3": [], "0.2": ["latest"], "0.1": []}
 
 
 def test_search_engines_are_sent_to_the_newest_version_of_a_page(project: Path) -> None:

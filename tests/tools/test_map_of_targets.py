@@ -1,13 +1,14 @@
 """The page of targets has each target, and from a report a column for each set of equal verdicts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ligerdiag.model.findings import Verdict
+from ligerdiag.model.findings import Attribution, Verdict
 from ligerdiag.report.json import render_json
 from ligerdiag.toolchains.gpu_targets import list_targets
-from tests.report.samples import make_case, make_report
+from tests.report.samples import make_case, make_numbers, make_replay, make_report
 from tools import map_of_targets
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
@@ -36,6 +37,13 @@ def test_programs_with_equal_verdicts_share_a_column_and_fresh_ones_have_none(
         for target in ("h100", "a100")
     ]
     cases.append(make_case(id="three", target="p100", outputs={}, error="aborted"))
+    cases.append(make_case(id="right", target="p100", outputs={"loss": Verdict.FRESH}))
+    cases.append(make_case(id="here alone", target="h100", outputs={"loss": Verdict.FRESH}))
+    kinds = (Attribution.FRESH, Attribution.LOSSY, Attribution.UNDECIDED)
+    cases[:3] = [
+        replace(case, replay=make_replay({"loss": make_numbers(kind)}))
+        for case, kind in zip(cases[:3], kinds, strict=True)
+    ]
     (tmp_path / "report.json").write_text(render_json(make_report(*cases)))
     page = tmp_path / "page.md"
     page.write_text(f"# Kept\n\n{map_of_targets.GENERATED}\nold\n")
@@ -45,8 +53,9 @@ def test_programs_with_equal_verdicts_share_a_column_and_fresh_ones_have_none(
     assert text.startswith("# Kept\n\n## The targets\n")
     assert "old" not in text
     assert "fresh on every target: `right`." in text
-    assert "- **1**: `one`, `two`\n- **2**: `three`\n" in text
+    assert "1 agree, 1 lossy, 1 undecided." in text
+    assert "- **1**: `one`, `two`\n- **2**: `three`\n- **3**: `here alone`\n" in text
     assert text.endswith(
-        "| target | 1 | 2 |\n|---|---|---|\n| h100 | input stale | input latent |\n| a100 | input stale | input latent |\n"
-        "| p100 | — | — |\n"
+        "| target | 1 | 2 | 3 |\n|---|---|---|---|\n| h100 | input stale | input latent | fresh |\n"
+        "| a100 | input stale | input latent | — |\n| p100 | — | — | — |\n"
     )

@@ -241,9 +241,10 @@ class ScheduleEvaluation:
             value = follow_pieces(instruction, self._list_piecewise(instruction, reads))
         if value is not None:
             labels = union_of(value)
-        labels |= self._find_starting(instruction, instruction, reads)
+        starting = self._find_starting(instruction, instruction, reads)
+        labels |= starting
         if value is not None:
-            started = self.find_started(instruction, instruction, reads)  # in each piece, whatever one of them has
+            started = starting | self.marked.get(instruction.id, 0)  # in each piece, whatever one of them has
             for number in self.places.list_defined(instruction):
                 self.memory.put(number, value | started if isinstance(value, int) else value.add(started))
         elif is_operandwise(instruction):

@@ -224,7 +224,7 @@ def _list_states(calls: Sequence[CallState], kernel: str, operand: int) -> Itera
     """Yields the state of each call of the kernel that does not hide a write of the operand."""
     for call in calls:
         if call.kernel == kernel and operand not in call.hidden:
-            yield Instead.DECLARED if call.declared else Instead.OUT_OF_PLACE
+            yield Instead.DECLARED if operand in call.declared else Instead.OUT_OF_PLACE
 
 
 _CURED = {

@@ -101,7 +101,7 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
     for key in [key for key, (was, _) in changed.items() if not was]:
         alike = [one for one, both in changed.items() if both == (changed[key][1], 0)]
         moved = next((one for one in alike if one[0] is key[0]), None)
-        moved = moved or next((one for one in alike if one[1:] == key[1:] or not (one[1] and key[1])), None)
+        moved = moved or next((one for one in alike if _is_same_copy(one, key)), None)
         if moved is not None:
             del changed[key], changed[moved]
     changes = [
@@ -109,6 +109,17 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
         for (cause, file, line), (was, now) in changed.items()
     ]
     return tuple(sorted(changes, key=lambda change: change.before - change.after))
+
+
+_OF_RETURNED = frozenset({CopyCause.RETURNED, CopyCause.PAIRING})
+"""Causes of copies of an argument that the program returns, which need not have a line."""
+
+
+def _is_same_copy(one: _Key, other: _Key) -> bool:
+    """Returns whether copies of equal size may be one copy whose cause has another name now."""
+    if one[1] and other[1]:
+        return one[1:] == other[1:]
+    return _OF_RETURNED.issuperset((one[0], other[0]))
 
 
 def _count(copies: Sequence[RecordedCopy]) -> Counter[_Key]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.def_use import Scheduled, ValueReaders, find_moves
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
-from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.analysis.writes import HiddenWrite, find_hidden_operands
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Definition, look_through
 from ligerdiag.hlo.module import HloInstruction, find_user_line, strip_tags
@@ -62,18 +62,13 @@ def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
 
 def list_kernel_calls(context: Context) -> tuple[CallState, ...]:
     """Returns the kernel calls of the schedule, in its order, with the operands that each overwrites."""
-    return tuple(
-        CallState(
-            kernel=effects.kernel,
-            hidden=tuple(
-                number
-                for number, access in enumerate(effects.operands)
-                if access.writes and number not in call.operand_output_aliases
-            ),
-            declared=tuple(sorted(call.operand_output_aliases)),
-        )
-        for call, effects in context.optimized_calls
-    )
+    found: list[CallState] = []
+    for call, effects in context.optimized_calls:
+        broken = [context.writes[one.write].operand for one in context.matching.actual if one.call is call]
+        hidden = tuple(find_hidden_operands(call, effects, broken))
+        declared = tuple(sorted(set(call.operand_output_aliases).difference(hidden)))
+        found.append(CallState(kernel=effects.kernel, hidden=hidden, declared=declared))
+    return tuple(found)
 
 
 @dataclass(slots=True, eq=False)

@@ -190,7 +190,7 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
     seen: Counter[tuple[object, ...]] = Counter()
 
     def draw_next(arg: Arg) -> jax.Array:
-        alike = prod(arg.shape), arg.dtype, arg.draw
+        alike = prod(arg.shape), arg.draw
         seen[alike] += 1
         return draw_array(draw, arg, seen[alike] - 1)
 

@@ -74,8 +74,8 @@ class _Declaring:
             operations[call] = _declare(operations[call], written)
 
     def redirect(self, sites: Sequence[TieSite]) -> None:
-        """Makes each reader read the output that declares the write."""
-        for site in sites:
+        """Makes each reader read the output that declares the write; of several writes before it, the last one's."""
+        for site in sorted(sites, key=lambda one: (*one.through, one.call)):  # in program order, function by function
             new = self._find_value((*site.through, site.call), site.operand)
             self._operations[site.reader].operands[site.reader_operand] = new
 
@@ -105,6 +105,8 @@ def _declare(call: Any, written: Sequence[int]) -> Any:
         for number, operand in enumerate(written)
     ]
     given = [str(one) for one in ir.ArrayAttr(new.attributes[_ALIASES])] if _ALIASES in new.attributes else []
+    if first == 1:  # a single result has no index, one of several has
+        given = [one.replace("output_tuple_indices = []", "output_tuple_indices = [0]") for one in given]
     new.attributes[_ALIASES] = ir.Attribute.parse(f"[{', '.join((*given, *entries))}]")
     if _RESULT_LAYOUTS in new.attributes:
         layouts = list(ir.ArrayAttr(new.attributes[_OPERAND_LAYOUTS]))

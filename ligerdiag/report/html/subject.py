@@ -18,7 +18,7 @@ from ligerdiag.report.html.source_view import SourcePlace, compute_source_places
 from ligerdiag.report.relative_errors import render_error, summarise_numbers
 from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.report.terminal.finding_text import MAX_READS, limit_reads
-from ligerdiag.rules.registry import get_rule, list_ids
+from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_excerpt import load_unchanged_text
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
@@ -77,6 +77,10 @@ def list_worst_first(case: CaseReport) -> list[Finding]:
     return [cause for origin, *others in families for cause in (origin, *sorted(others, key=weigh))]
 
 
+def _compute_page(rule_id: str) -> str:
+    return next((compute_rule_address(rule) for rule in RULES if rule.id == rule_id), "")
+
+
 def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Article:
     allowed = finding.suppressed
     stores = () if finding.call is None else finding.call.stores
@@ -95,7 +99,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
     return Article(
         rule=finding.rule,
-        page=compute_rule_address(get_rule(finding.rule)),
+        page=_compute_page(finding.rule),
         severity=finding.severity.value,
         message=compute_parts(finding.message, steps),
         places=compute_source_places(finding, roots),
