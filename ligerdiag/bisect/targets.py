@@ -192,7 +192,7 @@ def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options:
 
 def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
     named = load_targets(options.targets)
-    targets = named if len(named) > 1 else (*(named or (target,)), *list_compared_targets())
+    targets = named if len(options.targets) > 1 else (*(named or (target,)), *list_compared_targets())
     by_sha = {one.sha256: one for one in reversed(targets)}
     chosen = tuple(one for one in targets if by_sha.get(one.sha256) is one)
     if len(chosen) < 2:
