@@ -216,6 +216,7 @@ CASES = (
         function=call_twice,
         args=(replace(_WIDE, draw=Draw(seed=0)), _WIDE),
         expected={"first": "fresh|latent", "second": "fresh|latent"},
+        expected_rules=("LD003", "LD006", "LD008"),
     ),
     Case(
         name="shift_beside",
