@@ -171,7 +171,7 @@ def _parse_targets(value: object, file: Path) -> tuple[str, ...]:
 
 def _parse_file(key: str, value: object, file: Path) -> Path:
     if not isinstance(value, str) or not value:
-        raise InputError(f"expected the path of a file for `{key}` in {TABLE} but got {_describe(value)}")
+        raise InputError(f"expected a file path for `{key}` in {TABLE} but got {_describe(value)}")
     return file.absolute().parent / value
 
 

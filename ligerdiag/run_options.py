@@ -124,7 +124,7 @@ class CheckOptions:
         ),
     ] = None
     """Folders whose files may be shown, and read for comments that suppress findings. None means the repository of the
-    current folder (or the current folder, if it is in none) and the folders that the cases' imports start from,
+    working directory (or the working directory, if it is in none) and the folders that the cases' imports start from,
     including those of PYTHONPATH.
     """
     baseline: Annotated[

@@ -4,7 +4,7 @@ The path comes from an artifact, which is not trusted: a dump may name `/etc/pas
 only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
 it is a regular `.py` file of at most `MAX_FILE_BYTES`.
 
-Code without a file, such as a notebook's cell, has a name that is no path, and perhaps a kept text: a root whose name
+Code without a file, such as a notebook's cell, has a name that is not a path, and perhaps a kept text: a root whose name
 ends with `TEXTS_SUFFIX` holds the texts of one live function (`compile.cases.cell_texts`).
 """
 

@@ -2,7 +2,7 @@
 
 mike commits the pages to a folder of the minor version, such as `0.1/`, over the pages of an older patch. The newest
 version is also `latest/`, to which the start of the site leads; a late patch of an older version leaves that alone.
-Nothing is pushed. It reads the project in the current folder.
+Nothing is pushed. It reads the project in the working directory.
 """
 
 import json

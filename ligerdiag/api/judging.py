@@ -76,7 +76,7 @@ def find_file(source: Source) -> str:
 
 
 def name_source(source: Source) -> str:
-    """Returns the name of a source for the report; a file below the current folder is named relative to it."""
+    """Returns the name of a source for the report; a file below the working directory is named relative to it."""
     path = Path(source.file)
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
@@ -203,7 +203,10 @@ class Run:
                     self.devices.setdefault(key, DeviceRun(device="", count=0, runs=0, error=why))
 
     def withdraw(self, key: RunKey, ending: Ending) -> None:
-        """Replaces the result of a case of which only some steps were done, so that it does not count as checked."""
+        """Replaces the result of a run that ended after only some of its steps by a result that says "not checked".
+
+        ending: what ended the run, such as Ctrl-C; the new result names it as its reason.
+        """
         self.undone.add(key)
         why = f"the run was ended by {ending.value} before its replay or its run on a device"
         self.judged[key] = leave_undone(self.judged[key].identity, why)

@@ -160,7 +160,7 @@ def _require_folder() -> None:
     try:
         os.getcwd()
     except OSError as error:
-        raise InputError("the current folder no longer exists: change to another one") from error
+        raise InputError("the working directory no longer exists: change to another one") from error
 
 
 def _open_closed_streams() -> None:

@@ -26,7 +26,7 @@ class Repository:
 
     def find(self, file: str) -> str:
         """Returns the path of `file` relative to the checkout, with `/` between folders; empty if the file is outside,
-        or the text is no path, such as `<string>`.
+        or the text is not a path, such as `<string>`.
 
         Follows symbolic links only if the path as written is outside.
         """
@@ -42,7 +42,7 @@ class Repository:
             return ""
 
     def compute_absolute(self, file: str) -> str:
-        """Returns the absolute path of `file`; empty if the text is no path, such as `<string>`."""
+        """Returns the absolute path of `file`; empty if the text is not a path, such as `<string>`."""
         if not file or file.startswith("<") or "\0" in file:
             return ""
         return os.path.normpath(os.path.join(self.current, file))

@@ -14,7 +14,7 @@ Before it imports anything that reads a file, it gives up
 If memory runs out, the operating system kills this process before its parent. All of this must happen before the
 process has a second thread.
 
-The process writes only to its current folder, so it caches nothing for others: it reads kernels' effects from the
+The process writes only to its working directory, so it caches nothing for others: it reads kernels' effects from the
 cache, and the effects that it adds disappear with its folder. Questions come on stdin, answers go into files; a line on
 the original stdout reports that an answer is in its file. The output of libraries, including the message of an abort,
 goes to stderr, a file of the parent's. The process ends with its parent (see `ending`). Messages between ligerdiag and

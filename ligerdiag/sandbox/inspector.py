@@ -292,7 +292,7 @@ def _rename(outcome: ModuleOutcome, **names: str) -> ModuleOutcome:
 
 
 def _make_absolute(files: ModuleFiles) -> ModuleFiles:
-    """Returns the files with absolute paths, because the sandboxed process has another current folder."""
+    """Returns the files with absolute paths, because the sandboxed process has another working directory."""
     optimized, program, buffers, arguments = (
         tuple(path.absolute() for path in paths)
         for paths in (files.optimized, files.program, files.buffers, files.arguments)

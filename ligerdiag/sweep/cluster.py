@@ -38,7 +38,7 @@ _WINDOW = 1000
 _CONNECT_SECONDS = 20
 _QUIET: dict[str, object] = {
     "distributed.scheduler.allowed-failures": 0,
-    "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # otherwise a worker imports files of the current folder
+    "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # otherwise a worker imports files of the working directory
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "1h",  # no warning that the machine is busy

@@ -142,7 +142,7 @@ class ResultStore:
 
 
 def resolve_place(place: str, folder: Path) -> str:
-    """Returns the place of a store: a URL unchanged, a path made absolute, because workers may have another current
-    folder.
+    """Returns the location of a store: a URL unchanged, a path made absolute, because workers may run in another working
+    directory.
     """
     return place if "://" in place or "::" in place else str((folder / place).absolute())

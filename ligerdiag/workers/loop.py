@@ -169,7 +169,7 @@ def render_settings(environment: Mapping[str, str], folder: Path, module: str = 
     from which it is forked. The parent writes the line to the worker's socket before it asks the template to fork.
 
     environment: the worker's environment variables; only those that may differ between workers are sent. folder: the
-    worker's current folder. module: the module that the worker runs; empty if it is the module whose imports the
+    worker's working directory. module: the module that the worker runs; empty if it is the module whose imports the
     template has done.
     """
     own = {name: value for name, value in environment.items() if is_per_worker(name)}

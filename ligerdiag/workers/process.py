@@ -2,8 +2,8 @@
 
 The worker runs in a session and process group of its own. So Ctrl-C in the terminal reaches only the parent, which can
 end the worker together with the processes that the worker started, such as ptxas. The worker is isolated: it gets
-Python's option `-P`, only the PYTHONPATH that ligerdiag itself needs (see `toolchains.toolchain`), and a current folder
-of its own. So it never imports files from the user's current folder, such as a `pickle.py` in a dump. The paths that a
+Python's option `-P`, only the PYTHONPATH that ligerdiag itself needs (see `toolchains.toolchain`), and a working directory
+of its own. So it never imports files from the user's working directory, such as a `pickle.py` in a dump. The paths that a
 user's case needs are added when the case is imported (see `compile.cases.loader`).
 
 If XLA aborts, the worker dies, and this module notices that the channel is closed: `ask` raises WorkerDied with the

@@ -41,5 +41,5 @@ def test_no_file_receives_the_output_of_a_closed_stream(tmp_path: Path) -> None:
 def test_a_deleted_current_folder_is_a_one_line_error(words: str, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     done = run(f"cd gone; rmdir ../gone; {RUN} {words}", tmp_path)
-    assert done.stderr == "error: the current folder no longer exists: change to another one\n"
+    assert done.stderr == "error: the working directory no longer exists: change to another one\n"
     assert (done.returncode, done.stdout) == (2, "")

@@ -23,5 +23,5 @@ def test_without_the_key_there_is_no_baseline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["3", "''", "['a.json']"])
 def test_a_value_that_is_not_a_path_is_refused(tmp_path: Path, value: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.ligerdiag]\nbaseline = {value}\n")
-    with pytest.raises(InputError, match="expected the path of a file for `baseline`"):
+    with pytest.raises(InputError, match="expected a file path for `baseline`"):
         load_config(None, tmp_path)

@@ -88,7 +88,7 @@ def test_a_lost_worker_loses_no_result_and_repeating_the_sweep_runs_nothing(
     grid: Path, tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGERDIAG_CACHE_DIR", str(shared_cache))
-    (tmp_path / "threading.py").write_text("raise SystemExit('a file of the current folder was imported')\n")
+    (tmp_path / "threading.py").write_text("raise SystemExit('a file of the working directory was imported')\n")
     process = start(grid, shared_cache)
     assert kill_one(process)
     said, trouble = process.communicate(timeout=300)

@@ -46,7 +46,10 @@ def declare_writes(module: Any, readers: Readers, writes: Sequence[str], case_id
     sites = [reader for reader in readers.found if (reader.call, reader.operand) in wanted]
     for site in sites:
         if site.unreachable:
-            raise InputError(f"a reader in case `{case_id}` cannot get what `{site.kernel}` writes: {site.unreachable}")
+            raise InputError(
+                f"case `{case_id}`: an operation reads the operand that `{site.kernel}` overwrites, but cannot be "
+                f"given its new contents: {site.unreachable}"
+            )
     try:
         with module.context, ir.Location.unknown():
             _Declaring(module, known, wanted).redirect(sites)

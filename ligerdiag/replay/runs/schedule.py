@@ -412,7 +412,7 @@ class ScheduleRunner:
         active: the devices that run the caller. Raises NotCoveredError if these are not all devices.
         """
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{caller.name}`: a collective that not all devices reach")
+            raise NotCoveredError(f"`{caller.name}` contains a collective that not all devices reach")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]
         values: dict[int, list[Value]] = {}
         for instruction in wrapped.instructions:
