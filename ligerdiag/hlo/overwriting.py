@@ -12,11 +12,15 @@ xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
   other custom call may;
 - a fusion, if elements keep their place on every path from the parameter to a result. A kInput fusion computes its
   reductions first, so one result may overwrite a parameter from which a reduction computes another result; a kernel
-  that XLA generates in Triton (kCustom) loads a whole row before it stores any of it.
+  that XLA generates in Triton (kCustom) loads a whole row before it stores any of it. XLA joins unrelated results in
+  one fusion by a concatenate and takes them apart again by slices: each of those slices is one operand of the
+  concatenate, in the same place.
 
 An operation that is not listed is assumed to be allowed to write over any operand, and every operation over an operand
 of a single element: an operation that this module does not know must not cause a finding.
 """
+
+from itertools import chain
 
 from ligerdiag.hlo.aliasing import find_in_place
 from ligerdiag.hlo.dataflow import look_through, search
@@ -86,19 +90,64 @@ def _may_fusion(fused: HloComputation, fusion: HloInstruction, index: ShapeIndex
 
     def list_users(value: HloInstruction) -> tuple[HloInstruction, ...]:
         is_end = value.opcode == "custom-call" or (value.opcode == "reduce" and kind != "kCustom")
-        return () if is_end else fused.users[value.id]
+        return () if is_end else _list_users(fused, value)
 
     reached = search([parameter], list_users)
     if kind != "kCustom":
         reductions = [one for one in reached if one.opcode == "reduce"]
-        if reductions and (kind != "kInput" or result in search(reductions, lambda one: fused.users[one.id])):
+        if reductions and (kind != "kInput" or result in search(reductions, lambda one: _list_users(fused, one))):
             return False
+    parts = {_find_range(one) for one in reached if one.opcode == "slice" and one.operands[0] not in reached}
+    if not parts <= {_find_range(look_through(result, _SAME_PLACE))}:
+        return False
     return not any(
         operand in reached and _moves_elements(one, place)
         for one in reached
         if not (kind == "kCustom" and one.opcode in _BY_ROW)
         for place, operand in enumerate(one.operands)
     )
+
+
+def _list_users(fused: HloComputation, value: HloInstruction) -> tuple[HloInstruction, ...]:
+    """Returns the users of a value. In place of a concatenate that is only taken apart into its operands again, these
+    are the slices that are `value`.
+    """
+    users: list[HloInstruction] = []
+    for user in fused.users[value.id]:
+        parts = _find_parts(fused, user) if user.opcode == "concatenate" else None
+        users += [user] if parts is None else [part for part, operand in parts if operand is value]
+    return tuple(users)
+
+
+def _find_parts(fused: HloComputation, joined: HloInstruction) -> list[tuple[HloInstruction, HloInstruction]] | None:
+    """Returns pairs (slice, operand) of equal values if each user of a concatenate is a slice that is one of its
+    operands; otherwise None.
+    """
+    dimension = joined.proto.dimensions[0]
+    starts, at = dict[tuple[int, int], HloInstruction](), 0
+    for operand in joined.operands:
+        size = operand.shape.dimensions[dimension]
+        starts[at, at + size] = operand
+        at += size
+    parts: list[tuple[HloInstruction, HloInstruction]] = []
+    for user in fused.users[joined.id]:
+        bounds = user.proto.slice_dimensions
+        if user.opcode != "slice" or any(one.stride != 1 for one in bounds):
+            return None
+        operand = starts.get((bounds[dimension].start, bounds[dimension].limit))
+        if operand is None or list(user.shape.dimensions) != list(operand.shape.dimensions):
+            return None
+        parts.append((user, operand))
+    return parts
+
+
+def _find_range(value: HloInstruction) -> tuple[int, ...]:
+    """Returns the number of the sliced value and the bounds of the slice; () if `value` is not a slice.
+
+    A thread computes one element of the concatenate, so two slices of the same range are computed by the same threads.
+    """
+    bounds = [(one.start, one.limit) for one in value.proto.slice_dimensions]
+    return (value.operands[0].id, *chain.from_iterable(bounds)) if value.opcode == "slice" else ()
 
 
 def _find_result(fused: HloComputation, index: ShapeIndex) -> HloInstruction:
