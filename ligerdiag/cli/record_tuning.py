@@ -22,8 +22,8 @@ SELECTORS choose cases as for `ligerdiag check`. The cases are compiled, not run
 
 EPILOG = f"""\b
 Examples:
-  ligerdiag record-tuning 'seed_flce*' --output h100.pbtxt   on a machine with the GPU
-  ligerdiag check 'seed_flce*' --autotune-results h100.pbtxt anywhere
+  ligerdiag record-tuning mine.py --output h100.pbtxt     where the GPU is
+  ligerdiag check mine.py --autotune-results h100.pbtxt   anywhere
 
 \b
 Exit codes:

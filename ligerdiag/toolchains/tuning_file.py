@@ -73,8 +73,8 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
 
 
 def compute_device_key(target: Target) -> str:
-    """Returns the words by which an entry of `AutotuneResults` names the target's GPU; empty for a GPU that is none of
-    NVIDIA's.
+    """Returns the words by which an entry of `AutotuneResults` names the target's GPU; empty for a GPU of another
+    vendor than NVIDIA.
     """
     if target.platform is not Platform.CUDA:
         return ""
@@ -206,7 +206,7 @@ def _fit(path: Path, devices: set[str], target: Target, renamed: dict[str, str])
 
 
 def _rename_devices(found: AutotuneResults, data: bytes, renamed: dict[str, str], *, is_text: bool) -> bytes:
-    """Returns the data with other names of devices; everything else stays as it is. renamed: old name to new name."""
+    """Returns the data with other names of devices; everything else stays unchanged. renamed: old name to new name."""
     if not renamed:
         return data
     if is_text:
