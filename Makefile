@@ -100,3 +100,4 @@ PROTOC = $(UV) run --no-project --with "grpcio-tools<1.70" --with "setuptools<81
 proto:
 	cd ligerdiag/hlo && $(PROTOC) -I. --python_out=. --pyi_out=. xla.proto
 	cd ligerdiag/effects && $(PROTOC) -I. --python_out=. --pyi_out=. triton_call.proto
+	cd ligerdiag/toolchains && $(PROTOC) -I. --python_out=. --pyi_out=. autotune_results.proto

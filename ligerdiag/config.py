@@ -5,8 +5,8 @@
 - `effects`: table from a custom-call target or kernel to its effects, see `effects.declared`
 - `targets`, `fail_on`, `strict`: defaults of the options of the same names
 - `memory_budget`, `copy_budget`: defaults of the options of the same names, as sizes such as "60G"
-- `baseline`, `known`: defaults of the options `--baseline` and `--known`, as paths relative to the folder of the
-  pyproject.toml
+- `baseline`, `known`, `autotune_results`: defaults of the options `--baseline`, `--known` and `--autotune-results`, as
+  paths relative to the folder of the pyproject.toml
 
 The file is the nearest pyproject.toml from the working directory upwards. One that came with the inspected files is
 ignored (`find_foreign_config`).
@@ -30,7 +30,18 @@ NAME = "pyproject.toml"
 NEVER = "never"
 TABLE = "[tool.ligerdiag]"
 
-KEYS = ("suppress", "effects", "targets", "fail_on", "strict", "baseline", "known", "memory_budget", "copy_budget")
+KEYS = (
+    "suppress",
+    "effects",
+    "targets",
+    "fail_on",
+    "strict",
+    "baseline",
+    "known",
+    "autotune_results",
+    "memory_budget",
+    "copy_budget",
+)
 """The keys of the table; `tools.config_schema` describes each of them."""
 REQUIRED = ("rule", "reason")
 """The keys that an entry of `suppress` must have."""
@@ -53,6 +64,8 @@ class Config:
     """The baseline that `check` compares schedules with."""
     known: Path | None = None
     """The file with the findings that `check` allows."""
+    autotune_results: Path | None = None
+    """The file with the choices of XLA's autotuner with which `check` compiles."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The bytes of memory, and the bytes copied in one call, that each program is allowed."""
 
@@ -142,6 +155,9 @@ def _parse(raw: Mapping[str, object], file: Path) -> Config:
         strict=strict,
         baseline=_parse_file("baseline", raw["baseline"], file) if "baseline" in raw else None,
         known=_parse_file("known", raw["known"], file) if "known" in raw else None,
+        autotune_results=(
+            _parse_file("autotune_results", raw["autotune_results"], file) if "autotune_results" in raw else None
+        ),
         budgets=MemoryBudgets(memory=_parse_budget(raw, "memory_budget"), copies=_parse_budget(raw, "copy_budget")),
     )
 

@@ -1,4 +1,5 @@
-"""The options of `check`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words on the command line.
+"""The options of `check`, `record-tuning`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words
+on the command line.
 
 `cli.options.make_command` turns the fields that have an `Option` into options for typer. The other fields are filled in
 by the command: from [tool.ligerdiag], or from options of the command line alone.
@@ -139,6 +140,15 @@ class CheckOptions:
         Path | None,
         Option("--known", metavar="FILE", help="Allow the findings that FILE has; see --record-known."),
     ] = None
+    autotune_results: Annotated[
+        Path | None,
+        Option(
+            "--autotune-results",
+            metavar="FILE",
+            help="Compile with the choices that XLA's autotuner made on a GPU; see `ligerdiag record-tuning`.",
+        ),
+    ] = None
+    """The file with the choices, as XLA writes it; None compiles without them."""
     toolchain: ToolchainName = DEFAULT
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
@@ -152,6 +162,26 @@ class CheckOptions:
     """Targets that the project is checked for by default. A run that leaves out one of them reports no unused
     suppressions, since a missing target may need them.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOptions:
+    """Options of `record-tuning`: the cases to compile on this machine's GPUs, and the file to write."""
+
+    selectors: Annotated[
+        tuple[str, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
+    ] = ()
+    """The cases to compile; without any, all cases of the folder `cases`."""
+    output: Annotated[
+        Path,
+        Option("--output", metavar="FILE", help="File to write: text if it ends in .pbtxt or .txt, else binary."),
+    ]
+    timeout: Annotated[
+        float,
+        Option("--timeout", min=0.001, metavar="SECONDS", help="Time limit for compiling one case, with autotuning."),
+    ] = 600.0
+    """Seconds that compiling one case may take."""
+    cache_directory: Cache = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

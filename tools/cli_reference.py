@@ -14,6 +14,7 @@ COMMANDS = (
     "diff",
     "compare",
     "sweep",
+    "record-tuning",
     "list",
     "explain",
     "targets",

@@ -72,6 +72,11 @@ def _describe_keys() -> dict[str, Schema]:
             "type": "string",
             "minLength": 1,
         },
+        "autotune_results": {
+            "description": "Path of the choices of XLA's autotuner, relative to this file. Default of --autotune-results.",
+            "type": "string",
+            "minLength": 1,
+        },
         "memory_budget": _make_size("Most memory of one call on one device. Default of --memory-budget.", least=1),
         "copy_budget": _make_size("Most bytes that one call copies. Default of --copy-budget.", least=0),
     }

@@ -14,13 +14,21 @@ from ligerdiag.api.checking import check, describe_refusal, list_recordable, ren
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.report_comparing import compare, compare_toolchains
+from ligerdiag.api.tuning import RecordedTuning, record_tuning
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.model.shown import show_with
 from ligerdiag.report.allowed.known_findings import load_known
 from ligerdiag.report.baseline import load_baseline
 from ligerdiag.report.status import conclude
 from ligerdiag.rules.registry import get_rule
-from ligerdiag.run_options import BisectOptions, CheckOptions, CompareOptions, DiffOptions, InspectOptions
+from ligerdiag.run_options import (
+    BisectOptions,
+    CheckOptions,
+    CompareOptions,
+    DiffOptions,
+    InspectOptions,
+    TuningOptions,
+)
 from ligerdiag.toolchains.gpu_targets import list_targets, load_target
 
 __all__ = [
@@ -31,6 +39,8 @@ __all__ = [
     "InspectOptions",
     "OnProgress",
     "Progress",
+    "RecordedTuning",
+    "TuningOptions",
     "bisect",
     "check",
     "compare",
@@ -51,6 +61,7 @@ __all__ = [
     "load_baseline",
     "load_known",
     "load_target",
+    "record_tuning",
     "render_known_findings",
     "render_record",
 ]

@@ -30,7 +30,7 @@ from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.findings import SuppressionKind
-from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
@@ -53,6 +53,7 @@ from ligerdiag.text import compute_printable, count_of
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.gpu_targets import Target, load_targets
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.tuning_file import load_tuning
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import Templates
 
@@ -186,6 +187,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     targets = load_targets(options.targets)
     cache = Cache(options.cache_directory)
+    tuning = None
+    if options.autotune_results is not None:
+        tuning = load_tuning(options.autotune_results, targets, cache.root)
     toolchain = provide_toolchain(options.toolchain, cache, lambda step: report_progress(make_toolchain_step(step)))
     usual_root = find_usual_root(Path.cwd())
     roots = None if options.source_roots is None else resolve_roots(options.source_roots)
@@ -208,6 +212,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
             course,
             options,
             targets,
+            Variation(tuning=tuning),
             cache=cache,
             toolchain=toolchain,
             templates=templates,
@@ -227,6 +232,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     course.remember(cache, concluded)
     cases = tuple(report for _, report in concluded)
     notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
+    notes += () if tuning is None else tuning.notes
     dropped = _list_dropped(run.tasks, targets, toolchain.name)
     notes += tuple(line for target, line in dropped if not target.is_own)
     if baseline is not None and options.baseline is not None and not interrupted:
@@ -278,6 +284,7 @@ def _compile(
     course: RunCourse,
     options: CheckOptions,
     targets: Sequence[Target],
+    variation: Variation,
     *,
     cache: Cache,
     toolchain: Toolchain,
@@ -285,7 +292,10 @@ def _compile(
     report_progress: OnProgress,
 ) -> None:
     """Compiles and judges on every target the selected cases that the run takes (`RunCourse.choose`), and adds the
-    results to the run. templates: processes with JAX and Triton already imported, from which workers are forked.
+    results to the run.
+
+    variation: the choices of XLA's autotuner with which to compile, if there are any. templates: processes with JAX and
+    Triton already imported, from which workers are forked.
     """
     run = course.run
     with (
@@ -329,7 +339,14 @@ def _compile(
         if any(course.is_last(key) for key in tuple(run.judged)):
             return
         with closing(
-            compile_cases(cases, targets, pool=pool, refresh=options.refresh, report_progress=report_progress)
+            compile_cases(
+                cases,
+                targets,
+                pool=pool,
+                variation=variation,
+                refresh=options.refresh,
+                report_progress=report_progress,
+            )
         ) as results:
             for result in results:
                 key = (result.case.source, result.case.id, result.target)

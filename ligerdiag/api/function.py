@@ -242,8 +242,8 @@ def check(
     refresh: compile and replay again even if the cache has the results.
     timeout: most seconds for the compile, and again for the replay.
     jobs: largest number of processes, by default one for each core.
-    config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do and how much memory
-        a program may need; none by default.
+    config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do, how much memory
+        a program may need and what XLA's autotuner chose; none by default.
 
     Raises InputError if the function or an argument cannot be sent to a worker, or if the arguments do not fit, and
     LigerdiagError if there is nothing to compile with. A function that raises or does not compile raises nothing here:
@@ -266,6 +266,7 @@ def check(
         jobs=words.get("jobs"),
         suppress=settings.suppress,
         known=settings.known,
+        autotune_results=settings.autotune_results,
         effects=settings.effects,
         budgets=settings.budgets,
     )

@@ -50,6 +50,7 @@ from ligerdiag.codec import (
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.jobs import Flag
+from ligerdiag.model.tuning import Tuning
 from ligerdiag.untrusted_files import (
     MAXIMUM_ARTIFACT_FILES,
     MAXIMUM_FILE_BYTES,
@@ -190,6 +191,8 @@ class Provenance:
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""
     """JAX's own warning about donations that it cannot use; empty if JAX did not warn."""
+    tuning: Tuning | None = None
+    """The choices of XLA's autotuner that come from a file; None if the program was compiled without such a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@
     <root>/toolchains/<name>-<hash of the pins>/                             see `toolchains.environments`
     <root>/effects/<sha256 of a custom call>.json                            see `effects.isolated`
     <root>/runs/<sha256 of a folder>.json                                    the cases to repeat, see `api.last_run`
+    <root>/tuning/<sha256 of the content>.textproto or .pb                   see `toolchains.tuning_file`
     <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as

@@ -115,6 +115,8 @@ Examples:
   ligerdiag check --baseline schedules.json     after it: what moved?
   ligerdiag check --record-known known.json     on the first day: writes all findings
   ligerdiag check --known known.json            from then on: only new ones fail
+  ligerdiag check --autotune-results h100.pbtxt
+                                                as a tuned H100 would compile them
   ligerdiag check --memory-budget 60G --copy-budget 1M
                                                 fails what needs or copies more
 
@@ -261,6 +263,7 @@ def _make_options(line: CheckLine, settings: CommandSettings) -> CheckOptions:
         suppress=(*settings.config.suppress, *line.make_entries()),
         effects=settings.config.effects,
         baseline=line.baseline or (settings.config.baseline if line.record_file is None else None),
+        autotune_results=line.autotune_results or settings.config.autotune_results,
         known=line.known or (settings.config.known if line.known_file is None else None),
         record=line.record_file is not None,
         view=line.html is not None or line.data is not None,
@@ -332,5 +335,6 @@ check = make_command(
     run_check,
     "selectors targets exit_first last_failed format output jobs timeout time_limit select ignore fail_on strict "
     "cache_directory refresh replay replay_seconds replay_memory full rows orders device config source_roots record_file "
-    "baseline known_file known memory_budget copy_budget toolchain scheduler quiet verbose statistics durations html data",
+    "baseline known_file known memory_budget copy_budget autotune_results toolchain scheduler quiet verbose statistics "
+    "durations html data",
 )

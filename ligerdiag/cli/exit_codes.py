@@ -86,6 +86,14 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
 }
 """The meaning of each exit code of `compare`, and of `check` with two toolchains."""
 
+MEANINGS_OF_TUNING: Mapping[ExitCode, str] = {
+    ExitCode.AS_EXPECTED: "the file is written",
+    ExitCode.INPUT: "usage or input error; no GPU on this machine; nothing in the cases is tuned",
+    ExitCode.NOT_ANALYSED: "a case could not be compiled; the file has the choices of the others",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; nothing is written",
+}
+"""The meaning of each exit code of `record-tuning`."""
+
 PRECEDENCE = "If several apply, the first of these counts: 130 or 143, 2, 3, 1, 4, 5, 0."
 
 _OF_ENDINGS: Mapping[Ending, ExitCode] = {

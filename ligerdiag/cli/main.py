@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ligerdiag.cli import bisect, check, compare, diff, init, inspect, sweep
+from ligerdiag.cli import bisect, check, compare, diff, init, inspect, record_tuning, sweep
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
 from ligerdiag.cli.listings import (
@@ -86,6 +86,12 @@ app.command(
 app.command(
     "sweep", short_help="check many cases for many GPUs, toolchains and flags", help=sweep.HELP, epilog=sweep.EPILOG
 )(sweep.sweep)
+app.command(
+    "record-tuning",
+    short_help="what does the autotuner choose on this GPU?",
+    help=record_tuning.HELP,
+    epilog=record_tuning.EPILOG,
+)(record_tuning.record_tuning)
 app.command("init", short_help="start with a case of your own", help=init.HELP, epilog=init.EPILOG)(init.init)
 app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=LIST_EPILOG)(list_cases)
 app.command("explain", short_help="what does a rule mean?", help=EXPLAIN_HELP, epilog=EXPLAIN_EPILOG)(explain)

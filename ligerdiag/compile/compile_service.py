@@ -23,12 +23,14 @@ from ligerdiag.model.jobs import (
     CompileAnswer,
     CompileRequest,
     DiscoverRequest,
+    Flag,
     Source,
     Variation,
     make_compile_job,
     make_discover_job,
 )
 from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.model.tuning import TUNING_LEVEL
 from ligerdiag.toolchains.gpu_targets import Target, explain_unfit
 from ligerdiag.toolchains.toolchain import Toolchain, compute_important_environment
 from ligerdiag.workers.pool import Pool
@@ -49,6 +51,7 @@ _PARTS = (
     "errors.py",
     "model/case.py",
     "model/jobs.py",
+    "model/tuning.py",
 )
 """Files and folders of ligerdiag's own source that decide what an artifact contains."""
 
@@ -251,12 +254,22 @@ def _make_request(
         target=target.name,
         description=target.description,
         compute_capability=target.compute_capability,
-        flags={**pool.toolchain.options, **variation.flags},
+        flags={**_choose_options(pool.toolchain, variation), **variation.flags},
         not_before=not_before,
         ties=tuple(sorted(set(variation.ties))),
         by_barrier=variation.by_barrier,
         declared=tuple(sorted(set(variation.declared))),
+        tuning=variation.tuning,
     )
+
+
+def _choose_options(toolchain: Toolchain, variation: Variation) -> dict[str, Flag]:
+    """Returns the compiler options of the toolchain; those against autotuning are left out if there are choices of an
+    autotuner.
+    """
+    return {
+        name: value for name, value in toolchain.options.items() if variation.tuning is None or name != TUNING_LEVEL
+    }
 
 
 def make_request(pool: Pool, case: CaseSpec) -> CompileRequest:
@@ -353,6 +366,7 @@ def _make_question(
         "ties": sorted(set(variation.ties)),
         "by_barrier": variation.by_barrier,
         "declared": sorted(set(variation.declared)),
+        "tuning": "" if variation.tuning is None else variation.tuning.copy_sha256,
         **_compute_circumstances(toolchain, environ),
     }
 

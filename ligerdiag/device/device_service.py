@@ -61,17 +61,19 @@ class DeviceOptions:
     """Returns the number of different sets of random arguments for a case."""
 
 
-def require_gpu(toolchain: str = DEFAULT) -> None:
-    """Raises InputError if this machine has no NVIDIA GPU or the toolchain is not the default one.
+_INSTEAD = "leave the option out to replay on the CPU"
+
+
+def require_gpu(toolchain: str = DEFAULT, *, asked: str = "`--device`", instead: str = _INSTEAD) -> None:
+    """Raises InputError if this machine has no NVIDIA GPU or the toolchain is not the default one. asked: the option or
+    command that needs the GPU. instead: advice for a machine without one.
 
     Commands call this function before they compile anything.
     """
     if toolchain != DEFAULT:
         raise InputError(f"a device runs only programs that toolchain `{DEFAULT}` compiles, not those of `{toolchain}`")
     if not has_nvidia_device():
-        raise InputError(
-            "`--device` needs an NVIDIA GPU, and this machine has none: leave the option out to replay on the CPU"
-        )
+        raise InputError(f"{asked} needs an NVIDIA GPU, and this machine has none: {instead}")
 
 
 def run_cases(

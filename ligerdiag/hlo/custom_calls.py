@@ -64,6 +64,12 @@ class CallTrait(Flag):
     IDENTITY = auto()
     """Result k has the value of operand k."""
 
+    # autotuning
+    TUNED_PRODUCT = auto()
+    """The call is a product of matrices whose algorithm XLA's autotuner chooses."""
+    TUNED_CONVOLUTION = auto()
+    """The call is a convolution whose algorithm XLA's autotuner chooses."""
+
     # partitioning
     MARKER = auto()
     """The call only marks a place in the program, and does nothing at run time."""

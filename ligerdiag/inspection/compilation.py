@@ -41,10 +41,12 @@ from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.shared_bytes import SharedBytes, TooManyStepsError, find_shared_bytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
+from ligerdiag.hlo.tuned_instructions import list_tuned
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
 from ligerdiag.memory.memory_use import MemoryAnalysis, analyse_memory, asks_in_place
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Inspection, WrittenOperand
+from ligerdiag.model.tuning import Tuning
 from ligerdiag.rules.registry import check_all
 from ligerdiag.toolchains.gpu_targets import find_bandwidth
 from ligerdiag.toolchains.toolchain import Toolchain
@@ -485,7 +487,16 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         donation_warning=artifact.provenance.donation_warning,
         bandwidth=find_bandwidth(artifact.provenance.target),
     )
-    return analyse_compilation(compilation, **words)
+    analysed = analyse_compilation(compilation, **words)
+    return replace(
+        analysed, inspection=replace(analysed.inspection, tuning=_find_tuning(artifact.provenance, optimized))
+    )
+
+
+def _find_tuning(provenance: Provenance, optimized: HloModule) -> Tuning | None:
+    if provenance.tuning is not None or not provenance.compute_capability:
+        return provenance.tuning
+    return Tuning(open=list_tuned(optimized))
 
 
 def _read_thunks(path: Path) -> tuple[ThunkSequence | None, tuple[str, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.codec import Json, decode_record, encode_record, parse_object, read_object, read_record, read_str
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
+from ligerdiag.model.tuning import TuningFile
 
 type Flag = str | int | float | bool
 
@@ -131,6 +132,8 @@ class CompileRequest:
     """Whether an optimization barrier ties the reads, in place of a trivial operation."""
     declared: tuple[str, ...] = ()
     """The writes that the worker declares, as in `Variation`."""
+    tuning: TuningFile | None = None
+    """The choices of XLA's autotuner with which the worker compiles; None compiles without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,3 +238,5 @@ class Variation:
     """Hidden writes as `<tag of the kernel call>.<operand>`; the compile declares them: the call gets an output that
     aliases the operand, and all readers after the call read that output.
     """
+    tuning: TuningFile | None = None
+    """The choices of XLA's autotuner with which to compile, as a GPU made them; None compiles without them."""

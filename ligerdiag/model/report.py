@@ -25,6 +25,7 @@ from ligerdiag.model.findings import (
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.schedule_view import CallState, Neighbourhood, ScheduleView
 from ligerdiag.model.shown import Shown
+from ligerdiag.model.tuning import Tuning
 from ligerdiag.text import compute_printable, count_of
 
 SCHEMA_VERSION = "7"
@@ -161,6 +162,10 @@ class CaseReport(Shown):
     memory: MemoryUse | None = None
     """The memory, copies and donations of the program; None if nothing could be analysed, or if XLA's buffer assignment
     is missing.
+    """
+    tuning: Tuning | None = None
+    """The choices of XLA's autotuner; None if nothing could be analysed, or if the program was not compiled for a
+    described GPU.
     """
     run: "CheckReport | None" = None
     """The run that made the report, without its cases: notes, versions, seconds. None inside of a report of the run. The
@@ -339,6 +344,8 @@ class Inspection:
     """The data for an HTML report, if requested."""
     memory: MemoryUse | None = None
     """The memory, copies and donations; None if there is no schedule, or if XLA's buffer assignment is missing."""
+    tuning: Tuning | None = None
+    """The choices of XLA's autotuner; None if the program was not compiled for a described GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

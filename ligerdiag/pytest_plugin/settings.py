@@ -216,6 +216,7 @@ class Schedule:
             jobs=settings.jobs,
             suppress=settings.config.suppress,
             known=settings.config.known,
+            autotune_results=settings.config.autotune_results,
             effects=settings.config.effects,
             budgets=settings.config.budgets,
         )

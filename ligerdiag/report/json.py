@@ -127,6 +127,7 @@ def _case(case: CaseReport) -> JsonObject:
         "replay": None if case.replay is None else _replay(case.replay),
         "device": make_plain(case.device),
         "memory": None if case.memory is None else _memory(case.memory),
+        "tuning": make_plain(case.tuning),
         "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
         "seconds": round(case.seconds, 6),
         "compile_seconds": round(case.compile_seconds, 6),

@@ -458,6 +458,7 @@ def _conclude(
         kernel_calls=inspection.kernel_calls,
         view=mark_undefined_in_view(inspection.view, findings, unlooked),
         memory=inspection.memory,
+        tuning=inspection.tuning,
     )
 
 

@@ -38,12 +38,17 @@ _UNUSED = "unused suppressions are not reported for a check on a cluster, becaus
 def check_on_cluster(options: CheckOptions, address: str, report_progress: OnProgress) -> CheckReport:
     """Returns the report of `api.check`, made by the workers of the scheduler at the address.
 
-    Raises InputError as `api.check` does, for a scheduler that cannot be reached, and for `--device`.
+    Raises InputError as `api.check` does, for a scheduler that cannot be reached, and for `--device` and
+    `--autotune-results`.
     """
     require_extra()
     if options.device:
         raise InputError(
             "`--device` cannot be combined with `--scheduler`: the workers of a cluster do not have the GPU of this machine"
+        )
+    if options.autotune_results is not None:
+        raise InputError(
+            "`--autotune-results` cannot be combined with `--scheduler`: the workers of a cluster do not have the file"
         )
     baseline, started = None if options.baseline is None else load_baseline(options.baseline), time.perf_counter()
     grid = SweepGrid(

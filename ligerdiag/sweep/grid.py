@@ -313,11 +313,12 @@ def make_environment(
 
 
 def compute_settings_sha256(folder: Path) -> str:
-    """Returns the sha256 of the project's configuration, including the baseline that it names."""
+    """Returns the sha256 of the project's configuration, including the files that it names and that decide a result."""
     config = load_config(None, folder)
     parts = [json.dumps(encode_record(config)).encode()]
-    if config.baseline is not None and config.baseline.is_file():
-        parts.append(config.baseline.read_bytes())
+    for path in (config.baseline, config.autotune_results):
+        if path is not None and path.is_file():
+            parts.append(path.read_bytes())
     return sha256(b"\n".join(parts)).hexdigest()
 
 

@@ -61,3 +61,12 @@ def test_a_wrong_key_in_the_file_is_an_input_error_before_any_work(
     assert (outcome.code, api.asked) == (2, [])
     assert outcome.err.count("\n") == 1
     assert "pyproject.toml`: expected one of suppress, effects" in outcome.err
+
+
+def test_the_choices_of_the_autotuner_come_from_the_file_unless_given(
+    api: FakeApi, run_command: RunCommand, project: Path
+) -> None:
+    project.write_text("[tool.ligerdiag]\nautotune_results = 'tuning/h100.pbtxt'\n")
+    run_command("check")
+    run_command("check", "--autotune-results", "other.pb")
+    assert [asked.autotune_results for asked in api.asked] == [project.parent / "tuning/h100.pbtxt", Path("other.pb")]

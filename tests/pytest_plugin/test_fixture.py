@@ -167,6 +167,7 @@ def test_the_configuration_decides_which_findings_fail(run) -> None:
 def test_suppressions_and_the_cache_come_from_the_project(run, tmp_path) -> None:
     table = (
         '[tool.ligerdiag]\nsuppress = [{rule = "LD006", reason = "known"}]\nknown = "known.json"\n'
+        'autotune_results = "h100.pbtxt"\n'
         '[tool.pytest.ini_options]\nligerdiag_cache_dir = "here"\n'
     )
     text = """
@@ -176,6 +177,7 @@ def test_suppressions_and_the_cache_come_from_the_project(run, tmp_path) -> None
             live, options, root = asked[-1]
             assert [entry.rule for entry in options.suppress] == ["LD006"]
             assert options.known.name == "known.json"
+            assert options.autotune_results.name == "h100.pbtxt"
             assert options.cache_directory == CACHE
             assert root == pytestconfig.rootpath
     """

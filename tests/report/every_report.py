@@ -14,6 +14,7 @@ from ligerdiag.model.findings import (
 )
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import Coverage, Noun, Status, UnusedSuppression
+from ligerdiag.model.tuning import Tuning
 from ligerdiag.report.agreement import compute_disagreements
 from tests.report.samples import (
     IN_PLACE,
@@ -27,6 +28,8 @@ from tests.report.samples import (
     make_refused,
     make_replay,
     make_report,
+    make_tuned,
+    make_tuning,
 )
 
 NOT_FINITE = make_replay(
@@ -121,6 +124,12 @@ REPORTS = {
         make_case("in place", memory=IN_PLACE),
         make_case("nothing", Status.NOTHING, memory=MemoryUse(arguments=0, outputs=0, aliased=0, temporaries=0)),
         make_case("unknown trips", memory=make_memory(copies=(make_copy(trips=None, in_branch=True),), bandwidth=0.0)),
+    ),
+    "tuning": make_report(
+        make_case("of a file", tuning=make_tuning()),
+        make_case("unknown", tuning=make_tuning(counted=False, recorded=(), open=())),
+        make_case("without a file", tuning=Tuning(open=(make_tuned("gemm_fusion_dot"),))),
+        make_case("without a product", tuning=Tuning()),
     ),
     "modules": make_report(
         make_case(status=Status.FINDINGS, expected=None, findings=(make_finding(source=None),), artifact="/dump/m.pb"),

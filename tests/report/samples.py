@@ -31,6 +31,7 @@ from ligerdiag.model.memory import (
     RequestKind,
 )
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Identity, Inspection, Judged, Status
+from ligerdiag.model.tuning import TunedInstruction, TunedKind, Tuning
 
 OUTPUTS: Mapping[str, Verdict] = {
     "loss": Verdict.FRESH,
@@ -81,6 +82,22 @@ def make_case(case_id: str = "flce[hidden]", status: Status = Status.EXPECTED, *
         "seconds": 0.25,
     }
     return CaseReport(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def make_tuned(name: str, kind: TunedKind = TunedKind.PRODUCT) -> TunedInstruction:
+    return TunedInstruction(name=name, kind=kind)
+
+
+def make_tuning(**changes: object) -> Tuning:
+    """Returns the choices of a file that has an entry for a product and none for another product and a fusion."""
+    fields: dict[str, object] = {
+        "file": "h100.pbtxt",
+        "sha256": "0123456789abcdef" * 4,
+        "entries": 12,
+        "recorded": (make_tuned("gemm_fusion_dot"),),
+        "open": (make_tuned("gemm_fusion_dot.1"), make_tuned("loop_add_fusion", TunedKind.FUSION)),
+    }
+    return Tuning(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def make_judged(case_id: str = "flce[hidden]", **changes: object) -> Judged:

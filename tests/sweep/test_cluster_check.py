@@ -28,6 +28,12 @@ def test_a_report_survives_a_round_trip() -> None:
     assert decode_record(CheckReport, json.loads(json.dumps(encode_record(report)))) == report
 
 
+def test_a_file_of_choices_cannot_be_combined_with_a_scheduler() -> None:
+    options = api.CheckOptions(autotune_results=Path("h100.pbtxt"))
+    with pytest.raises(InputError, match="`--autotune-results` cannot be combined with `--scheduler`"):
+        check_on_cluster(options, "tcp://127.0.0.1:1", lambda step: None)
+
+
 def test_device_cannot_be_combined_with_a_scheduler() -> None:
     with pytest.raises(InputError, match="`--device` cannot be combined with `--scheduler`"):
         check_on_cluster(api.CheckOptions(device=True), "tcp://127.0.0.1:1", lambda step: None)

@@ -65,9 +65,18 @@ from ligerdiag.compile.lowering.jax_versions import assume_capability
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
+from ligerdiag.compile.lowering.tuning import (
+    USUAL_LEVEL,
+    choose_tuning_options,
+    drop_unknown_form,
+    enter_tuning,
+    explain_fault,
+    read_choices,
+)
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
+from ligerdiag.model.tuning import TUNING_LEVEL, Tuning
 from ligerdiag.toolchains.text_format import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment
 
@@ -93,11 +102,10 @@ def _render(value: object) -> str:
     return repr(value) if isinstance(value, _PLAIN) else type(value).__qualname__
 
 
-_TUNING, _USUAL_TUNING = "xla_gpu_autotune_level", 4
-_QUICK: Mapping[str, Flag] = {_TUNING: 0, "xla_backend_optimization_level": 0}
+_QUICK: Mapping[str, Flag] = {TUNING_LEVEL: 0, "xla_backend_optimization_level": 0}
 _REMEDIES: Mapping[str, Mapping[str, Flag]] = {
     "No FFI handler registered": {"xla_gpu_mock_custom_calls": True},
-    "No supported config found": {_TUNING: _USUAL_TUNING},
+    "No supported config found": {TUNING_LEVEL: USUAL_LEVEL},
 }
 """For a part of XLA's error message, the compiler options with which the program compiles nevertheless.
 
@@ -118,6 +126,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     Raises LigerdiagError with a message of one line; the traceback is in the log.
     """
 
+    enter_tuning(request.tuning)
     description = fit_description(request.description).text
 
     def build(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
@@ -175,6 +184,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
         (program.donated, program.donation_warning),
+        "" if request.tuning is None else request.tuning.copy_sha256,
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
 
@@ -219,7 +229,7 @@ def make_artifact(
     beside = Timer(_HEAD_START, lambda: converted.append(convert_to_hlo(program.as_written)))
     beside.start()
     try:
-        compiled, compile_seconds, opaque = _compile(program, request, dump, runs)
+        compiled, compile_seconds, opaque, tuning = _compile(program, request, dump, log, runs)
     finally:
         beside.cancel()  # has no effect once the translation runs
         beside.join()
@@ -251,7 +261,7 @@ def make_artifact(
     shutil.rmtree(dump)
     (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls), encoding="utf-8")
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
-    provenance = _describe(request, program, compiled, key, compile_seconds)
+    provenance = replace(_describe(request, program, compiled, key, compile_seconds), tuning=tuning)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
     _measure_log(log)
     (directory / LOG).write_bytes(log.read_bytes()[begin:])
@@ -266,15 +276,17 @@ def _measure_log(log: Path) -> int:
 
 
 def _compile(
-    program: LoweredCase, request: CompileRequest, dump: Path, runs: bool
-) -> tuple[Any, float, Collection[int]]:
-    """Returns the compiled program, the seconds that compiling took, and the tags (numbers of operations) of the
-    `custom_partitioning` calls whose operations on shards could not be tagged.
+    program: LoweredCase, request: CompileRequest, dump: Path, log: Path, runs: bool
+) -> tuple[Any, float, Collection[int], Tuning | None]:
+    """Returns the compiled program, the seconds that compiling took, the tags (numbers of operations) of the
+    `custom_partitioning` calls whose operations on shards could not be tagged, and the choices of XLA's autotuner that
+    come from a file.
 
-    runs: whether the program will run on the GPUs of this machine.
+    log: the file that receives the output of this process. runs: whether the program will run on the GPUs of this machine.
     """
     options: dict[str, Flag] = {
         **({} if runs else _choose_quick_options()),
+        **({} if request.tuning is None else choose_tuning_options(request.tuning)),
         **request.flags,
         "xla_dump_to": str(dump),
         "xla_dump_hlo_as_proto": True,
@@ -286,22 +298,30 @@ def _compile(
         if not runs:  # the PTX of a kernel call is assembled by the ptxas on PATH, whatever the option says
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
-        compiled, opaque = None, list[int]()
+        compiled, opaque, begin = None, list[int](), 0
         while compiled is None:
+            begin = _measure_log(log)
             try:
                 with tag_shards(program.bodies) as opaque, nullcontext() if runs else _answering(program, request):
                     compiled = program.lowered.compile(compiler_options=options)
             except Exception as fault:
+                if request.tuning is not None and drop_unknown_form(str(fault), options, request.tuning):
+                    continue
                 remedy = find_remedy(str(fault), options, request.flags)
                 if runs or remedy is None:
                     raise
                 options |= remedy
     except Exception as fault:
         traceback.print_exception(fault)
-        raise CompileError(f"case `{request.case_id}` does not compile: {describe_fault(fault)}") from fault
+        told = "" if request.tuning is None else explain_fault(str(fault), request.tuning)
+        raise CompileError(f"case `{request.case_id}` does not compile: {told or describe_fault(fault)}") from fault
     finally:
         os.environ["PATH"] = path
-    return compiled, perf_counter() - started, opaque
+    seconds, tuning = perf_counter() - started, None
+    if request.tuning is not None:
+        _measure_log(log)
+        tuning = read_choices(log.read_bytes()[begin:].decode(errors="replace"), request.tuning)
+    return compiled, seconds, opaque, tuning
 
 
 @contextmanager

@@ -40,6 +40,7 @@ from ligerdiag.report.terminal.summary import (
     render_coverage,
     render_totals,
 )
+from ligerdiag.report.tuning_words import describe_tuning
 from ligerdiag.text import join_words
 
 MAX_BANDS = 2
@@ -116,6 +117,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         plain=compute_parts(headline.plain, steps),
         sentence=compute_parts(headline.detail, steps),
         view=view,
+        tuning=compute_parts("" if case.tuning is None else describe_tuning(case.tuning), steps),
         pictures=pictures,
         subject=subject,
         remedy=compute_remedy(case, subject.finding, steps),

@@ -29,6 +29,7 @@ from ligerdiag.report.terminal.summary import (
     render_totals,
     render_trouble,
 )
+from ligerdiag.report.terminal.tuning_text import render_tunings
 from ligerdiag.text import compute_printable, compute_without_commands
 
 MIN_WIDTH = 40
@@ -98,6 +99,7 @@ def render_terminal(
     lines.extend(render_unused(report, width))
     if report.cases:
         lines.extend(render_memories(report, width=width, verbose=verbose))
+        lines.extend(render_tunings(report, width=width, verbose=verbose))
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
         lines.extend(render_devices(report, width=width, verbose=verbose))

@@ -1,0 +1,79 @@
+"""`record-tuning`: compiles cases on the GPUs of this machine and keeps the choices of XLA's autotuner, with which
+`check` compiles on machines without a GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.api.judging import ignore_progress
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.compile_service import discover_cases
+from ligerdiag.device.device_service import require_gpu
+from ligerdiag.device.tuning_service import tune_cases
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.run_options import TuningOptions
+from ligerdiag.toolchains.gpu_targets import list_targets
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.toolchains.tuning_file import compute_device_key, list_devices, strip_library_version
+from ligerdiag.workers.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedTuning:
+    """The choices of XLA's autotuner for the selected cases."""
+
+    content: bytes
+    """The contents of the file; empty if there is no choice."""
+    device: str = ""
+    """The vendor's name of the GPU."""
+    devices: Mapping[str, int] = field(default_factory=dict[str, int])
+    """From the words by which XLA calls a GPU to the number of choices for it."""
+    targets: tuple[str, ...] = ()
+    """Names of ligerdiag's targets that describe this GPU."""
+    artifacts: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """From the id of each case that was compiled to the directory of its artifact."""
+    errors: Mapping[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
+    """From the id of each case that was not compiled to the reason."""
+
+
+def record_tuning(options: TuningOptions, on_progress: OnProgress | None = None) -> RecordedTuning:
+    """Compiles the selected cases for the GPUs of this machine, with autotuning, and returns what XLA chose.
+
+    An error of one case is in the result. Raises InputError if the machine has no GPU, for a selector that matches
+    nothing, and if nothing in the cases is tuned.
+    """
+    require_gpu(asked="`ligerdiag record-tuning`", instead="run it on a machine of the kind that you deploy on")
+    report = on_progress or ignore_progress
+    cache, toolchain = Cache(options.cache_directory), current_toolchain()
+    with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=options.timeout) as pool:
+        cases = discover_cases(options.selectors, pool=pool, report_progress=on_progress)
+    content, device = b"", ""
+    artifacts, errors = dict[str, Path](), dict[str, LigerdiagError]()
+    tuned = tune_cases(cases, options.output, cache=cache, toolchain=toolchain, timeout=options.timeout)
+    for done, one in enumerate(tuned, start=1):
+        if one.error is not None:
+            errors[one.case.id] = one.error
+        else:
+            content, device = one.results, one.device
+        if one.artifact is not None:
+            artifacts[one.case.id] = one.artifact.directory
+        event = Progress(
+            phase="tune", event="finished", done=done, total=len(cases), case_id=one.case.id, target="device"
+        )
+        report(event)
+    devices = list_devices(content)
+    if not devices and not errors:
+        raise InputError("XLA tuned nothing in the selected cases: they have no product, convolution or fusion to tune")
+    keys = {strip_library_version(device) for device in devices}
+    return RecordedTuning(
+        content=content if devices else b"",
+        device=device,
+        devices=devices,
+        targets=tuple(
+            target.name for target in list_targets() if strip_library_version(compute_device_key(target)) in keys
+        ),
+        artifacts=artifacts,
+        errors=errors,
+    )

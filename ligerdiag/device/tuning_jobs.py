@@ -1,0 +1,52 @@
+"""Messages between ligerdiag and the worker that records the choices of XLA's autotuner on this machine's GPUs."""
+
+import json
+from dataclasses import dataclass
+
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.model.jobs import CompileRequest, Job, parse_answer, render_request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRequest:
+    """A request to compile a case for the GPUs of this machine, with autotuning, and to write down what XLA chose."""
+
+    compile: CompileRequest
+    """The part of the request about the compile. Its `description` is empty, because XLA queries the devices."""
+    results: str
+    """Path of the file that XLA writes: all that it has chosen in the worker's process so far."""
+    earlier: str
+    """Path of a file with earlier choices, which XLA takes over so that one instruction is not tuned twice; empty if
+    there is none. XLA reads it only in the first compile of the worker's process.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningAnswer:
+    """The result of compiling a case with autotuning."""
+
+    key: str
+    """Key under which the cache has the artifact of the program that was tuned."""
+    device: str
+    """The vendor's name of the GPU."""
+
+
+def make_tuning_job(request: TuningRequest, timeout: float) -> Job[TuningAnswer]:
+    """Returns the job that sends this request to a tuning worker. timeout: in seconds."""
+    return Job(
+        source=request.compile.source,
+        name=f"the tuning of case `{request.compile.case_id}`",
+        render=lambda log: render_request("TuningRequest", encode_record(request), log),
+        parse=lambda line: decode_record(TuningAnswer, parse_answer(line)),
+        leftovers=(request.compile.scratch, f"{request.compile.scratch}-old"),
+        timeout=timeout,
+    )
+
+
+def parse_tuning_request(job: Json) -> TuningRequest:
+    return read_record(TuningRequest, job, "request")
+
+
+def render_tuning_answer(answer: TuningAnswer) -> str:
+    """Returns the answer as the line that the worker sends to its parent."""
+    return json.dumps({"answer": encode_record(answer)}) + "\n"

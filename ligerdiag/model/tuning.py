@@ -1,0 +1,80 @@
+"""Records about XLA's autotuning: a file with the choices that it made on a GPU, and the instructions of one compile for
+which it chooses.
+
+XLA's autotuner measures on a GPU which of several implementations of an instruction is fastest, such as a Triton kernel
+or a call of cuBLAS for a product of matrices. Without a GPU, XLA takes the first implementation that it can compile.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+TUNING_LEVEL = "xla_gpu_autotune_level"
+"""XLA's compiler option that says how thoroughly its autotuner measures; 0 disables it."""
+
+
+class TuningForm(StrEnum):
+    """The two messages by which XLA writes the choices of its autotuner."""
+
+    RESULTS = "results"
+    """`AutotuneResults`, which names the GPU and the HLO of each entry in words."""
+    CACHE = "cache"
+    """`AutotuneCache`, which has fingerprints of the GPU and of the HLO."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningFile:
+    """A file with the choices of XLA's autotuner, and ligerdiag's copy of it, which does not change any more."""
+
+    name: str
+    """Name of the file, without its folder."""
+    sha256: str
+    """Digest of the file."""
+    entries: int
+    """Number of choices in the file."""
+    form: TuningForm
+    copy: str
+    """Absolute path of the copy, which XLA reads. Its name is the digest of its contents."""
+    copy_sha256: str
+    notes: tuple[str, ...] = ()
+    """One line for each respect in which the entries fit a target only in part."""
+
+
+class TunedKind(StrEnum):
+    """The kinds of instructions for which XLA's autotuner chooses an implementation."""
+
+    PRODUCT = "product"
+    """A product of matrices: a fusion that Triton or cuDNN computes, or a call of cuBLAS."""
+    CONVOLUTION = "convolution"
+    FUSION = "fusion"
+    """Any other fusion. The autotuner chooses the code that computes it, which moves no read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedInstruction:
+    """An instruction for which XLA's autotuner chooses an implementation."""
+
+    name: str
+    """Name of the instruction when XLA chose; a choice may replace the instruction by others."""
+    kind: TunedKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The choices of XLA's autotuner in one compile for a described GPU."""
+
+    file: str = ""
+    """Name of the file that the choices come from; empty if there is none."""
+    sha256: str = ""
+    """Digest of that file; empty if there is none."""
+    entries: int = 0
+    """Number of choices in the file."""
+    counted: bool = True
+    """Whether the log of XLA says which instructions had an entry; without that, both lists are empty."""
+    recorded: tuple[TunedInstruction, ...] = ()
+    """The instructions whose implementation comes from the file. Of instructions that XLA cannot tell apart, one is
+    listed.
+    """
+    open: tuple[TunedInstruction, ...] = ()
+    """The instructions that a GPU's autotuner may implement otherwise: with a file, those without an entry; without
+    one, the products and convolutions of the schedule.
+    """
