@@ -31,7 +31,8 @@ MAXIMUM_BYTES = 1 << 20
 
 _INFO = "gpu_device_info"
 _CUDA = f"{_INFO}.cuda_compute_capability"
-_ROCM = f"{_INFO}.rocm_compute_capability"
+_ROCM_FIELD = "rocm_compute_capability"
+_ROCM = f"{_INFO}.{_ROCM_FIELD}"
 _PLATFORMS = {Platform.CUDA: "CUDA", Platform.ROCM: "ROCm"}
 _EXTENSIONS = {"ACCELERATED_FEATURES": "a", "FAMILY_COMPATIBLE_FEATURES": "f"}
 """From a `feature_extension` to the letter at the end of the architecture's name."""
@@ -152,7 +153,7 @@ def _parse(description: str, name: str, path: Path) -> Target:
     except InputError as error:
         raise InputError(f"`{path}` describes no GPU: {error}") from error
     major, minor = find_number(lines, f"{_CUDA}.major"), find_number(lines, f"{_CUDA}.minor")
-    gfx = find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0]
+    gfx = _find_gfx(lines)
     if not major and not gfx:
         vendor = " that ligerdiag can compile for" if any("oneapi_" in line.path for line in lines) else ""
         raise InputError(
@@ -170,6 +171,22 @@ def _parse(description: str, name: str, path: Path) -> Target:
         memory=find_number(lines, f"{_INFO}.device_memory_size"),
         cores=find_number(lines, f"{_INFO}.core_count"),
     )
+
+
+def read_architecture(description: str) -> str:
+    """Returns the compiler's name of the generation of an AMD GPU, such as `gfx942`; empty for a description of another
+    GPU, or without text. Raises InputError if the text is not in protobuf text format.
+    """
+    return _find_gfx(split_fields(description)) if _ROCM_FIELD in description else ""
+
+
+def _find_gfx(lines: tuple[FieldLine, ...]) -> str:
+    """Returns the architecture of an AMD GPU without its features. Where XLA has a name of its own, such as `mi450`, the
+    description has the compiler's name as the name of the model.
+    """
+    name, model = find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0], find_value(lines, "device_description_str")
+    own = re.fullmatch(r"(?i)gfx\w+", model)
+    return model.lower() if own and name and not name.startswith("gfx") else name
 
 
 def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> str:
