@@ -181,12 +181,8 @@ def read_architecture(description: str) -> str:
 
 
 def _find_gfx(lines: tuple[FieldLine, ...]) -> str:
-    """Returns the architecture of an AMD GPU without its features. Where XLA has a name of its own, such as `mi450`, the
-    description has the compiler's name as the name of the model.
-    """
-    name, model = find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0], find_value(lines, "device_description_str")
-    own = re.fullmatch(r"(?i)gfx\w+", model)
-    return model.lower() if own and name and not name.startswith("gfx") else name
+    """Returns the architecture of an AMD GPU without its features."""
+    return find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0]
 
 
 def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> str:
