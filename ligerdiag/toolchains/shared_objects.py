@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 PAGE = 0x1000
-_HEADER, _PROGRAM_HEADER, _SYMBOL = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQQQ"), struct.Struct("<IBBHQQ")
+_HEADER, _PROGRAM_HEADER, _SYMBOL = (
+    struct.Struct("<16sHHIQQQIHHHHHH"),
+    struct.Struct("<IIQQQQQQ"),
+    struct.Struct("<IBBHQQ"),
+)
 _ENTRY, _VERSION, _VERSION_NAME = struct.Struct("<QQ"), struct.Struct("<HHHHIII"), struct.Struct("<II")
 
 _SHARED_OBJECT, _X86_64, _LOAD, _DYNAMIC, _STACK = 3, 62, 1, 2, 0x6474E551
@@ -111,7 +115,20 @@ def _render_headers(read_only: int, dynamic: int, size: int) -> bytes:
     """
     identification = b"\x7fELF" + bytes((2, 1, 1))  # 64 bits, little-endian, version 1
     header = _HEADER.pack(
-        identification, _SHARED_OBJECT, _X86_64, 1, 0, _HEADER.size, 0, 0, _HEADER.size, _PROGRAM_HEADER.size, 4, 0, 0, 0
+        identification,
+        _SHARED_OBJECT,
+        _X86_64,
+        1,
+        0,
+        _HEADER.size,
+        0,
+        0,
+        _HEADER.size,
+        _PROGRAM_HEADER.size,
+        4,
+        0,
+        0,
+        0,
     )
     programs = (
         (_LOAD, _READ_EXECUTE, 0, 0, 0, read_only, read_only, PAGE),

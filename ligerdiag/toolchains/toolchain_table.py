@@ -107,6 +107,15 @@ def known_releases() -> tuple[ToolchainSpec, ...]:
     return tuple(spec for spec in load_table().values() if spec.like)
 
 
+def find_by_platform(platform: Platform) -> str:
+    """Returns the name of the toolchain that compiles for the platform unless the user names one: for CUDA the default,
+    otherwise the first one of the table.
+    """
+    if platform is Platform.CUDA:
+        return DEFAULT
+    return next(spec.name for spec in known_toolchains() if spec.platform is platform)
+
+
 def find_spec(name: str) -> ToolchainSpec:
     """Returns the toolchain of that name. Raises InputError, with the known names, if there is none."""
     for spec in (*known_toolchains(), *known_releases()):

@@ -113,8 +113,8 @@ def _assume_architecture(architecture: str) -> Generator[None]:
     original = backend.make_ttir
 
     def make_ttir(module: Any, metadata: dict[str, Any], options: Any, *rest: Any, **words: Any) -> Any:
-        for name, value in vars(options).items():
-            metadata.setdefault(name, value)
+        given: dict[str, Any] = vars(options)
+        metadata.update({name: value for name, value in given.items() if name not in metadata})
         return original(module, metadata, options, *rest, **words)
 
     backend.make_ttir = staticmethod(make_ttir)
@@ -129,7 +129,12 @@ def _assume_architecture(architecture: str) -> Generator[None]:
 def _answer(library: Any, name: str, value: Any) -> Generator[None]:
     """Makes the library's function of that name, which takes a device, return the value inside the context."""
     original = getattr(library, name)
-    setattr(library, name, lambda device: value)
+
+    def answer(device: int) -> Any:
+        del device
+        return value
+
+    setattr(library, name, answer)
     try:
         yield
     finally:

@@ -323,7 +323,9 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
         module = library.jit(_make_function(primitive, params, avals), keep_unused=True).trace(
             *(_make_shape(aval) for aval in avals)
         )
-        operations = walk_operations(module.lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo").operation)
+        operations = walk_operations(
+            module.lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo").operation
+        )
         (call,) = [operation for operation in operations if operation.name == "stablehlo.custom_call"]
         return read_custom_call(call)
     except Exception as fault:
