@@ -33,7 +33,7 @@ def make_exports(folder: Path, selectors: Sequence[str], capability: int) -> Non
     from ligerdiag.api.catalogue import list_cases
     from ligerdiag.compile.cases.arguments import compute_donated, compute_output_names, draw_arguments
     from ligerdiag.compile.cases.loader import CaseLoader
-    from ligerdiag.compile.lowering.jax_versions import assume_capability
+    from ligerdiag.compile.lowering.jax_versions import assume_gpu
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.replay.runs.case_inputs import compute_reference
 
@@ -50,7 +50,7 @@ def make_exports(folder: Path, selectors: Sequence[str], capability: int) -> Non
             drawn = draw_arguments(case)
         jitted = jax.jit(case.function, donate_argnums=compute_donated(case))
         checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _TARGETS]
-        with assume_capability(capability):
+        with assume_gpu(capability):
             exported = jax.export.export(jitted, platforms=("cuda",), disabled_checks=checks)(*drawn)
         (folder / f"{number}.bin").write_bytes(exported.serialize())
         arrays = {f"argument {i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(drawn))}

@@ -208,11 +208,14 @@ def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Pat
     return next(status for status in list_statuses(cache) if status.name == name)
 
 
-def diagnose_toolchain(name: str, target: str = "h100", cache_directory: Path | None = None) -> ToolchainStatus:
+def diagnose_toolchain(name: str, target: str = "", cache_directory: Path | None = None) -> ToolchainStatus:
     """Returns what `diagnose` returns, for the cache in that folder; None means the usual place of the cache. Raises
     InputError for an unknown toolchain or target.
+
+    target: empty for h100, or mi300 if the toolchain compiles for AMD GPUs.
     """
-    return diagnose(name, Cache(cache_directory), load_target(target))
+    is_amd = name != DEFAULT and find_spec(name).platform is Platform.ROCM
+    return diagnose(name, Cache(cache_directory), load_target(target or ("mi300" if is_amd else "h100")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,18 +237,21 @@ def list_target_statuses(
     """
     statuses = list_statuses(Cache(cache_directory))
     works = {status.name for status in statuses if status.state is StepState.WORKS}
-    fails = {spec.name: spec.fails_for for spec in (*known_toolchains(), *known_releases())}
+    specs = {spec.name: spec for spec in (*known_toolchains(), *known_releases())}
     found: list[TargetStatus] = []
     for target in targets or list_targets():
-        names = [
-            status.name
-            for status in statuses
-            if target.platform is Platform.CUDA and target.generation not in fails.get(status.name, ())
-        ]
+        names = [status.name for status in statuses if _compiles_for(specs.get(status.name), target)]
         here = tuple(name for name in names if name in works)
         elsewhere = tuple(name for name in names if name not in works and name != DEFAULT)
         found.append(TargetStatus(target=target, here=here, elsewhere=elsewhere))
     return tuple(found)
+
+
+def _compiles_for(spec: ToolchainSpec | None, target: Target) -> bool:
+    """Returns whether nothing is known against a toolchain for the target. spec: None for the default toolchain."""
+    if spec is None:
+        return target.platform is Platform.CUDA
+    return target.platform is spec.platform and target.generation not in spec.fails_for
 
 
 def list_cases(

@@ -4,6 +4,7 @@ one.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -51,8 +52,8 @@ from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
 from ligerdiag.text import compute_printable, count_of
 from ligerdiag.toolchains.environments import provide_toolchain
-from ligerdiag.toolchains.gpu_targets import Target, load_targets
-from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.gpu_targets import Target, choose_toolchain, list_unconfirmed, load_targets
+from ligerdiag.toolchains.toolchain import Platform, Toolchain, current_toolchain
 from ligerdiag.toolchains.tuning_file import load_tuning
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import Templates
@@ -125,10 +126,11 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
     Raises InputError if the file at `path` is no baseline.
     """
+    name = _choose_toolchain(options, load_targets(options.targets))
     newer = Baseline(
         ligerdiag=compute_version(),
-        toolchains={options.toolchain: report.versions},
-        entries={_make_key(case, options.toolchain): compute_facts(case) for case in list_recordable(report)},
+        toolchains={name: report.versions},
+        entries={_make_key(case, name): compute_facts(case) for case in list_recordable(report)},
     )
     return render_baseline(load_baseline(path).join(newer) if path.exists() else newer)
 
@@ -186,6 +188,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
         require_gpu(options.toolchain)
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     targets = load_targets(options.targets)
+    options = replace(options, toolchain=_choose_toolchain(options, targets))
     cache = Cache(options.cache_directory)
     tuning = None
     if options.autotune_results is not None:
@@ -231,7 +234,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     concluded = [(key[0], course.conclude(key, suppressions)) for key in run.order if key in run.judged]
     course.remember(cache, concluded)
     cases = tuple(report for _, report in concluded)
-    notes = list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
+    judged = {case.target for case in cases if case.outputs}
+    notes = list_unconfirmed(one.name for one in targets if one.platform is Platform.ROCM and one.name in judged)
+    notes += list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
     notes += () if tuning is None else tuning.notes
     dropped = _list_dropped(run.tasks, targets, toolchain.name)
     notes += tuple(line for target, line in dropped if not target.is_own)
@@ -264,6 +269,11 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
         dropped_fields=tuple(line for target, line in dropped if target.is_own),
         unused_suppressions=suppressions.list_unused(cases, scope),
     )
+
+
+def _choose_toolchain(options: CheckOptions, targets: Sequence[Target]) -> str:
+    """Returns the name of the toolchain to compile with; only the one that the user names can run on a device."""
+    return options.toolchain if options.device else choose_toolchain(options.toolchain, targets)
 
 
 def _list_dropped(

@@ -32,6 +32,7 @@ from ligerdiag.run_options import InspectOptions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
 from ligerdiag.text import count_of
+from ligerdiag.toolchains.gpu_targets import list_unconfirmed
 from ligerdiag.untrusted_files import MAXIMUM_FOLDER_DEPTH
 
 SHOWN = 5
@@ -284,7 +285,12 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         interrupted=work.ending is not None,
         ended_by=work.ending or Ending.INTERRUPT,
         sandbox=inspector.describe(),
-        notes=(*options.notes, *inspected.list_notes(), *list_declared(options.effects)),
+        notes=(
+            *options.notes,
+            *list_unconfirmed(case.target for case in cases if case.target.startswith("gfx") and case.outputs),
+            *inspected.list_notes(),
+            *list_declared(options.effects),
+        ),
         noun=Noun.MODULE,
         unused_suppressions=suppressions.list_unused(cases, SeenScope()),
     )

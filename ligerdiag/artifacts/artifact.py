@@ -129,6 +129,8 @@ class KernelCall:
     """
 
 
+_NO_DESCRIPTION = sha256(b"").hexdigest()
+
 ANY_OPERAND = -1
 """The entry of `Provenance.crossed_operands` that means all operands; any other entry is the number of one operand."""
 
@@ -193,6 +195,11 @@ class Provenance:
     """JAX's own warning about donations that it cannot use; empty if JAX did not warn."""
     tuning: Tuning | None = None
     """The choices of XLA's autotuner that come from a file; None if the program was compiled without such a file."""
+
+    @property
+    def is_described(self) -> bool:
+        """Returns whether XLA compiled for a GPU from its description, and not for one of its machine."""
+        return self.compute_capability > 0 or self.target_sha256 not in ("", _NO_DESCRIPTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

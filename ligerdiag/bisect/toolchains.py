@@ -14,7 +14,7 @@ from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.environments import has_environment, locate_environment
 from ligerdiag.toolchains.gpu_targets import Target
-from ligerdiag.toolchains.toolchain_table import DEFAULT, find_spec, known_toolchains
+from ligerdiag.toolchains.toolchain_table import DEFAULT, find_by_platform, find_spec, known_toolchains
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
 """Packages whose versions the answer's table shows for each toolchain."""
@@ -30,7 +30,7 @@ def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, optio
     Raises InputError if a toolchain that the user named has no environment, or fewer than two have one. With the option
     `create`, makes missing environments.
     """
-    names, missing = _choose(runner, options)
+    names, missing = _choose(runner, options, target)
     draft = runner.open_draft(case, target.name, Axis.TOOLCHAINS, columns=PACKAGES)
     draft.toolchain = ""
     draft.notes += [f"toolchain `{name}` was not tried: {_explain_missing(name)}" for name in missing]
@@ -63,9 +63,15 @@ def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, optio
     return runner.finish(draft)
 
 
-def _choose(runner: TrialRunner, options: BisectOptions) -> tuple[list[str], list[str]]:
-    """Returns the names of the toolchains to try, in order, and of those left out because they have no environment."""
-    asked = list(dict.fromkeys(options.toolchains or (*(spec.name for spec in known_toolchains()), DEFAULT)))
+def _choose(runner: TrialRunner, options: BisectOptions, target: Target) -> tuple[list[str], list[str]]:
+    """Returns the names of the toolchains to try, in order, and of those left out because they have no environment. Unless
+    the user names toolchains, they are those for the target's platform.
+    """
+    usual = (
+        *(spec.name for spec in known_toolchains() if spec.platform is target.platform),
+        find_by_platform(target.platform),
+    )
+    asked = list(dict.fromkeys(options.toolchains or usual))
     missing = [name for name in asked if not options.create and not _is_there(runner, name)]
     names = [name for name in asked if name not in missing]
     if missing and (options.toolchains or len(names) < 2):

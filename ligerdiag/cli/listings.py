@@ -213,7 +213,15 @@ def toolchains(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Toolchains.", show_default=False)
     ] = None,
-    target: Annotated[str, typer.Option("--target", metavar="NAME", help="GPU that doctor compiles for.")] = "h100",
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            help="GPU that doctor compiles for. [default: h100, or mi300 for AMD]",
+            show_default=False,
+        ),
+    ] = "",
     format: Annotated[AnswerFormat, typer.Option("--format", help="Format of the answer.")] = AnswerFormat.TERMINAL,
     cache_dir: Annotated[
         Path | None,

@@ -13,6 +13,9 @@ def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
     requests.
     """
+    from ligerdiag.compile.cases.plugin import prepare_plugin
+
+    prepare_plugin()
     from ligerdiag.compile.cases.device_queries import import_as, install_answers, note_question
     from ligerdiag.compile.cases.live_functions import build_abstract_mesh, place_meshes
     from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules

@@ -5,7 +5,7 @@
 An environment is made in a temporary sibling directory and renamed into place, so no process sees a partial one. The
 process that makes it holds a lock; others wait and then find it. The remains of an interrupted process are removed. uv
 looks into its own cache first and asks the package index only for missing packages. Only the pins are installed: uv
-ignores dependencies.
+ignores dependencies. An environment for ROCm also gets the libraries of `rocm_libraries`.
 """
 
 import os
@@ -19,7 +19,8 @@ from pathlib import Path
 
 from ligerdiag.artifacts.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache, hold_key
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.rocm_libraries import write_libraries
+from ligerdiag.toolchains.toolchain import Platform, Toolchain, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec
 
 HINT = "install uv (`pip install uv`) or put it on PATH"
@@ -147,6 +148,7 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
         python=str(directory / "bin" / "python"),
         versions={**spec.packages, "python": _read_python(directory)},
         options=spec.options,
+        platform=spec.platform,
     )
 
 
@@ -184,6 +186,8 @@ def _make_environment(spec: ToolchainSpec, directory: Path, on_line: OnLine) -> 
             run_uv(uv, (*install, "--offline"), parent, _ignore)
         except UvError:
             _run(uv, install, spec, parent, on_line)
+        if spec.platform is Platform.ROCM:
+            write_libraries(scratch)
         if directory.exists():  # its interpreter is gone
             shutil.rmtree(directory)
         os.rename(scratch, directory)

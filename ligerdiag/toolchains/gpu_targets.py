@@ -14,9 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.errors import InputError
+from ligerdiag.text import join_words
 from ligerdiag.toolchains.text_format import FieldLine, find_number, find_value, split_fields, strip_comments
 from ligerdiag.toolchains.this_gpu import describe_this_gpu
 from ligerdiag.toolchains.toolchain import Platform, Toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT, find_by_platform
 
 DIRECTORY = Path(__file__).parent / "targets"
 SUFFIX = ".pbtxt"
@@ -29,9 +31,11 @@ COMPARED = ("a100", "b200", "h100", "h200")
 """The targets that a command compares with each other if the user names none."""
 MAXIMUM_BYTES = 1 << 20
 
+_NAME = re.compile(r"[\w.-]+")
 _INFO = "gpu_device_info"
 _CUDA = f"{_INFO}.cuda_compute_capability"
-_ROCM = f"{_INFO}.rocm_compute_capability"
+_ROCM_FIELD = "rocm_compute_capability"
+_ROCM = f"{_INFO}.{_ROCM_FIELD}"
 _PLATFORMS = {Platform.CUDA: "CUDA", Platform.ROCM: "ROCm"}
 _EXTENSIONS = {"ACCELERATED_FEATURES": "a", "FAMILY_COMPATIBLE_FEATURES": "f"}
 """From a `feature_extension` to the letter at the end of the architecture's name."""
@@ -93,7 +97,7 @@ def load_target(name_or_path: str) -> Target:
     machine. Raises InputError if no such target, file or GPU exists, or the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
-    if re.fullmatch(r"[\w.-]+", name_or_path) and path.is_file():
+    if _NAME.fullmatch(name_or_path) and path.is_file():
         return _load(path, name_or_path)
     if name_or_path == AUTO:
         return _parse(describe_this_gpu(), AUTO, Path(AUTO))
@@ -124,14 +128,34 @@ def explain_unfit(target: Target, toolchain: Toolchain) -> str:
         return ""
     return (
         f"target `{target.name}` ({target.architecture}) is a GPU of {target.vendor}: it needs a toolchain for"
-        f" {_PLATFORMS[target.platform]}, but `{toolchain.name}` compiles for {_PLATFORMS[toolchain.platform]}"
+        f" {_PLATFORMS[target.platform]}, such as `--toolchain {find_by_platform(target.platform)}`, but"
+        f" `{toolchain.name}` compiles for {_PLATFORMS[toolchain.platform]}"
+    )
+
+
+def choose_toolchain(name: str, targets: Iterable[Target]) -> str:
+    """Returns the name of the toolchain to compile with: `name`, unless that is the default toolchain and all targets are
+    GPUs of AMD.
+    """
+    platforms = {target.platform for target in targets}
+    return find_by_platform(Platform.ROCM) if name == DEFAULT and platforms == {Platform.ROCM} else name
+
+
+def list_unconfirmed(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns a line for a report which says that no GPU has confirmed verdicts for AMD's GPUs; none without such a GPU.
+    names: of AMD's GPUs in the report, or their architectures.
+    """
+    if not (found := [f"`{name}`" for name in dict.fromkeys(names)]):
+        return ()
+    return (
+        f"no AMD GPU has confirmed a verdict of ligerdiag: for {join_words(found)}, only replay on the CPU checks them",
     )
 
 
 def find_bandwidth(name: str) -> float:
     """Returns the memory bandwidth, in bytes per second, of a target that ligerdiag has; 0 for any other name."""
     path = DIRECTORY / f"{name}{SUFFIX}"
-    if not re.fullmatch(r"[\w.-]+", name) or not path.is_file():
+    if not _NAME.fullmatch(name) or not path.is_file():
         return 0.0
     return float(find_number(split_fields(_load(path, name).description), f"{_INFO}.memory_bandwidth"))
 
@@ -152,7 +176,7 @@ def _parse(description: str, name: str, path: Path) -> Target:
     except InputError as error:
         raise InputError(f"`{path}` describes no GPU: {error}") from error
     major, minor = find_number(lines, f"{_CUDA}.major"), find_number(lines, f"{_CUDA}.minor")
-    gfx = find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0]
+    gfx = _find_gfx(lines)
     if not major and not gfx:
         vendor = " that ligerdiag can compile for" if any("oneapi_" in line.path for line in lines) else ""
         raise InputError(
@@ -170,6 +194,18 @@ def _parse(description: str, name: str, path: Path) -> Target:
         memory=find_number(lines, f"{_INFO}.device_memory_size"),
         cores=find_number(lines, f"{_INFO}.core_count"),
     )
+
+
+def read_architecture(description: str) -> str:
+    """Returns the compiler's name of the generation of an AMD GPU, such as `gfx942`; empty for a description of another
+    GPU, or without text. Raises InputError if the text is not in protobuf text format.
+    """
+    return _find_gfx(split_fields(description)) if _ROCM_FIELD in description else ""
+
+
+def _find_gfx(lines: tuple[FieldLine, ...]) -> str:
+    """Returns the architecture of an AMD GPU without its features."""
+    return find_value(lines, f"{_ROCM}.gcn_arch_name").split(":")[0]
 
 
 def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> str:

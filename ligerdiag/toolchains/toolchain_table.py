@@ -19,9 +19,12 @@ from ligerdiag.codec import (
     read_str,
     read_str_map,
     read_strs,
+    read_word,
 )
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import Flag
+from ligerdiag.toolchains.rocm_libraries import compute_libraries_hash
+from ligerdiag.toolchains.toolchain import Platform
 
 TABLE = Path(__file__).parent / "toolchains.toml"
 DEFAULT = "default"
@@ -51,6 +54,8 @@ class ToolchainSpec:
     """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins the other packages; otherwise
     empty.
     """
+    platform: Platform = Platform.CUDA
+    """The platform that the toolchain's XLA compiles for."""
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -59,8 +64,13 @@ class ToolchainSpec:
 
     @property
     def directory_name(self) -> str:
-        """Returns the name of the environment's directory; it contains a hash of the pins and the Python version."""
-        return f"{self.name}-{sha256('\n'.join((self.python, *self.requirements)).encode()).hexdigest()[:16]}"
+        """Returns the name of the environment's directory; it contains a hash of the pins, the Python version and, for
+        ROCm, the libraries that ligerdiag writes.
+        """
+        parts = (self.python, *self.requirements)
+        if self.platform is Platform.ROCM:
+            parts = (*parts, compute_libraries_hash())
+        return f"{self.name}-{sha256('\n'.join(parts).encode()).hexdigest()[:16]}"
 
 
 def load_table() -> dict[str, ToolchainSpec]:
@@ -97,6 +107,15 @@ def known_releases() -> tuple[ToolchainSpec, ...]:
     return tuple(spec for spec in load_table().values() if spec.like)
 
 
+def find_by_platform(platform: Platform) -> str:
+    """Returns the name of the toolchain that compiles for the platform unless the user names one: for CUDA the default,
+    otherwise the first one of the table.
+    """
+    if platform is Platform.CUDA:
+        return DEFAULT
+    return next(spec.name for spec in known_toolchains() if spec.platform is platform)
+
+
 def find_spec(name: str) -> ToolchainSpec:
     """Returns the toolchain of that name. Raises InputError, with the known names, if there is none."""
     for spec in (*known_toolchains(), *known_releases()):
@@ -128,6 +147,7 @@ def _parse_entry(name: str, entry: Json) -> ToolchainSpec:
         packages=packages,
         options=read_record(Mapping[str, Flag], entry, "options"),
         fails_for=tuple(read_strs(entry, "fails_for")) if "fails_for" in entry else (),
+        platform=read_word(Platform, entry, "platform") if "platform" in entry else Platform.CUDA,
     )
 
 

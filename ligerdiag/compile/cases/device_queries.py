@@ -29,10 +29,11 @@ from math import prod
 from types import SimpleNamespace
 from typing import Any
 
+from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import UsedWorkerError
 
 PLATFORM = "gpu"
-_NAMES = frozenset({None, PLATFORM, "cuda"})
+_NAMES = frozenset({None, PLATFORM, find_platform().value})
 """Names of backends by which a program asks for the target's devices; None asks for the default backend."""
 
 
@@ -168,7 +169,7 @@ def install_answers() -> None:
             return original.get_backend(platform)
         return SimpleNamespace(
             platform=PLATFORM,
-            platform_version="cuda",
+            platform_version=find_platform().value,
             devices=lambda: list(found),
             local_devices=local_devices,
             device_count=lambda: len(found),
@@ -275,7 +276,7 @@ def _answer_callbacks() -> None:
         try:
             return original(self, *args, **words)
         except RuntimeError:
-            if _TARGET.is_gpu and "cuda" in self.platforms:
+            if _TARGET.is_gpu and find_platform().value in self.platforms:
                 return None
             raise
 

@@ -20,6 +20,7 @@ from typing import IO, Any
 import jax
 from jax.experimental import topologies
 
+from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.toolchains.text_format import FieldLine, drop_field, render_fields, split_fields, strip_comments
 
@@ -35,6 +36,8 @@ _NEEDED = (
     "gpu_device_info",
     "gpu_device_info.cuda_compute_capability",
     "gpu_device_info.cuda_compute_capability.major",
+    "gpu_device_info.rocm_compute_capability",
+    "gpu_device_info.rocm_compute_capability.gcn_arch_name",
 )
 """Fields without which XLA would compile for another GPU."""
 
@@ -104,7 +107,8 @@ def build_topology(name: str, description: str) -> Any:
 
 def _ask(name: str, description: str) -> Any:
     library: Any = topologies
-    return library.get_topology_desc(topology_name=name, platform="cuda", topology=name, target_config=description)
+    platform = find_platform().value
+    return library.get_topology_desc(topology_name=name, platform=platform, topology=name, target_config=description)
 
 
 def _try(description: str) -> tuple[str, Exception | None]:

@@ -61,7 +61,7 @@ from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.cases.printed import record_prints
-from ligerdiag.compile.lowering.jax_versions import assume_capability
+from ligerdiag.compile.lowering.jax_versions import assume_gpu
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
@@ -77,6 +77,7 @@ from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.model.tuning import TUNING_LEVEL, Tuning
+from ligerdiag.toolchains.gpu_targets import read_architecture
 from ligerdiag.toolchains.text_format import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment
 
@@ -330,7 +331,8 @@ def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]
     `custom_partitioning` in the middle of compiling.
     """
     description = fit_description(request.description).text
-    with answer_as(program.assignment, description), assume_capability(request.compute_capability):
+    gpu = assume_gpu(request.compute_capability, read_architecture(description))
+    with answer_as(program.assignment, description), gpu:
         yield
 
 

@@ -6,7 +6,7 @@ each difference.
 
 import importlib
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -79,45 +79,79 @@ def _pallas_library() -> Any:
 
 
 @contextmanager
-def assume_capability(compute_capability: int) -> Generator[None]:
-    """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability; otherwise they would
-    query a GPU that does not exist.
+def assume_gpu(compute_capability: int, architecture: str = "") -> Generator[None]:
+    """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability, or an AMD GPU of this
+    architecture; otherwise they would query a GPU that does not exist.
     """
-    with _assume_compute_capability(compute_capability), _assume_pallas_device(compute_capability):
+    with (
+        _assume_compute_capability(compute_capability),
+        _assume_architecture(architecture),
+        _assume_pallas_device(compute_capability, architecture),
+    ):
         yield
+
+
+def _assume_compute_capability(compute_capability: int) -> AbstractContextManager[None]:
+    """Makes jax-triton assume this compute capability inside the context, instead of querying device 0."""
+    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
+    return nullcontext() if library is None else _answer(library, "get_compute_capability", compute_capability)
 
 
 @contextmanager
-def _assume_compute_capability(compute_capability: int) -> Generator[None]:
-    """Makes jax-triton assume this compute capability inside the context, instead of querying device 0."""
+def _assume_architecture(architecture: str) -> Generator[None]:
+    """Makes jax-triton assume an AMD GPU of this architecture inside the context, instead of querying device 0, and gives
+    Triton's backend for AMD GPUs its own options as metadata.
+
+    The backend reads options such as `num_ctas` from the metadata, where Triton itself puts them before it compiles;
+    jax-triton 0.4.1 leaves them out (docs/reports/jax-triton-hip-metadata.md).
+    """
     library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
-    if library is None:
+    if not architecture or library is None:
         yield
         return
-    original = library.get_compute_capability
+    backend: Any = importlib.import_module("triton.backends.amd.compiler").HIPBackend
+    original = backend.make_ttir
 
-    def get_compute_capability(device: int) -> int:
+    def make_ttir(module: Any, metadata: dict[str, Any], options: Any, *rest: Any, **words: Any) -> Any:
+        given: dict[str, Any] = vars(options)
+        metadata.update({name: value for name, value in given.items() if name not in metadata})
+        return original(module, metadata, options, *rest, **words)
+
+    backend.make_ttir = staticmethod(make_ttir)
+    try:
+        with _answer(library, "get_arch_details", architecture):
+            yield
+    finally:
+        backend.make_ttir = staticmethod(original)
+
+
+@contextmanager
+def _answer(library: Any, name: str, value: Any) -> Generator[None]:
+    """Makes the library's function of that name, which takes a device, return the value inside the context."""
+    original = getattr(library, name)
+
+    def answer(device: int) -> Any:
         del device
-        return compute_capability
+        return value
 
-    library.get_compute_capability = get_compute_capability
+    setattr(library, name, answer)
     try:
         yield
     finally:
-        library.get_compute_capability = original
+        setattr(library, name, original)
 
 
 @contextmanager
-def _assume_pallas_device(compute_capability: int) -> Generator[None]:
-    """Makes Pallas on Triton assume a GPU of this compute capability inside the context, instead of querying the
-    default device, which is a CPU here.
+def _assume_pallas_device(compute_capability: int, architecture: str) -> Generator[None]:
+    """Makes Pallas on Triton assume a GPU of this compute capability, or an AMD GPU of this architecture, inside the
+    context, instead of querying the default device, which is a CPU here.
     """
     library = _pallas_devices()
     if library is None:
         yield
         return
     original = library.get_gpu_info
-    name = f"{compute_capability // 10}.{compute_capability % 10}"
+    name = architecture or f"{compute_capability // 10}.{compute_capability % 10}"
     info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
     library.get_gpu_info = lambda: info
     try:

@@ -33,6 +33,7 @@ from jax.extend import core as jex_core
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
+from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.compile.lowering.jax_versions import is_reference
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
@@ -322,7 +323,9 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
         module = library.jit(_make_function(primitive, params, avals), keep_unused=True).trace(
             *(_make_shape(aval) for aval in avals)
         )
-        operations = walk_operations(module.lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo").operation)
+        operations = walk_operations(
+            module.lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo").operation
+        )
         (call,) = [operation for operation in operations if operation.name == "stablehlo.custom_call"]
         return read_custom_call(call)
     except Exception as fault:

@@ -26,12 +26,13 @@ from ligerdiag.compile.cases.arguments import (
     compute_output_names,
 )
 from ligerdiag.compile.cases.device_queries import answer_as
+from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.compile.cases.printed import pause_prints
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.declared_writes import declare_writes
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
 from ligerdiag.compile.lowering.jax_versions import (
-    assume_capability,
+    assume_gpu,
     enter_mesh,
     find_kernel_primitives,
     translate_to_hlo,
@@ -51,6 +52,7 @@ from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
+from ligerdiag.toolchains.gpu_targets import read_architecture
 
 MAXIMUM_FRAMES = 64
 """Number of Python frames that JAX keeps in an operation's location, innermost first. JAX's default of 10 can be too
@@ -155,7 +157,7 @@ def lower_case(
     started = perf_counter()
     with (
         answers,
-        assume_capability(compute_capability),
+        assume_gpu(compute_capability, read_architecture(description)),
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
@@ -175,7 +177,7 @@ def lower_case(
         traced_calls = find_traced_calls(traced.jaxpr, binds)
         trace_seconds = perf_counter() - started
         with blame_refs(refs), _catch_donation_warnings() as donation_warnings:
-            lowered = traced.lower(lowering_platforms=("cuda",))
+            lowered = traced.lower(lowering_platforms=(find_platform().value,))
         needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
         is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
         has_moved_stores = any(not move.kernel and move.kind is not RefMove.UNKNOWN for move in refs.moves)
@@ -301,7 +303,7 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
     jax.clear_caches()
     try:
         with name_calls(find_kernel_primitives(), marks_stores=True):
-            return jitted.trace(*specs).lower(lowering_platforms=("cuda",)).compiler_ir("stablehlo")
+            return jitted.trace(*specs).lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo")
     except Exception as fault:
         traceback.print_exception(fault)
         return None
@@ -322,7 +324,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
             faults = stack.enter_context(discharge_refs()) if are_discharged else ["the trace without Refs fails"]
             for context in (name_calls(kernels, marks_stores=marks_stores), *contexts):
                 stack.enter_context(context)
-            lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
+            lowered = jitted.trace(*specs).lower(lowering_platforms=(find_platform().value,))
         jax.clear_caches()
         return lowered.compiler_ir("stablehlo"), next(iter(faults), "")
 

@@ -4,6 +4,7 @@
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.hip import libdevice as ocml
 
 
 @triton.jit
@@ -55,6 +56,24 @@ def device_library(x, o, N: tl.constexpr):
     tl.store(o + 4 * N + i, libdevice.rint(a * 3))
     tl.store(o + 5 * N + i, libdevice.isnan(a).to(tl.float32))
     tl.store(o + 6 * N + i, libdevice.abs(a))
+
+
+@triton.jit
+def amd_library(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a = tl.load(x + i)
+    tl.store(o + i, ocml.tanh(a))
+    tl.store(o + N + i, ocml.pow(tl.abs(a), a))
+    tl.store(o + 2 * N + i, ocml.log1p(tl.abs(a)))
+    tl.store(o + 3 * N + i, ocml.pow(a, tl.full((N,), 3, tl.int32)))
+    tl.store(o + 4 * N + i, ocml.isnan(a).to(tl.float32))
+    tl.store(o + 5 * N + i, ocml.fast_tanhf(a))
+    tl.store(o + 6 * N + i, ocml.j0(a))
+
+
+@triton.jit
+def unknown_amd_function(x, o):
+    tl.store(o, ocml.ilogb(tl.load(x)))
 
 
 @triton.jit

@@ -154,6 +154,24 @@ def test_functions_of_the_device_library_are_computed_by_name() -> None:
     np.testing.assert_allclose(found, np.array(wanted), rtol=3e-7)
 
 
+def test_functions_of_the_library_for_amd_gpus_are_computed_by_name() -> None:
+    x = np.random.default_rng(6).standard_normal(64).astype(np.float32)
+    x[5] = np.nan
+    found = run("amd_library", x=x, o=np.zeros(7 * 64, np.float32), constants={"N": 64})["o"].reshape(7, 64)
+    wide = x.astype(np.float64)
+    bessel = [quad_j0(one) for one in wide]
+    wanted = [np.tanh(wide), np.abs(wide) ** wide, np.log1p(np.abs(wide)), wide**3, np.isnan(x), np.tanh(wide), bessel]
+    np.testing.assert_allclose(found, np.array(wanted), rtol=3e-7)
+    with pytest.raises(NotCoveredError, match=r"the external function `__ocml_ilogb_f32`"):
+        run("unknown_amd_function", x=np.ones(1, np.float32), o=np.zeros(1, np.int32))
+
+
+def quad_j0(x: float) -> float:
+    """Returns the Bessel function J0 by its integral: the mean of cos(x sin t) over half a turn."""
+    turns = (np.arange(256) + 0.5) / 256
+    return float(np.cos(x * np.sin(np.pi * turns)).mean())
+
+
 def test_an_unknown_function_is_named() -> None:
     with pytest.raises(NotCoveredError, match=r"__nv_byte_perm.*hand_kernels.py"):
         run("unknown_function", x=np.ones(1, np.int32), o=np.zeros(1, np.int32))

@@ -1,9 +1,11 @@
-"""Evaluates mathematical functions: the `math` dialect, and libdevice (`__nv_*`) by name.
+"""Evaluates mathematical functions: the `math` dialect, and the functions of libdevice (`__nv_*`, for NVIDIA GPUs)
+and OCML (`__ocml_*`, for AMD GPUs) by name.
 
 NumPy and SciPy compute a function in the dtype of its operands, bf16, f16 and f8 in f32: within 1 to 4 units in the
 last place of f32, like CUDA's own functions (a GPU's approximate `exp2` and `sin` are off by up to 2 more). Libdevice's
-functions are looked up by the part of their name after `__nv_`, without the `f` of the f32 form. Unknown functions are
-not covered.
+functions are looked up by the part of their name after `__nv_`, without the `f` of the f32 form, and OCML's by the part
+between `__ocml_` and the type, such as `_f32`. Triton has a few of its own for AMD GPUs (`__triton_hip_*`). Unknown
+functions are not covered.
 """
 
 import importlib
@@ -170,22 +172,38 @@ _TESTS: dict[str, Callable[[Array], Array]] = {
 }
 _ROUNDED: dict[str, _Real] = {"rint": np.rint, "round": _round_half_away}
 _SYMBOL = re.compile(r'symbol = "([^"]*)"')
+_AMD = re.compile(r"__ocml_(\w+)_f(?:16|32|64)|__triton_hip_(?:fast_)?(\w+)")
+_AMD_NAMES = {
+    "isfinite": "finite",
+    "pown": "powi",
+    "i0": "cyl_bessel_i0",
+    "i1": "cyl_bessel_i1",
+    "tanhf": "tanh",
+    "expf": "exp",
+    "fdividef": "fdivide",
+    "iabs": "abs",
+}
+"""From the name of a function of OCML, or of Triton for AMD GPUs, to libdevice's, where they differ."""
 
 
-def _find_libdevice(symbol: str) -> tuple[str, str]:
-    """Returns the names under which to look up a libdevice function: without `__nv_`, and also without a final `f`,
-    which may mark its f32 form.
+def _list_names(symbol: str) -> tuple[str, ...]:
+    """Returns the names under which to look up an external function. Of a libdevice function: without `__nv_`, and also
+    without a final `f`, which may mark its f32 form. Of a function for AMD GPUs: libdevice's name of it. None for others.
     """
-    name = symbol.removeprefix("__nv_")
-    return name, name.removesuffix("f")
+    if symbol.startswith("__nv_"):
+        name = symbol.removeprefix("__nv_")
+        return name, name.removesuffix("f")
+    match = _AMD.fullmatch(symbol)
+    name = (match[1] or match[2]) if match else ""
+    return (_AMD_NAMES.get(name, name),) if name else ()
 
 
-def _prepare_libdevice(op: Operation, function: Function) -> Compute:
+def _prepare_external(op: Operation, function: Function) -> Compute:
     match = _SYMBOL.search(op.text)
     symbol = match[1] if match else ""
     dtype = parse_type(function.types[op.results[0]]).get_dtype()
     count = len(op.operands)
-    for name in _find_libdevice(symbol) if symbol.startswith("__nv_") else ():
+    for name in _list_names(symbol):
         if count == 1 and name in ("abs", "fabs", "llabs"):
             return clear_sign(op, function) if is_float(dtype) else on_one(lambda value: np.abs(to_array(value)))
         if count == 1 and name in _LIBDEVICE_UNARY and is_float(dtype):
@@ -284,7 +302,7 @@ FUNCTIONS: dict[str, Prepare] = {
     "math.atan2": lambda op, function: _on_two(np.arctan2, op, function),
     "math.fpowi": lambda op, function: _with_integer("powi", op, function),
     "math.ipowi": lambda op, function: _refuse(op),
-    "tt.extern_elementwise": _prepare_libdevice,
+    "tt.extern_elementwise": _prepare_external,
 }
 
 

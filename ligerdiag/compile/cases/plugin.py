@@ -1,0 +1,41 @@
+"""JAX's plugin in a worker: whether the environment has that for CUDA or that for ROCm, and the preparations that the
+plugin for ROCm needs to be registered on a machine without ROCm and without an AMD GPU.
+
+The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place
+(`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions that
+launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so JAX is told of one.
+Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
+"""
+
+import importlib
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.toolchains.rocm_libraries import FOLDER, preload_libraries
+from ligerdiag.toolchains.toolchain import Platform
+
+
+@cache
+def find_platform() -> Platform:
+    """Returns the platform for which this worker's environment compiles: ROCm if ligerdiag has written the libraries for
+    it there, otherwise CUDA.
+    """
+    return Platform.ROCM if (Path(sys.prefix) / FOLDER).is_dir() else Platform.CUDA
+
+
+def prepare_plugin() -> None:
+    """Lets JAX find the plugin for ROCm, if that is this environment's; must be called before JAX is imported. Raises
+    CompileError if a library is missing.
+    """
+    if find_platform() is not Platform.ROCM:
+        return
+    preload_libraries(Path(sys.prefix))
+    hardware: Any = importlib.import_module("jax._src.hardware_utils")
+    hardware.num_available_amd_gpus = _count_one_gpu
+
+
+def _count_one_gpu(*args: Any, **words: Any) -> int:
+    del args, words
+    return 1

@@ -1,0 +1,87 @@
+"""The libraries that take the place of ROCm's when XLA compiles for a described AMD GPU: read from the table
+`rocm_libraries.toml`, written beside the packages of a toolchain, and loaded before JAX's plugin.
+
+`<environment>/lib/rocm/` has them. A library that a process has loaded is found by its name when another library asks for
+it, so JAX's plugin gets these even on a machine that has ROCm, and no variable of the environment is needed.
+"""
+
+import ctypes
+import platform
+import sys
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from ligerdiag.codec import FieldError, Json, as_object, read_count, read_object, read_str_map, read_strs
+from ligerdiag.errors import CompileError, InputError
+from ligerdiag.toolchains.shared_objects import StubLibrary, render_shared_object
+
+TABLE = Path(__file__).parent / "rocm_libraries.toml"
+FOLDER = Path("lib") / "rocm"
+"""Where the libraries lie in an environment."""
+MACHINE = "x86_64"
+"""The only kind of machine for which JAX's ROCm plugin exists, and for which libraries are written."""
+
+
+@cache
+def load_libraries() -> tuple[StubLibrary, ...]:
+    """Returns the libraries of the table. Raises FieldError if the table is damaged."""
+    return parse_libraries(TABLE.read_text(encoding="utf-8"))
+
+
+def parse_libraries(text: str) -> tuple[StubLibrary, ...]:
+    """Returns the libraries that the text declares, in its order. Raises FieldError if the text is no valid table."""
+    try:
+        fields: Json = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FieldError(f"the table is not TOML: {error}") from error
+    return tuple(
+        _parse_library(soname, as_object(entry, soname)) for soname, entry in read_object(fields, "library").items()
+    )
+
+
+@cache
+def compute_libraries_hash() -> str:
+    """Returns a sha256 of all libraries' files, which is part of the name of an environment."""
+    return sha256(b"".join(render_shared_object(library) for library in load_libraries())).hexdigest()
+
+
+def write_libraries(environment: Path) -> None:
+    """Writes the libraries into the environment. Raises InputError on a machine for which the ROCm plugin of JAX does not
+    exist.
+    """
+    if sys.platform != "linux" or platform.machine() != MACHINE:
+        raise InputError(
+            f"cannot compile for AMD GPUs on {sys.platform} {platform.machine()}: the ROCm plugin of JAX exists only for"
+            f" Linux on {MACHINE}"
+        )
+    folder = environment / FOLDER
+    folder.mkdir(parents=True)
+    for library in load_libraries():
+        (folder / library.soname).write_bytes(render_shared_object(library))
+
+
+def preload_libraries(environment: Path) -> None:
+    """Loads the environment's libraries into this process, in which the ROCm plugin of JAX finds them from then on.
+    Raises CompileError if one cannot be loaded.
+    """
+    for library in load_libraries():
+        try:
+            ctypes.CDLL(str(environment / FOLDER / library.soname), mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise CompileError(
+                f"cannot load a library in place of ROCm's: {error}; remove `{environment}`, so that it is made again"
+            ) from error
+
+
+def _parse_library(soname: str, entry: Json) -> StubLibrary:
+    symbols: Mapping[str, tuple[str, ...]] = {
+        version: tuple(names.split()) for version, names in read_str_map(entry, "symbols").items()
+    }
+    texts = frozenset(read_strs(entry, "texts")) if "texts" in entry else frozenset[str]()
+    names = [name for each in symbols.values() for name in each]
+    if len(set(names)) < len(names) or not texts.issubset(names):
+        raise FieldError(f"expected each symbol of `{soname}` once, and those in `texts` among them")
+    return StubLibrary(soname=soname, symbols=symbols, returns=read_count(entry, "returns"), texts=texts)
