@@ -15,7 +15,7 @@ from tools.documents import ROOT, parse_blocks
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-_PINNED = re.compile(r"actions/[\w-]+@[0-9a-f]{40}|pypa/gh-action-pypi-publish@release/v1")
+_PINNED = re.compile(r"(actions/[\w-]+|pypa/gh-action-pypi-publish)@[0-9a-f]{40}")
 
 
 def load(path: Path) -> Any:
@@ -130,9 +130,10 @@ def test_a_page_names_the_platform_and_the_python(page: str) -> None:
     assert f"Programming Language :: Python :: {oldest}" in PROJECT["classifiers"]
 
 
-def test_the_page_about_ci_names_a_tag_of_this_version_for_the_hook() -> None:
+def test_the_page_about_ci_names_a_tag_of_this_version_for_the_hook_and_the_image() -> None:
     page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     assert f"    rev: v{PROJECT['version']} " in page
+    assert f"git clone --depth 1 --branch v{PROJECT['version']} " in page
 
 
 def test_the_example_of_the_action_has_inputs_and_outputs_of_the_action() -> None:

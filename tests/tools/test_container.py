@@ -1,15 +1,18 @@
 """The commands of the Containerfile, run by sh in a new environment: no container engine is needed, or asked.
 
 The layers, the base image and the user are not tested: an engine would have to download the image.
+docs/measurements/2026-11-27-container.md tells how they were tried by hand.
 """
 
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,12 +42,13 @@ def read_variables(name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of an environment in which the RUN instruction has installed the wheel of this repository. The
-    wheel's dependencies are those of the tests.
+    """Returns the folder of an environment in which the RUN instruction has installed the files that COPY copies. Their
+    dependencies are those of the tests.
     """
     folder = tmp_path_factory.mktemp("image")
+    copy_context(folder / "source")
     build = [*find_uv(ROOT), "build", "--wheel", "--quiet", "--out-dir", str(folder)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(build, cwd=folder / "source", capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True, timeout=600)
@@ -61,6 +65,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def list_context() -> list[str]:
+    """Returns the files and folders of this repository that .dockerignore lets an engine copy into the image."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    assert rules[-1] == "**/__pycache__", "the last rule that matches decides"
+    assert all(rule.startswith("!") for rule in rules[1:-1])
+    return [rule.removeprefix("!") for rule in rules[1:-1]]
+
+
+def copy_context(folder: Path) -> None:
+    for name in list_context():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+
+
 def make_environment(folder: Path) -> dict[str, str]:
     path = os.pathsep.join((str(folder / "venv" / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
     return {"PATH": path, "LANG": "C.UTF-8"}
@@ -69,8 +92,16 @@ def make_environment(folder: Path) -> dict[str, str]:
 def test_the_image_starts_from_a_python_that_the_package_allows() -> None:
     assert read_instructions()[0][0] == "FROM"
     assert find_words("FROM") == ["docker.io/library/python:3.12-slim"]
-    assert read_variables("ARG") == {"LIGERDIAG": "ligerdiag[jax-triton]", "PACKAGES": ""}
+    assert read_variables("ARG") == {"LIGERDIAG": "/source[jax-triton]", "PACKAGES": ""}
     assert find_words("USER") == ["1000:1000"], "the image must not run as root"
+
+
+def test_the_image_has_the_package_of_the_folder_that_it_is_built_from_and_nothing_else_of_it() -> None:
+    assert find_words("COPY") == [". /source"]
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, wheel = built["project"], built["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {"pyproject.toml", project["readme"], *project["license-files"], *wheel["packages"]}
+    assert set(list_context()) == needed
 
 
 @pytest.mark.nightly
