@@ -14,7 +14,7 @@ from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.merged_reads import find_merged_read
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, SourceLine, Verdict
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.model.schedule_view import ScheduleFacts
@@ -52,12 +52,18 @@ class Measured:
     """The facts of the same compile in the baseline; None without a baseline."""
     memory: MemoryUse | None = None
     """The memory that the program uses; None if unknown."""
+    output_lines: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
+    """Maps an output name to the line that computes the output, where that is known."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The limits that the user sets for memory and copies."""
 
     @property
     def numbers(self) -> Replay | None:
         return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
+
+    def find_line(self, names: Iterable[str]) -> SourceLine | None:
+        """Returns the line that computes the first of these outputs that has one."""
+        return next((self.output_lines[name] for name in names if name in self.output_lines), None)
 
     def findings_of(self, rule: str) -> Iterator[Finding]:
         return (finding for finding in self.findings if finding.rule == rule)
