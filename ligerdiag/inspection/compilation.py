@@ -6,7 +6,7 @@ Worker processes read the kernels of the compilation.
 import base64
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
@@ -44,7 +44,8 @@ from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_orde
 from ligerdiag.hlo.tuned_instructions import list_tuned
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
 from ligerdiag.memory.memory_use import MemoryAnalysis, analyse_memory, asks_in_place
-from ligerdiag.model.findings import Verdict
+from ligerdiag.memory.output_lines import find_output_line
+from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import Inspection, WrittenOperand
 from ligerdiag.model.tuning import Tuning
 from ligerdiag.rules.registry import check_all
@@ -139,6 +140,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         called = list_kernel_calls(context) if words.get("neighbourhoods") else None
         drawn = compute_schedule_view(context) if words.get("view") else None
+        output_lines = _find_output_lines(compilation, names)
     except _LOOSE as fault:
         if os.environ.get("LIGERDIAG_DEBUG"):  # the traceback shows where the modules are inconsistent
             raise
@@ -168,12 +170,19 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
         ),
         meant=dict(zip(names, _renumber(context), strict=False)),
         unlooked=find_unresolved_reads(context),
+        output_lines=output_lines,
         neighbourhoods=around,
         kernel_calls=called,
         view=drawn,
         memory=None if memory is None else memory.use,
     )
     return Analysed(inspection=inspection, compilation=compilation, context=context)
+
+
+def _find_output_lines(compilation: Compilation, names: tuple[str, ...]) -> Mapping[str, SourceLine]:
+    """Maps the name of each output to the line that computes the output, where that is known."""
+    found = (find_output_line(compilation.program, compilation.optimized, number) for number in range(len(names)))
+    return {name: line for name, line in zip(names, found, strict=True) if line is not None}
 
 
 def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[Compilation, MemoryAnalysis | None]:

@@ -31,6 +31,7 @@ from ligerdiag.memory.branch_causes import BranchCauses
 from ligerdiag.memory.copy_reason import UNEXPLAINED, CopyForm, CopyReason, describe_collected
 from ligerdiag.memory.copy_sources import CopySources, Names
 from ligerdiag.memory.donated_outputs import measure
+from ligerdiag.memory.fused_readers import find_fused_reader
 from ligerdiag.memory.moves import Move
 from ligerdiag.memory.old_values import OldValues
 from ligerdiag.memory.output_causes import OutputCauses
@@ -138,6 +139,7 @@ class CopyCauses:
         )
         if explained is not None:
             return explained
+        users = tuple([find_fused_reader(self._uses, self.sources, use.user, move.source) for use in uses])
         if move.is_transposed:
             return CopyReason(
                 cause=CopyCause.LAYOUT,
@@ -146,10 +148,10 @@ class CopyCauses:
                     f" {self.sources.describe_value(self.sources.find_source(*move.source))} has"
                 ),
                 subject=move.instruction.id,
-                blamed=tuple([use.user for use in uses]),
+                blamed=users,
                 is_needed=True,
             )
-        return replace(UNEXPLAINED, subject=move.instruction.id, blamed=(move.source[0], *[use.user for use in uses]))
+        return replace(UNEXPLAINED, subject=move.instruction.id, blamed=(move.source[0], *users))
 
     def _list_readers(self, move: Move) -> list[HloInstruction]:
         """Returns the readers of the copied value that are not copies themselves."""
@@ -193,7 +195,9 @@ class CopyCauses:
         ]
         is_part = all(self._uses.reads_part(reader, origin) for reader in readers)
         is_needed = bool(dependent) and not is_part
-        shown = (dependent if is_needed else readers)[0]
+        shown = find_fused_reader(
+            self._uses, self.sources, (dependent if is_needed else readers)[0], origin, writers if is_needed else ()
+        )
         reader, writer = self.sources.name(shown), self.sources.name(writers[0])
         value = self.sources.describe_value(origin)
         old = f"the old value of {value}"

@@ -18,7 +18,7 @@ from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, find_surroundings, list_moves
-from ligerdiag.memory.output_lines import find_output_line
+from ligerdiag.memory.output_lines import find_element, find_output_line
 from ligerdiag.memory.requests import list_requests
 from ligerdiag.memory.reshards import Reshard, find_reshards
 from ligerdiag.memory.value_uses import ValueUses
@@ -154,6 +154,8 @@ def _is_own_transposition(uses: ValueUses, move: Move, causes: CopyCauses) -> bo
 
 def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModule | None) -> ExplainedCopy:
     reason = causes.explain(move)
+    made = find_element(module, (move.instruction, move.index))  # a fusion has the line of its last result
+    blamed = tuple([made if one is move.instruction else one for one in reason.blamed])
     copy = Copy(
         instruction=move.instruction.name,
         bytes=move.bytes,
@@ -167,8 +169,7 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
         is_needed=reason.is_needed,
         is_round_trip=reason.is_round_trip,
         why=reason.why,
-        line=find_line(module, reason.blamed)
-        or _find_line_by_name(program, module, (*reason.blamed, move.instruction)),
+        line=find_line(module, blamed) or _find_line_by_name(program, module, (*blamed, made)),
     )
     return ExplainedCopy(move=move, reason=reason, copy=copy)
 

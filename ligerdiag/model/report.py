@@ -19,6 +19,7 @@ from ligerdiag.model.findings import (
     Finding,
     Replay,
     RuleFailure,
+    SourceLine,
     SuppressionKind,
     Verdict,
 )
@@ -333,6 +334,10 @@ class Inspection:
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
     """From output name to the reason why the output may hold bytes that no kernel has written; whether it does, only a
     replay can show.
+    """
+    output_lines: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
+    """From output name to the line that computes the output; lacks outputs without a line, such as arguments that are
+    returned unchanged.
     """
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """The neighbourhood of each hidden write (who reads the overwritten value, when and from which bytes), if

@@ -369,6 +369,7 @@ def conclude(
                 facts=facts,
                 recorded=recorded,
                 memory=memory,
+                output_lines=inspection.output_lines,
                 budgets=budgets or MemoryBudgets(),
             )
             return _conclude(judged, inspection, measured, suppressions, source_roots)

@@ -6,22 +6,26 @@ uses `triton_call` with `out_shape`, which all of them accept, and a call that d
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.analysis.verdict.merged_reads import find_merged_read
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.findings import DeviceRun, Finding, ReadPlace, Replay, ReplayState, Severity, SourceLine, Verdict
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.memory_limits import MemoryBudgets
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.rules.special_values import Special, describe_special, find_special
 from ligerdiag.rules.wording import (
+    describe_merged,
     describe_remedy,
     describe_write,
+    group_by_merged,
     locate_call,
+    locate_merged,
     locate_read,
     name_instructions,
     render_at,
@@ -48,12 +52,18 @@ class Measured:
     """The facts of the same compile in the baseline; None without a baseline."""
     memory: MemoryUse | None = None
     """The memory that the program uses; None if unknown."""
+    output_lines: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
+    """Maps an output name to the line that computes the output, where that is known."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The limits that the user sets for memory and copies."""
 
     @property
     def numbers(self) -> Replay | None:
         return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
+
+    def find_line(self, names: Iterable[str]) -> SourceLine | None:
+        """Returns the line that computes the first of these outputs that has one."""
+        return next((self.output_lines[name] for name in names if name in self.output_lines), None)
 
     def findings_of(self, rule: str) -> Iterator[Finding]:
         return (finding for finding in self.findings if finding.rule == rule)
@@ -343,6 +353,37 @@ def report_write(
     )
 
 
+def report_outputs(
+    context: Context,
+    rule: Rule,
+    write: HiddenWrite,
+    names: Sequence[str],
+    render_message: Callable[[Sequence[str]], str],
+    *,
+    remedy: str = "",
+    needs_old: bool = False,
+) -> Iterator[Finding]:
+    """Yields findings about outputs that are wrong about a write although no read is blamed: one for each merged operation
+    that makes some of them wrong, whose line is then that of the reader, and one for all others.
+
+    render_message: returns the message about the outputs with the given names. needs_old: whether the outputs need the
+    contents from before the write.
+    """
+    for outputs, merged in group_by_merged(context, write, names):
+        place = None if merged is None else replace(locate_merged(context, merged), needs_old=needs_old)
+        yield report_write(
+            context,
+            rule,
+            write,
+            render_message(outputs),
+            remedy=remedy,
+            outputs=outputs,
+            instructions=context.verdicts.list_mixing(outputs),
+            evidence=() if merged is None else (describe_write(context, write), describe_merged(context, merged)),
+            reader=place,
+        )
+
+
 def report_read(
     context: Context,
     rule: Rule,
@@ -359,7 +400,9 @@ def report_read(
     sentence: evidence about the read, without its source line, which is added. outputs: by default all outputs that depend
     on the read. needs_old: whether the read needs the contents from before the write.
     """
-    place = replace(locate_read(context, read), needs_old=needs_old)
+    merged = None if read.wrong is None else find_merged_read(context, context.verdicts.comparison, read.wrong)
+    place = replace(locate_read(context, read, merged), needs_old=needs_old)
+    evidence = () if merged is None else (describe_merged(context, merged),)
     sentence += render_at(place.line, in_backward=place.in_backward)
     found = report_write(
         context,
@@ -369,7 +412,7 @@ def report_read(
         remedy=remedy,
         outputs=read.outputs if outputs is None else outputs,
         instructions=name_instructions(context, read),
-        evidence=(describe_write(context, read.write), ("read", sentence)),
+        evidence=(describe_write(context, read.write), ("read", sentence), *evidence),
         reader=place,
     )
     return _soften(found, find_special(context, read), rule)

@@ -7,10 +7,11 @@ from itertools import groupby, islice
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.verdict.blame import ReadFinding
+from ligerdiag.analysis.verdict.merged_reads import MergedRead, find_merged_output
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.dataflow import find_shortest_path, list_operands, look_through
-from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, LaunchNumbers, ReadPlace, SourceLine
@@ -103,14 +104,61 @@ def is_in_backward(instruction: HloInstruction) -> bool:
     return _BACKWARD in instruction.op_name
 
 
-def locate_read(context: Context, read: ReadFinding) -> ReadPlace:
-    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line."""
+def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None = None) -> ReadPlace:
+    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line. merged:
+    the operation that gets the wrong version, if XLA merged it with the one whose name the reader has.
+    """
+    if merged is not None:
+        place = locate_merged(context, merged)
+        if place.line is not None:
+            return place
     found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
     for instruction in found:
         line = find_user_line(context.optimized, instruction)
         if line is not None:
             return ReadPlace(line=line, in_backward=is_in_backward(instruction))
     return ReadPlace(line=None)
+
+
+def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:
+    """Returns the place in the user's program of an operation that XLA merged with another one."""
+    line = find_user_line(context.program, merged.operation)
+    return ReadPlace(line=line, in_backward=line is not None and is_in_backward(merged.operation))
+
+
+def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
+    """Returns evidence, a (label, sentence) pair: which two operations XLA merged although they mean two versions. The
+    place of each is the innermost line that the two do not share.
+    """
+    both = merged.operation, merged.twin
+    frames = [tuple(iterate_user_frames(context.program, one)) for one in both]
+    pairs = list(zip(*frames, strict=False))
+    lines = next((pair for pair in pairs if len({(one.file, one.line) for one in pair}) == 2), next(iter(pairs), None))
+    places = [
+        render_at(line, in_backward=is_in_backward(one)) for line, one in zip(lines or (None, None), both, strict=True)
+    ]
+    first, second = (f"`{strip_tags(one.op_name).rsplit('/', 1)[-1] or one.opcode}`" for one in both)
+    if first == second and places[0] == places[1]:
+        named = f"two operations {first}{places[0]}"
+    else:
+        named = f"{first}{places[0]} and {second}{places[1]}"
+    return "merged", f"XLA merged {named} into %{merged.kept.name}, although they mean different versions"
+
+
+def group_by_merged(
+    context: Context, write: HiddenWrite, names: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], MergedRead | None]]:
+    """Yields (names of outputs, merged operation that makes them wrong), None for those without such an operation.
+
+    names: outputs that are wrong about the write although no read is blamed.
+    """
+    outputs = list(context.verdicts.outputs)
+    found: dict[int | None, tuple[tuple[str, ...], MergedRead | None]] = {}
+    for name in names:
+        merged = find_merged_output(context, context.verdicts.comparison, write.index, outputs.index(name))
+        key = None if merged is None else merged.operation.id
+        found[key] = ((*found.get(key, ((), None))[0], name), merged)
+    yield from found.values()
 
 
 LOST = "programs of a grid run at the same time: if two load the old value, one update is lost"

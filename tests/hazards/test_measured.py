@@ -377,3 +377,29 @@ def test_an_access_outside_its_buffer_is_reported_with_the_value_it_hits(
     assert (finding.rule, finding.message, finding.source) == ("LD020", message, access.line)
     assert tuple(text for _, text in finding.evidence) == evidence
     assert finding.operand == (0 if access.buffer == 0 else None)
+
+
+LINES = {"a": SourceLine(file="step.py", line=4), "b": SourceLine(file="step.py", line=7)}
+
+
+def measure_with_lines(**replay: Any) -> tuple[Finding, ...]:
+    measured = Measured(
+        outputs={"a": Verdict.FRESH, "b": Verdict.FRESH},
+        findings=(),
+        replay=Replay(**{"state": ReplayState.DONE, **replay}),
+        device=None,
+        output_lines=LINES,
+    )
+    return check_measured(measured).findings
+
+
+def test_an_output_that_differs_from_the_reference_has_the_line_that_computes_it() -> None:
+    (found,) = measure_with_lines(reference={"b": 0.5})
+    assert found.rule == "LD016"
+    assert found.source == LINES["b"]
+
+
+def test_several_outputs_that_differ_have_the_line_of_the_first_and_each_names_its_own() -> None:
+    (found,) = measure_with_lines(reference={"a": 0.5, "b": 0.5})
+    assert found.source == LINES["a"]
+    assert [sentence.rpartition(" (")[2] for _, sentence in found.evidence] == ["step.py:4)", "step.py:7)"]

@@ -81,6 +81,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             severity=RULE.severity,
             message=_describe(rest),
             outputs=rest,
+            source=measured.find_line(rest),
             evidence=tuple(("replay", lossy[name]) for name in rest),
             help="check the precision of the operations on the path; declare the write if they are a workaround",
         )

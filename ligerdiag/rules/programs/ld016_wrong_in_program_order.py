@@ -16,7 +16,7 @@ from ligerdiag.rules.rule import (
     make_example,
     render_difference,
 )
-from ligerdiag.rules.wording import begin_sentence
+from ligerdiag.rules.wording import begin_sentence, render_at
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
@@ -33,6 +33,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             message=f"{begin_sentence(gone, 'is', 'are')} wrong even if the program runs as written:"
             " a workaround rounds away the value that it reads",
             outputs=gone,
+            source=measured.find_line(gone),
             evidence=tuple(("replay", rounded[name]) for name in gone),
             help=HELP,
         )
@@ -49,14 +50,23 @@ def measure(measured: Measured) -> Iterator[Finding]:
             message=f"{begin_sentence(names, 'is', 'are')} wrong even if the program runs as written:"
             f" {'they differ' if len(names) > 1 else 'it differs'} from the case's reference",
             outputs=names,
+            source=measured.find_line(names),
             evidence=tuple(
-                ("replay", render_difference(name, error, "the reference", numbers.reference_tolerance.get(name, 0.0)))
-                for name, error in wrong.items()
+                _describe_wrong(measured, name, error, is_alone=len(wrong) == 1) for name, error in wrong.items()
             ),
             help="fix the program or its reference; the verdicts compare the schedule with program order. Do you mean what a"
             " kernel writes to its operand, or what was there before? `ligerdiag.in_place.call_in_place` returns the new"
             " contents, and the operand's own name keeps the old ones",
         )
+
+
+def _describe_wrong(measured: Measured, name: str, error: float, *, is_alone: bool) -> tuple[str, str]:
+    """Returns evidence, a (label, sentence) pair, about an output that differs from the reference. is_alone: whether no
+    other output does; the finding itself then has the output's line.
+    """
+    tolerance = 0.0 if measured.numbers is None else measured.numbers.reference_tolerance.get(name, 0.0)
+    sentence = render_difference(name, error, "the reference", tolerance)
+    return "replay", sentence if is_alone else f"{sentence}{render_at(measured.output_lines.get(name))}"
 
 
 REFERENCE_OF_ANOTHER = make_example(

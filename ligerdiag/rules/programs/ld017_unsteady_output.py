@@ -20,6 +20,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             severity=RULE.severity,
             message=f"{begin_sentence(names, 'differs', 'differ')} from one run to the next on {device.device}",
             outputs=names,
+            source=measured.find_line(names),
             evidence=tuple(
                 (
                     "device",

@@ -10,7 +10,7 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_read, report_write
+from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_outputs, report_read
 from ligerdiag.rules.wording import begin_sentence, find_path, find_producer, find_read_operand
 
 _GATHERS = having(Trait.GATHERS)
@@ -36,10 +36,15 @@ def check(context: Context) -> Iterator[Finding]:
             yield _report(context, read)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.STALE)
-        if names and write.output is None:  # LD022 reports a declared write
-            message = f"{begin_sentence(names, 'does', 'do')} not depend on what `{write.kernel}` writes"
-            yield report_write(
-                context, RULE, write, message, outputs=names, instructions=context.verdicts.list_mixing(names)
+        if write.output is None:  # LD022 reports a declared write
+            yield from report_outputs(
+                context,
+                RULE,
+                write,
+                names,
+                lambda some, kernel=write.kernel: (
+                    f"{begin_sentence(some, 'does', 'do')} not depend on what `{kernel}` writes"
+                ),
             )
 
 

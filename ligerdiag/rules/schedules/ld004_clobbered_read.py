@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_read, report_write
+from ligerdiag.rules.rule import Reproduction, Rule, RuleKind, make_example, report_outputs, report_read
 from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy
 
 
@@ -24,18 +24,17 @@ def check(context: Context) -> Iterator[Finding]:
         yield report_read(context, RULE, read, message, sentence, remedy=remedy, needs_old=True)
     for write in context.writes:
         names = context.verdicts.list_unexplained(write.index, Verdict.CLOBBERED)
-        if names:
-            who = begin_sentence(names, "depends", "depend")
-            message = f"{who} on what `{write.kernel}` writes, but should not"
-            yield report_write(
-                context,
-                RULE,
-                write,
-                message,
-                outputs=names,
-                remedy=describe_keeping_remedy(context, write),
-                instructions=context.verdicts.list_mixing(names),
-            )
+        yield from report_outputs(
+            context,
+            RULE,
+            write,
+            names,
+            lambda some, kernel=write.kernel: (
+                f"{begin_sentence(some, 'depends', 'depend')} on what `{kernel}` writes, but should not"
+            ),
+            remedy=describe_keeping_remedy(context, write) if names else "",
+            needs_old=True,
+        )
 
 
 MERGED_OPERANDS = make_example(

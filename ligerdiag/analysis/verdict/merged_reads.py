@@ -1,0 +1,145 @@
+"""Finds the operation of the program that gets the wrong version where XLA made one instruction of two operations.
+
+The instruction that is left has the name and the source line of one of the two. If both mean the same version of an
+overwritten value, that does no harm. If they do not, one of them is wrong, and it need not be the one whose line the
+instruction has: in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the kernel.
+Then `old**2` is the wrong reader, although the schedule names only `new**2`.
+
+From the operation at which the schedule is seen to be wrong, the search goes upstream in the program: through
+operations that the schedule lacks, and through operations whose twin (one value to XLA) computes another version than
+they mean. The first of the latter in program order is the wrong reader.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ligerdiag.analysis.evaluated_pair import EvaluatedPair
+from ligerdiag.analysis.evaluation.carriers import is_same_operation
+from ligerdiag.analysis.evaluation.label_memory import Occurrence
+from ligerdiag.analysis.reaching_definitions import Twins, find_twins
+from ligerdiag.analysis.verdict.comparison import Comparison
+from ligerdiag.analysis.verdict.first_divergence import WrongRead, put_in_order
+from ligerdiag.hlo.module import HloInstruction, TagPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MergedRead:
+    """An operation that gets the wrong version because one instruction computes it and an operation of another version."""
+
+    operation: HloInstruction
+    """The operation, in the program as written."""
+    twin: HloInstruction
+    """The other operation, in the program as written."""
+    kept: HloInstruction
+    """The instruction of the optimized module that computes both."""
+
+
+def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRead) -> MergedRead | None:
+    """Returns the operation that gets the wrong version, with the operation with which XLA merged it; None if no merge is
+    the reason for the wrong read.
+    """
+    search = _Search(pair, comparison, find_twins(pair.program), read.write)
+    instruction = read.occurrence.instruction
+    own = pair.optimized.find_tag_path(instruction)
+    if own != read.path and own and search.twins.are_twins(own, read.path):
+        return search.find_first([read.path]) or search.describe(read.path, own, instruction)
+    found = search.find_first([read.path])
+    if found is not None:
+        return found
+    other = search.find_unlike(read.path)
+    return search.describe(read.path, other, instruction) if other else None
+
+
+def find_merged_output(pair: EvaluatedPair, comparison: Comparison, write: int, output: int) -> MergedRead | None:
+    """Returns the merged operation that makes an output wrong although no operation that is left in the schedule reads a
+    wrong version; None if there is none, or if the output is not an operation's result. write: index of the hidden
+    write. output: number of the output.
+    """
+    root = pair.program.entry.root
+    values = root.operands if root.opcode == "tuple" else (root,)
+    if len(values) != len(pair.intended.outputs):  # a nested tuple
+        return None
+    path = pair.program.find_tag_path(values[output])
+    search = _Search(pair, comparison, find_twins(pair.program), write)
+    return search.find_first([path], are_read=True) if path else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    pair: EvaluatedPair
+    comparison: Comparison
+    twins: Twins
+    write: int
+
+    def find_first(self, starts: Iterable[TagPath], *, are_read: bool = False) -> MergedRead | None:
+        """Returns the first operation in program order, upstream of `starts`, that was merged with one of another version
+        and is no call with a hidden write. are_read: whether it may be one of `starts`, too.
+        """
+        tagged = self.pair.intended.tagged
+        calls = {one.tag_path for one in self.pair.writes}  # LD008 reports merged kernel calls
+        found: dict[TagPath, Occurrence] = {}
+        seen: set[TagPath] = set()
+        pending = list(starts) if are_read else [one for start in starts for one in self._list_operands(start)]
+        while pending:
+            path = pending.pop()
+            if path in seen or path not in tagged:
+                continue
+            seen.add(path)
+            if self._list_seen(path):
+                continue
+            merged = next(self._list_merged(path), None)
+            if merged is not None and path not in calls and self._is_wrong(path, merged):
+                found[path] = merged
+            if merged is None or path in found or path in calls:
+                pending += self._list_operands(path)
+        if not found:
+            return None
+        first = min(found, key=put_in_order)
+        return self.describe(
+            first, self.pair.optimized.find_tag_path(found[first].instruction), found[first].instruction
+        )
+
+    def find_unlike(self, path: TagPath) -> TagPath:
+        """Returns the path of a twin of the operation at `path` that the schedule lacks and that means another version;
+        () if there is none.
+        """
+        tagged, space = self.pair.intended.tagged, self.comparison.space
+        for other in self.twins.list_others(path):
+            if path in tagged and other in tagged and not self._list_seen(other):
+                sets = tagged[other].labels, tagged[path].labels
+                unlike = self.comparison.find_stale(*sets) | self.comparison.find_clobbered(*sets)
+                if unlike & space.bits_of((self.write,)):
+                    return other
+        return ()
+
+    def describe(self, path: TagPath, twin: TagPath, kept: HloInstruction) -> MergedRead | None:
+        """Returns the operation at `path` as one that was merged with that at `twin`; None if the program lacks one."""
+        operation, other = self._find_operation(path), self._find_operation(twin)
+        if operation is None or other is None or operation is other:
+            return None
+        return MergedRead(operation=operation, twin=other, kept=kept)
+
+    def _find_operation(self, path: TagPath) -> HloInstruction | None:
+        tags = self.pair.program.tags
+        found = (one for one in self.pair.program.instructions if tags.get(one.id, ())[-1:] == path[-1:])
+        return next(found, None) if path else None
+
+    def _list_operands(self, path: TagPath) -> Iterator[TagPath]:
+        one = self.pair.intended.tagged.get(path)
+        here = put_in_order(path)
+        return (operand for operand in (one.operands if one else ()) if put_in_order(operand) < here)
+
+    def _list_seen(self, path: TagPath) -> list[Occurrence]:
+        opcode = self.pair.intended.tagged[path].opcode
+        every = self.pair.actual.occurrences.get(path, ())
+        return [one for one in every if is_same_operation(opcode, one.instruction)]
+
+    def _list_merged(self, path: TagPath) -> Iterator[Occurrence]:
+        for other in self.twins.list_others(path):
+            if other in self.pair.intended.tagged:
+                yield from self._list_seen(other)
+
+    def _is_wrong(self, path: TagPath, merged: Occurrence) -> bool:
+        sets = self.pair.intended.tagged[path].labels, merged.labels
+        wrong = self.comparison.find_stale(*sets) | self.comparison.find_clobbered(*sets)
+        return bool(wrong & self.comparison.space.bits_of((self.write,)))
