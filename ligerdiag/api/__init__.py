@@ -14,7 +14,7 @@ from ligerdiag.api.checking import check, describe_refusal, list_recordable, ren
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.report_comparing import compare, compare_toolchains
-from ligerdiag.api.tuning import RecordedTuning, record_tuning
+from ligerdiag.api.tuning_recorder import RecordedTuning, record_tuning
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.model.shown import show_with
 from ligerdiag.report.allowed.known_findings import load_known

@@ -12,9 +12,9 @@ from ligerdiag.artifacts.cache import hold_key, keep_artifact
 from ligerdiag.codec import Json
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.lowering.autotuner_choices import FORM, LOAD
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, lower_case
-from ligerdiag.compile.lowering.tuning import FORM, LOAD
 from ligerdiag.device.device_worker import arrange_gpus, build_device_mesh
 from ligerdiag.device.tuning_jobs import TuningAnswer, TuningRequest, parse_tuning_request, render_tuning_answer
 from ligerdiag.errors import CompileError

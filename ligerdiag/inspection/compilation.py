@@ -41,7 +41,6 @@ from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.hlo.shared_bytes import SharedBytes, TooManyStepsError, find_shared_bytes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
-from ligerdiag.hlo.tuned_instructions import list_tuned
 from ligerdiag.inspection.coverage import Compilation, are_tags_used, compute_coverage
 from ligerdiag.memory.memory_use import MemoryAnalysis, analyse_memory, asks_in_place
 from ligerdiag.memory.output_lines import find_output_line
@@ -51,6 +50,7 @@ from ligerdiag.model.tuning import Tuning
 from ligerdiag.rules.registry import check_all
 from ligerdiag.toolchains.gpu_targets import find_bandwidth
 from ligerdiag.toolchains.toolchain import Toolchain
+from ligerdiag.toolchains.tuned_instructions import list_tuned
 from ligerdiag.untrusted_files import MAXIMUM_TEXT_BYTES, read_untrusted
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool
 from ligerdiag.workers.templates import Templates

@@ -10,14 +10,14 @@ import pytest
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
-from ligerdiag.compile.lowering.tuning import drop_unknown_form, explain_fault, read_choices
+from ligerdiag.compile.lowering.autotuner_choices import drop_unknown_form, explain_fault, read_choices
 from ligerdiag.errors import CompileError
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.hlo.tuned_instructions import classify_tuned, list_tuned
 from ligerdiag.model.jobs import CaseSpec, Flag, Variation
 from ligerdiag.model.tuning import TunedInstruction, TunedKind, TuningFile
 from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.tuned_instructions import classify_tuned, list_tuned
 from ligerdiag.toolchains.tuning_file import load_tuning
 from ligerdiag.workers.pool import Pool
 from tests.compile.tuned import BOTH, CUBLAS, FIRST, SECOND, TILES, render_entry, render_results

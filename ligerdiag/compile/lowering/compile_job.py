@@ -61,11 +61,7 @@ from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.cases.printed import record_prints
-from ligerdiag.compile.lowering.jax_versions import assume_gpu
-from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
-from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
-from ligerdiag.compile.lowering.partitioned import tag_shards
-from ligerdiag.compile.lowering.tuning import (
+from ligerdiag.compile.lowering.autotuner_choices import (
     USUAL_LEVEL,
     choose_tuning_options,
     drop_unknown_form,
@@ -73,6 +69,10 @@ from ligerdiag.compile.lowering.tuning import (
     explain_fault,
     read_choices,
 )
+from ligerdiag.compile.lowering.jax_versions import assume_gpu
+from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
+from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
+from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag

@@ -113,7 +113,7 @@ def _assume_architecture(architecture: str) -> Generator[None]:
     original = backend.make_ttir
 
     def make_ttir(module: Any, metadata: dict[str, Any], options: Any, *rest: Any, **words: Any) -> Any:
-        given: dict[str, Any] = vars(options)
+        given = dict[str, Any](options.__dict__)
         metadata.update({name: value for name, value in given.items() if name not in metadata})
         return original(module, metadata, options, *rest, **words)
 

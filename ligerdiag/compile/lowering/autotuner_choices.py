@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 
 from ligerdiag.errors import CompileError, UsedWorkerError
-from ligerdiag.hlo.tuned_instructions import classify_tuned
 from ligerdiag.model.jobs import Flag
 from ligerdiag.model.tuning import TUNING_LEVEL, TunedInstruction, Tuning, TuningFile, TuningForm
+from ligerdiag.toolchains.tuned_instructions import classify_tuned
 
 USUAL_LEVEL = 4
 """The level of autotuning with which JAX compiles on a GPU."""
