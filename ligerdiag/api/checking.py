@@ -243,6 +243,8 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     if baseline is not None and options.baseline is not None and not interrupted:
         notes += tuple(list_baseline_notes(baseline, options.baseline, cases, options, dict(toolchain.versions)))
     gone = known.list_gone(_list_analysed(cases))
+    counted = [(case.id, case.target, one) for case in cases for one in case.findings if not compute_excuse(case, one)]
+    notes += known.describe_other_targets(counted)
     if gone and not interrupted:
         notes += (f"{count_of(len(gone), 'finding')} of `{known.where}` are gone: `--record-known` drops them",)
     scope = SeenScope()

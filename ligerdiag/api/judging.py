@@ -139,6 +139,7 @@ def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:
         about=case.about,
         expected=case.expected,
         expected_rules=case.expected_rules,
+        has_reference=case.has_reference,
         source=find_file(case.source),
     )
 

@@ -57,6 +57,8 @@ class CaseSpec:
     """From the name of a toolchain to the expectation that replaces `expected` and `expected_rules` there."""
     mitigation: str = ""
     """The case's measure against a hidden write, as in `Case.mitigation`."""
+    has_reference: bool = False
+    """Whether the case has a reference, a function that computes the same in plain jnp."""
     sizes: tuple[str, ...] = ()
     """Names of the sizes that the case's file reads by `model.case.size`."""
 

@@ -1,24 +1,30 @@
 """Renders a comparison of two reports as Markdown for a pull request: one table, the worst case first.
 
-All text of the reports is in code spans, so that no name in it is markup. Cases without a change have no row, and a line
-gives their number. The table has at most `MOST_ROWS` rows.
+All text of the reports is in code spans and code blocks, so that no name in it is markup. Cases without a change have no
+row, and a line gives their number. The table has at most `MOST_ROWS` rows. Below it each new finding has a block with its
+remedy, at most `MOST_FINDINGS` of them.
 """
 
 from ligerdiag.report.compared.comparison_words import (
     COLUMNS,
     TOLERATED,
     describe_counts,
+    describe_finding,
     describe_sides,
     list_cells,
     list_changes,
+    list_new_findings,
     list_notes,
 )
 from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
-from ligerdiag.report.markdown import HEADING, render_code, render_table
+from ligerdiag.report.markdown import HEADING, render_block, render_code, render_table
 
 MOST_ROWS = 100
 MOST_CHANGES = 8
 """The last column of a row lists at most this many changes."""
+MOST_FINDINGS = 20
+MOST_CASES = 5
+"""The block of a finding names at most this many cases."""
 _MARKS = {Grade.WORSE: "❌", Grade.MIXED: "⚠️", Grade.BETTER: "✅", Grade.UNKNOWN: "❔", Grade.SAME: ""}
 
 
@@ -31,9 +37,31 @@ def render_comparison_markdown(comparison: ReportComparison) -> str:
         parts.append(render_table(("", "case", "target", *COLUMNS, "changes"), [_make_row(case) for case in shown]))
     if len(changed) > len(shown):
         parts.append(f"… and {len(changed) - len(shown)} more, not shown here.")
+    parts += _render_new_findings(comparison)
     notes = [*map(render_code, list_notes(comparison)), *([TOLERATED] if shown else [])]
     parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
     return "\n\n".join(parts) + "\n"
+
+
+def _render_new_findings(comparison: ReportComparison) -> list[str]:
+    """Returns the section about findings that only the new report has, each as a code block with its remedy; empty if
+    there are none.
+    """
+    found = list_new_findings(comparison)
+    blocks = [
+        render_block(
+            [
+                describe_finding(finding),
+                *([f"   help: {finding.help}"] if finding.help else []),
+                f"   in:   {', '.join(names[:MOST_CASES])}"
+                + (f" and {len(names) - MOST_CASES} more" if len(names) > MOST_CASES else ""),
+            ]
+        )
+        for finding, names in found[:MOST_FINDINGS]
+    ]
+    rest = len(found) - len(blocks)
+    more = [f"… and {rest} more new findings, not shown here."] if rest else []
+    return ["### New findings", *blocks, *more] if found else []
 
 
 def _make_row(case: ComparedCase) -> tuple[str, ...]:

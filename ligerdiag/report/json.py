@@ -14,6 +14,7 @@ from ligerdiag.model.schedule_view import Neighbourhood, Reader
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
+from ligerdiag.report.uncompared import explain_uncompared_reference
 
 
 def make_plain(record: object) -> Any:
@@ -128,6 +129,7 @@ def _case(case: CaseReport) -> JsonObject:
         "device": make_plain(case.device),
         "memory": None if case.memory is None else _memory(case.memory),
         "tuning": make_plain(case.tuning),
+        "reference_not_compared": explain_uncompared_reference(case),
         "disagreements": [{**make_plain(one), "evidence": label_evidence(one.evidence)} for one in case.disagreements],
         "seconds": round(case.seconds, 6),
         "compile_seconds": round(case.compile_seconds, 6),

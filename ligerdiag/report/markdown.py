@@ -41,6 +41,7 @@ from ligerdiag.report.terminal.summary import (
     render_notes,
     render_selected,
     render_totals,
+    render_uncompared,
 )
 from ligerdiag.rules.registry import RULES
 from ligerdiag.source_text import parse_place
@@ -215,7 +216,8 @@ def _render_excused(report: CheckReport) -> list[str]:
 
 
 def _about(report: CheckReport) -> tuple[Line, ...]:
-    return (*(render_coverage(report, None) if report.cases else ()), *render_notes(report, None))
+    covered = (*render_coverage(report, None), *render_uncompared(report, width=None, verbose=True))
+    return (*(covered if report.cases else ()), *render_notes(report, None))
 
 
 def _capped[T](items: list[T], cap: int | None, render: Callable[[list[T]], str]) -> list[str]:

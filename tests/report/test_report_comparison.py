@@ -7,14 +7,14 @@ import pytest
 
 from ligerdiag.cli.exit_codes import compute_comparison_code
 from ligerdiag.codec import FieldError
-from ligerdiag.model.findings import Severity, SourceLine, Verdict
+from ligerdiag.model.findings import Severity, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.model.report import Status
 from ligerdiag.report.compared.comparison_words import describe_counts
 from ligerdiag.report.compared.report_comparison import Grade, compare_reports, make_side
 from ligerdiag.report.compared.report_reading import parse_side
 from ligerdiag.report.comparison_json import render_comparison_json
-from ligerdiag.report.comparison_markdown import MOST_ROWS, render_comparison_markdown
+from ligerdiag.report.comparison_markdown import MOST_FINDINGS, MOST_ROWS, render_comparison_markdown
 from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_report_comparison_text
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
@@ -227,6 +227,52 @@ def test_markdown_is_one_table_whose_rows_have_all_cells() -> None:
     assert len({row.count(" | ") for row in rows}) == 1
     assert rows[3].startswith("| ❌ worse | `cond` | `h100` |")
     assert "`new copy: 64.0 MiB, branch without effect, at train.py:88`" in rows[3]
+
+
+def test_markdown_shows_the_remedy_of_each_new_finding_once_for_all_its_cases() -> None:
+    known, new = make_memory_finding(), make_memory_finding(message="new here", source=make_line(7), help="do `this`")
+    old = [make_compared("a", findings=(known,)), make_compared("b")]
+    both = [make_compared("a", findings=(known, new)), make_compared("b", findings=(new,))]
+    text = render_comparison_markdown(compare_by_hand(old, both))
+    section = text.partition("### New findings")[2].partition("- `old")[0]
+    assert section.split("\n") == [
+        "",
+        "",
+        "```text",
+        "warning[LD027] (train.py:7): new here",
+        "   help: do `this`",
+        "   in:   a on h100, b on h100",
+        "```",
+        "",
+        "",
+    ]
+
+
+def test_markdown_shows_the_findings_of_a_case_that_the_old_report_lacks() -> None:
+    allowed = Suppression(kind=SuppressionKind.IN_CODE, reason="meant", where="a.py:1")
+    findings = make_memory_finding(help="do this"), make_memory_finding(message="allowed", suppressed=allowed)
+    text = render_comparison_markdown(compare_by_hand([], [make_compared("a", findings=findings)]))
+    assert "help: do this" in text
+    assert "allowed" not in text.partition("### New findings")[2]
+    expected = [make_compared("a", findings=findings, status=Status.EXPECTED)]
+    assert "New findings" not in render_comparison_markdown(compare_by_hand([], expected))
+
+
+def test_markdown_has_no_section_without_new_findings() -> None:
+    same = [make_compared("a", findings=(make_memory_finding(),))]
+    assert "New findings" not in render_comparison_markdown(compare_by_hand(same, same))
+
+
+def test_markdown_shows_the_worst_of_many_new_findings_first_and_counts_the_rest() -> None:
+    many = tuple(make_memory_finding(message=f"number {n}", source=make_line(n + 1)) for n in range(MOST_FINDINGS))
+    worst = make_memory_finding(message="the worst", rule="LD001", severity=Severity.ERROR)
+    text = render_comparison_markdown(
+        compare_by_hand([make_compared("a")], [make_compared("a", findings=(*many, worst))])
+    )
+    blocks = text.partition("### New findings")[2]
+    assert blocks.count("```text") == MOST_FINDINGS
+    assert blocks.index("the worst") < blocks.index("number 0")
+    assert "… and 1 more new findings, not shown here." in blocks
 
 
 @pytest.mark.parametrize("name", ["a|b", "<img src=x>", "a\n| b", "`a`", "\x1b[31m"])

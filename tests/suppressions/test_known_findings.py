@@ -79,6 +79,23 @@ def test_a_finding_of_another_case_or_target_is_new(tmp_path: Path) -> None:
     assert list_new(known, FOUND, target="a100") == [FOUND]
 
 
+def test_a_note_says_which_new_findings_are_known_only_on_another_target(tmp_path: Path) -> None:
+    known = record(tmp_path, FOUND)
+    (note,) = known.describe_other_targets([("step", "a100", FOUND)])
+    assert note.startswith(f"`{tmp_path / 'known.json'}` has findings that are new on `a100` only for `h100`: ")
+    assert known.describe_other_targets([("step", "h100", FOUND), ("other", "a100", FOUND)]) == ()
+    assert known.describe_other_targets([("step", "a100", replace(FOUND, rule="LD001"))]) == ()
+
+
+def test_a_run_on_one_target_neither_drops_nor_calls_gone_what_is_known_on_another(tmp_path: Path) -> None:
+    record(tmp_path, FOUND)
+    known = record(tmp_path, FOUND, target="a100")
+    assert {one.target for one in known.findings} == {"a100", "h100"}
+    assert known.list_gone({("step", "b200")}) == ()
+    assert list_new(known, FOUND, target="a100") == list_new(known, FOUND, target="h100") == []
+    assert known.list_gone({("step", "a100"), ("step", "h100")}) == ()
+
+
 def test_an_entry_allows_one_finding(tmp_path: Path) -> None:
     assert list_new(record(tmp_path, FOUND), FOUND, FOUND) == [FOUND]
     assert list_new(record(tmp_path, FOUND, FOUND), FOUND, FOUND) == []

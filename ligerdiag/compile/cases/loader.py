@@ -198,6 +198,7 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         expected_rules=None if case.expected_rules is None else tuple(str(rule) for rule in case.expected_rules),
         effects=json.loads(json.dumps(case.effects, default=repr)),
         about=case.about,
+        has_reference=case.reference is not None,
         draws=compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled)),
         mitigation=str(case.mitigation),
         sizes=tuple(sorted(ASKED_SIZES)),

@@ -17,7 +17,7 @@ The file is JSON, sorted and indented, so that version control shows what change
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ligerdiag.codec import (
@@ -33,6 +33,7 @@ from ligerdiag.codec import (
 )
 from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind
+from ligerdiag.text import join_words
 from ligerdiag.untrusted_files import read_untrusted
 
 FORMAT = 1
@@ -97,6 +98,22 @@ class KnownFindings:
         closest = min(matching, key=lambda n: (len(self.findings[n].outputs), n))
         self._used.add(closest)
         return Suppression(kind=SuppressionKind.KNOWN, reason=f"known since {self.recorded}", where=self.where)
+
+    def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
+        """Returns a line for each target on which a new finding would be known if the file's entry were not about another
+        target. new: case, target and finding of each finding that counts.
+        """
+        found: dict[str, dict[str, None]] = {}
+        for case, target, finding in new:
+            own = identify_finding(case, target, finding)
+            for one in self.findings:
+                if one.target != target and replace(one, target=target).covers(own):
+                    found.setdefault(target, {})[f"`{one.target}`"] = None
+        return tuple(
+            f"`{self.where}` has findings that are new on `{target}` only for {join_words(list(others))}: a finding is known"
+            f" on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
+            for target, others in found.items()
+        )
 
     def list_gone(self, analysed: Collection[tuple[str, str]]) -> tuple[KnownFinding, ...]:
         """Returns the entries that allowed no finding, though their case was analysed. analysed: case and target of each

@@ -96,17 +96,35 @@ def list_changes(case: ComparedCase) -> Iterator[tuple[str, str]]:
         if figure.change:
             yield figure.name, describe_growth(figure)
     for finding in case.appeared:
-        yield "new finding", _describe_finding(finding)
+        yield "new finding", describe_finding(finding)
     for finding in case.gone:
-        yield "gone finding", _describe_finding(finding)
+        yield "gone finding", describe_finding(finding)
     for copy in case.copies:
         yield "new copy" if not copy.before else "copy" if copy.after else "gone copy", copy.text
 
 
-def _describe_finding(finding: ReportedFinding) -> str:
+def describe_finding(finding: ReportedFinding) -> str:
+    """Returns a finding as one line: severity, rule, place and message."""
     place = f" ({finding.place})" if finding.place else ""
     allowed = ", allowed" if finding.is_allowed else ""
     return f"{finding.severity.value}[{finding.rule}]{place}{allowed}: {finding.message}"
+
+
+def list_new_findings(comparison: ReportComparison) -> tuple[tuple[ReportedFinding, tuple[str, ...]], ...]:
+    """Returns the findings that only the new report has and that nobody allows, the most severe ones first, each once with
+    the names of all cases that have it. The findings of cases that the old report lacks are among them, unless such a case
+    is as expected.
+    """
+    every = [
+        *((case.new, case.appeared) for case in comparison.cases),
+        *((case, case.findings) for case in comparison.only_new if case.status is not Status.EXPECTED),
+    ]
+    found: dict[ReportedFinding, list[str]] = {}
+    for case, findings in every:
+        for finding in findings:
+            if not finding.is_allowed:
+                found.setdefault(finding, []).append(f"{case.id} on {case.target}" if case.target else case.id)
+    return tuple(sorted(((one, tuple(names)) for one, names in found.items()), key=lambda one: -one[0].severity.weight))
 
 
 def describe_sides(comparison: ReportComparison) -> str:

@@ -42,6 +42,8 @@ class ReportedFinding:
     """Name of the source file without folders, as folders differ between machines; empty if the line is unknown."""
     line: int = 0
     is_allowed: bool = False
+    help: str = ""
+    """The remedy; empty if the report gives none."""
 
     @property
     def place(self) -> str:
@@ -233,6 +235,7 @@ def _make_case(case: CaseReport) -> ReportedCase:
                 file=PurePath(cause.source.file).name if cause.source is not None else "",
                 line=cause.source.line if cause.source is not None else 0,
                 is_allowed=cause.suppressed is not None,
+                help=cause.help,
             )
             for cause in list_causes(case)
         ),

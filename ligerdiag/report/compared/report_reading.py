@@ -84,6 +84,7 @@ def _parse_finding(fields: Json) -> ReportedFinding:
         file=PurePath(line.file).name if line is not None else "",
         line=line.line if line is not None else 0,
         is_allowed=fields.get("suppressed") is not None,
+        help=read_str(fields, "help"),
     )
 
 

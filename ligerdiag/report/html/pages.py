@@ -39,8 +39,10 @@ from ligerdiag.report.terminal.summary import (
     describe_recognised,
     render_coverage,
     render_totals,
+    render_uncompared,
 )
 from ligerdiag.report.tuning_words import describe_tuning
+from ligerdiag.report.uncompared import explain_uncompared_reference
 from ligerdiag.text import join_words
 
 MAX_BANDS = 2
@@ -159,6 +161,7 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
         expected=_describe_expected(case.expected),
         recognised=describe_recognised((case.coverage,)),
         nothing_left_out=NOTHING_LEFT_OUT,
+        uncompared=explain_uncompared_reference(case),
     )
 
 
@@ -274,7 +277,10 @@ def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
         statuses=[(status, statuses[status]) for status in Status if statuses[status]],
         counts=_count_chips(rows),
         max_chips=MAX_INDEX_CHIPS,
-        coverage=[compute_text(line) for line in render_coverage(report, None)],
+        coverage=[
+            compute_text(line)
+            for line in (*render_coverage(report, None), *render_uncompared(report, width=None, verbose=True))
+        ],
         totals=" ".join(compute_text(line) for line in render_totals(report, None)),
     )
 

@@ -28,6 +28,7 @@ from ligerdiag.report.terminal.summary import (
     render_replays,
     render_totals,
     render_trouble,
+    render_uncompared,
 )
 from ligerdiag.report.terminal.tuning_text import render_tunings
 from ligerdiag.text import compute_printable, compute_without_commands
@@ -103,6 +104,7 @@ def render_terminal(
         lines.extend(render_coverage(report, width))
         lines.extend(render_replays(report, width=width, verbose=verbose))
         lines.extend(render_devices(report, width=width, verbose=verbose))
+        lines.extend(render_uncompared(report, width=width, verbose=verbose))
     lines.extend(render_notes(report, width, verbose=verbose))
     lines.extend(render_totals(report, width))
     return _render_lines(lines, colour=colour)

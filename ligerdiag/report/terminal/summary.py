@@ -9,8 +9,9 @@ from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Stat
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
+from ligerdiag.report.uncompared import explain_uncompared_reference
 from ligerdiag.source_text import compute_near
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, join_words
 
 MAX_LOG_LINES = 12
 MAX_NOT_COVERED = 12
@@ -272,6 +273,27 @@ def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> 
     lines += _render_reasons("not compared", reasons, width, verbose)
     unseen = [(case, note) for case in cases if case.device is not None for note in case.device.not_covered]
     return (*lines, *_render_reasons("not covered on the device's artifact", unseen, width, verbose))
+
+
+MAX_UNCOMPARED = 5
+"""Largest number of cases that a line without `--verbose` names."""
+
+
+def render_uncompared(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the lines that name the cases whose reference was not compared, one line for each reason."""
+    reasons: dict[str, dict[str, None]] = {}
+    for case in report.cases:
+        if reason := explain_uncompared_reference(case):
+            reasons.setdefault(reason, {})[f"`{case.id}`"] = None
+    lines: list[Line] = []
+    for reason, found in reasons.items():
+        names = list(found)
+        shown = names if verbose or len(names) <= MAX_UNCOMPARED else names[:MAX_UNCOMPARED]
+        more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+        listed = f"{', '.join(shown)}{more}" if more else join_words(shown)
+        text = Span(f"{reason} (reference of {listed})")
+        lines += compute_wrapped((Span("reference not compared: ", Style.STRONG), text), width, 4)
+    return tuple(lines)
 
 
 def _state(case: CaseReport) -> ReplayState:

@@ -1,0 +1,24 @@
+"""Says why the outputs of a case were not compared with the case's reference."""
+
+from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.report import CaseReport, Status
+
+NO_REPLAY = "--no-replay"
+
+
+def explain_uncompared_reference(case: CaseReport) -> str:
+    """Returns why nothing was compared with the case's reference, such as `--no-replay`; empty if the case has none, if its
+    outputs were compared with it, or if the case could not be analysed at all.
+    """
+    if not case.has_reference or case.status in (Status.ERROR, Status.NOT_CHECKED):
+        return ""
+    if case.device is not None and case.device.outputs and case.device.intended_from.startswith("reference"):
+        return ""
+    replay = case.replay
+    if replay is None:
+        return NO_REPLAY
+    if replay.state is not ReplayState.DONE:
+        return f"the replay is `{replay.state.value}`"
+    if replay.cut:
+        return "the replay cut a loop short"
+    return "" if replay.reference else "the reference is not finite"
