@@ -7,7 +7,7 @@ import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_OF_TUNING, ExitCode, render_table
 from ligerdiag.cli.options import fill_options, make_command
-from ligerdiag.cli.output import write_atomically
+from ligerdiag.cli.output import require_writable, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
 from ligerdiag.run_options import TuningOptions
 from ligerdiag.text import compute_printable, count_of, join_words
@@ -40,6 +40,7 @@ def run_record_tuning(line: TuningLine) -> None:
     """Records the choices, says what was written, and ends the process with the exit code."""
     from ligerdiag import api
 
+    require_writable(line.output)
     options = fill_options(TuningOptions, line)
     with show_progress(Verbosity.USUAL) as show:
         found = api.record_tuning(options, show)

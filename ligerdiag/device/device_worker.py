@@ -126,20 +126,27 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     )
 
 
-def build_device_mesh(case: Case) -> Mesh:
-    """Returns the case's mesh over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs."""
-    return arrange_gpus(case.id, dict(case.mesh) or {"x": 1}, case.explicit_axes)
+_ASKED = "`--device`"
 
 
-def arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
-    """Returns a mesh of these sizes over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs."""
+def build_device_mesh(case: Case, *, asked: str = _ASKED) -> Mesh:
+    """Returns the case's mesh over the first GPUs of this machine. asked: as for `arrange_gpus`. Raises InputError if JAX
+    finds too few GPUs.
+    """
+    return arrange_gpus(case.id, dict(case.mesh) or {"x": 1}, case.explicit_axes, asked=asked)
+
+
+def arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str], *, asked: str = _ASKED) -> Mesh:
+    """Returns a mesh of these sizes over the first GPUs of this machine. asked: the option or command that needs them.
+    Raises InputError if JAX finds too few GPUs.
+    """
     needed = prod(sizes.values())
     library: Any = jax
     try:
         devices: list[Any] = library.devices("cuda")
     except RuntimeError as fault:
         raise InputError(
-            f"`--device` needs a GPU that JAX can use, and JAX finds none: {fault}".splitlines()[0]
+            f"{asked} needs a GPU that JAX can use, and JAX finds none: {fault}".splitlines()[0]
         ) from fault
     if len(devices) < needed:
         raise InputError(f"case `{case_id}` needs {needed} GPUs, and this machine has {len(devices)}")

@@ -21,6 +21,7 @@ from ligerdiag.errors import CompileError
 from ligerdiag.model.jobs import Flag
 from ligerdiag.workers.loop import Answerer, serve
 
+ASKED = "`ligerdiag record-tuning`"
 DUMP = "xla_gpu_dump_autotune_results_to"
 
 
@@ -28,9 +29,9 @@ def tune_case(request: TuningRequest, loader: CaseLoader, log: Path) -> TuningAn
     """Compiles a case for the GPUs of this machine, with autotuning, and writes what XLA chose. Raises InputError if
     there are too few GPUs, CompileError if compiling fails or XLA writes no file.
     """
-    with place_meshes(partial(arrange_gpus, request.compile.case_id)):
+    with place_meshes(partial(arrange_gpus, request.compile.case_id, asked=ASKED)):
         case = loader.find_case(request.compile.source, request.compile.case_id)
-    mesh = build_device_mesh(case)
+    mesh = build_device_mesh(case, asked=ASKED)
     devices: list[Any] = list(mesh.devices.flat)
     capability = int(str(devices[0].compute_capability).replace(".", ""))
     program = lower_case(case, request.compile.description, capability, mesh=mesh)

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 import ligerdiag
-from ligerdiag.api import describe_refusal
+from ligerdiag.api import RecordedTuning, describe_refusal
 from ligerdiag.api.catalogue import StepState, TargetStatus, ToolchainStatus, ToolchainStep
 from ligerdiag.api.last_run import RunPolicy
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.report import CheckReport, Progress
 from ligerdiag.report.comparisons import Bisection
-from ligerdiag.run_options import BisectOptions, CheckOptions
+from ligerdiag.run_options import BisectOptions, CheckOptions, TuningOptions
 from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.toolchain import Platform
 from tests.report.bisection_samples import make_bisection
@@ -78,6 +78,8 @@ class FakeApi:
     policies: list[RunPolicy | None] = field(default_factory=list)
     bisections: tuple[Bisection, ...] = field(default_factory=lambda: (make_bisection(),))
     bisected: list[BisectOptions] = field(default_factory=list)
+    recorded: RecordedTuning = field(default_factory=lambda: RecordedTuning(content=b""))
+    tuned: list[TuningOptions] = field(default_factory=list)
 
     def describe_refusal(self, options: CheckOptions, error: LigerdiagError) -> CheckReport:
         return describe_refusal(options, error)
@@ -105,6 +107,14 @@ class FakeApi:
         if on_progress is not None:
             on_progress(Progress(phase="try", event="started", done=1, total=4, case_id="a", best="right with 2 ties"))
         return self.bisections
+
+    def record_tuning(
+        self, asked: TuningOptions, on_progress: Callable[[Progress], None] | None = None
+    ) -> RecordedTuning:
+        self.tuned.append(asked)
+        if self.error is not None:
+            raise self.error
+        return self.recorded
 
     def list_cases(self, selectors: Sequence[str]) -> tuple[SimpleNamespace, ...]:
         if selectors == ("nothing",):

@@ -314,7 +314,9 @@ def _compile(
                 options |= remedy
     except Exception as fault:
         traceback.print_exception(fault)
-        told = "" if request.tuning is None else explain_fault(str(fault), request.tuning)
+        told = str(fault) if isinstance(fault, CompileError) else ""
+        if request.tuning is not None and not told:
+            told = explain_fault(str(fault), request.tuning)
         raise CompileError(f"case `{request.case_id}` does not compile: {told or describe_fault(fault)}") from fault
     finally:
         os.environ["PATH"] = path
