@@ -52,6 +52,14 @@ def test_the_libraries_have_every_symbol_that_the_plugin_asks_for(environment: P
     assert (done.stdout, done.returncode) == ("loaded\n", 0), done.stderr[-1000:]
 
 
+@pytest.mark.nightly
+def test_the_program_of_our_report_to_jax_triton_ends_as_the_report_says(environment: Path, tmp_path: Path) -> None:
+    program = CASES.parent / "docs" / "reports" / "jax_triton_hip_metadata.py"
+    command = [str(environment / "bin" / "python"), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == "KeyError: 'num_ctas'"
+
+
 @pytest.mark.usefixtures("environment")
 def test_a_kernel_of_jax_triton_is_judged_for_each_amd_gpu_and_replay_agrees() -> None:
     report = judge(SEED, targets=AMD)
