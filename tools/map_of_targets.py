@@ -1,9 +1,10 @@
 """Writes the tables of docs/targets.md from reports of `ligerdiag check --format json`: `python -m tools.map_of_targets
 REPORT... docs/targets.md`.
 
-`make targets` makes the report first, without a GPU. The page is generated from the heading `GENERATED` on: the targets
-that come with ligerdiag, the verdicts on each of them, and how many replays agree with their verdicts. Programs that
-are fresh on every target have no column, and programs with the same verdicts share one.
+`make targets` makes the reports first, without a GPU. The page is generated from the heading `GENERATED` on: the targets
+that come with ligerdiag, and a section for each toolchain of the reports with the verdicts on each target, and how many
+replays agree with their verdicts. Programs that are fresh on every target have no column, and programs with the same
+verdicts share one.
 """
 
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from ligerdiag.codec import Json, as_object, parse_object, read_list, read_str, read_str_map
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.gpu_targets import list_targets
+from ligerdiag.toolchains.toolchain import Platform
 from ligerdiag.toolchains.toolchain_table import known_toolchains
 
 GENERATED = "## The targets\n"
@@ -25,7 +27,9 @@ def main() -> None:
     *reports, page = map(Path, sys.argv[1:])
     read = [parse_object(report.read_text(encoding="utf-8")) for report in reports]
     head = page.read_text(encoding="utf-8").partition(GENERATED)[0]
-    lines = [GENERATED, *list_target_lines(), "", *list_verdict_lines(read)]
+    lines = [GENERATED, *list_target_lines()]
+    for toolchain in dict.fromkeys(read_str(report, "toolchain") for report in read):
+        lines += ["", *list_verdict_lines([one for one in read if read_str(one, "toolchain") == toolchain])]
     page.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -46,7 +50,9 @@ def list_target_lines() -> Iterator[str]:
 
 
 def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
-    """Yields the section on verdicts: which programs differ, in a table of targets, and what replay says of them."""
+    """Yields the section on the verdicts of one toolchain: which programs differ, in a table of targets, and what replay
+    says of them.
+    """
     cells: dict[str, dict[str, str]] = {}
     said: Counter[str] = Counter()
     cut = 0
@@ -59,7 +65,8 @@ def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
     targets = tuple(dict.fromkeys(target for row in cells.values() for target in row))
     fresh = [case for case, row in cells.items() if [row.get(target) for target in targets] == ["fresh"] * len(targets)]
     columns = join_columns({case: row for case, row in cells.items() if case not in fresh}, targets)
-    yield "## Verdicts\n"
+    is_amd = any(one.name in targets and one.platform is Platform.ROCM for one in list_targets())
+    yield "## Verdicts for AMD\n" if is_amd else "## Verdicts\n"
     yield (
         "The programs of https://github.com/phlippe/liger_kernels, with and without the workaround of 2024, and their kernel"
         f" alone, by toolchain `{read_str(reports[0], 'toolchain')}`. `make targets` writes this.\n"
@@ -67,7 +74,7 @@ def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
     total = sum(map(len, cells.values()))
     yield (
         f"{count_of(total, 'cell')} of {count_of(len(cells), 'program')} on {count_of(len(targets), 'target')}, none of them"
-        f" on a GPU. By replay on numbers, {cut} times with some iterations of a loop alone:"
+        f" on a GPU{', and no AMD GPU has confirmed one' if is_amd else ''}. By replay on numbers, {cut} times with some iterations of a loop alone:"
         f" {', '.join(f'{number} {words}' for words, number in said.most_common())}.\n"
     )
     yield (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ligerdiag.artifacts.cache import SCRATCH_PREFIX, TOOLCHAINS, Cache, hold_key
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.rocm_libraries import write_libraries
+from ligerdiag.toolchains.rocm_libraries import list_missing_libraries, write_libraries
 from ligerdiag.toolchains.toolchain import Platform, Toolchain, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT, ToolchainSpec, find_spec
 
@@ -154,15 +154,17 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
     """Returns how the packages of the environment differ from the toolchain's pins, such as `triton 3.2.0 instead of
-    3.1.0` or `no scipy`; ignores packages that the toolchain does not pin.
+    3.1.0` or `no scipy`, and the libraries in place of ROCm's that are missing; ignores packages that the toolchain does
+    not pin.
     """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}
+    missing = list_missing_libraries(directory) if spec.platform is Platform.ROCM else ()
     return tuple(
         f"{name} {found[_normalise(name)]} instead of {version}" if _normalise(name) in found else f"no {name}"
         for name, version in spec.packages.items()
         if found.get(_normalise(name)) != version
-    )
+    ) + tuple(f"no {name}" for name in missing)
 
 
 def _make_environment(spec: ToolchainSpec, directory: Path, on_line: OnLine) -> None:

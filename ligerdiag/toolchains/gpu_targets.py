@@ -93,8 +93,9 @@ def list_compared_targets() -> tuple[Target, ...]:
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns the target of that name, the target that the file at that path describes, or for `auto` the GPU of this
-    machine. Raises InputError if no such target, file or GPU exists, or the file does not describe a GPU.
+    """Returns the target of that name, such as `mi300`, or with that vendor's name of the GPU, such as `MI300X`; the target
+    that the file at that path describes; or for `auto` the GPU of this machine. Raises InputError if no such target,
+    file or GPU exists, or the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if _NAME.fullmatch(name_or_path) and path.is_file():
@@ -104,6 +105,9 @@ def load_target(name_or_path: str) -> Target:
     path = Path(name_or_path)
     if path.is_file():
         return _load(path, path.stem)
+    for target in list_targets():
+        if target.model.casefold() == name_or_path.casefold():
+            return target
     known = ", ".join(sorted(file.stem for file in DIRECTORY.glob(f"*{SUFFIX}")))
     raise InputError(f"expected a target of {known}, {AUTO}, or a description file, but got `{name_or_path}`")
 

@@ -63,6 +63,12 @@ def write_libraries(environment: Path) -> None:
         (folder / library.soname).write_bytes(render_shared_object(library))
 
 
+def list_missing_libraries(environment: Path) -> tuple[str, ...]:
+    """Returns the names of the libraries that the environment lacks."""
+    found = (library.soname for library in load_libraries())
+    return tuple(name for name in found if not (environment / FOLDER / name).is_file())
+
+
 def preload_libraries(environment: Path) -> None:
     """Loads the environment's libraries into this process, in which the ROCm plugin of JAX finds them from then on.
     Raises CompileError if one cannot be loaded.

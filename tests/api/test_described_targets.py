@@ -12,7 +12,10 @@ from ligerdiag.toolchains.gpu_targets import load_target
 from tests.api.conftest import ROOT, Check
 
 CASE = f"{ROOT / 'cases'}::seed_flce[False-float32-True-1-4-32-16]"
-REASON = "target `mi300` (gfx942) is a GPU of AMD: it needs a toolchain for ROCm, but `jax-0.11.2` compiles for CUDA"
+REASON = (
+    "target `mi300` (gfx942) is a GPU of AMD: it needs a toolchain for ROCm, such as `--toolchain rocm`, but `jax-0.11.2`"
+    " compiles for CUDA"
+)
 
 
 def test_a_description_of_the_users_own_gives_the_verdicts_of_its_gpu_and_says_what_xla_does_not_know(
@@ -36,6 +39,7 @@ def test_a_gpu_of_another_platform_is_an_error_of_its_cases_alone(check: Check) 
     assert (amd.status, nvidia.status) == (Status.ERROR, Status.EXPECTED)
     assert amd.error == REASON
     assert amd.outputs == {}
+    assert not any("AMD" in note for note in report.notes), "there is no verdict for one"
 
 
 def test_without_a_gpu_auto_is_an_input_error(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

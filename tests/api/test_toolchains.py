@@ -22,7 +22,7 @@ from tests.report.samples import make_case
 
 def test_only_the_default_toolchain_exists_at_first(tmp_path: Path) -> None:
     statuses = {status.name: status for status in api.list_toolchains(tmp_path)}
-    assert list(statuses) == ["default", "seed", "0.6", "0.9", "0.10", "0.11", "0.12"]
+    assert list(statuses) == ["default", "seed", "0.6", "0.9", "0.10", "0.11", "0.12", "rocm"]
     assert [name for name, status in statuses.items() if status.state.value == "works"] == ["default"]
     seed = statuses["seed"]
     assert (seed.state.value, seed.steps[0].detail) == (
@@ -37,7 +37,7 @@ def test_a_release_of_jax_is_listed_once_it_has_been_created(tmp_path: Path) -> 
     made = locate_environment(find_spec("jax-0.7.2"), Cache(tmp_path))
     made.mkdir(parents=True)
     statuses = api.list_toolchains(tmp_path)
-    assert [status.name for status in statuses][-2:] == ["0.12", "jax-0.7.2"]
+    assert [status.name for status in statuses][-2:] == ["rocm", "jax-0.7.2"]
     assert (statuses[-1].versions["jax"], statuses[-1].state.value) == ("0.7.2", "broken"), "it has no interpreter"
 
 

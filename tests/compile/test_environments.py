@@ -4,6 +4,7 @@ import subprocess
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,10 @@ from ligerdiag.toolchains.environments import (
     find_uv,
     locate_environment,
 )
+from ligerdiag.toolchains.rocm_libraries import FOLDER, load_libraries
+from ligerdiag.toolchains.toolchain import Platform
 from ligerdiag.toolchains.toolchain_table import ToolchainSpec
+from tests.compile.test_rocm_libraries import needs_x86
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -131,3 +135,17 @@ def test_an_interrupted_creation_leaves_nothing(cache: Cache) -> None:
     with pytest.raises(KeyboardInterrupt):
         create_environment(make_spec(absent_package="3.0"), cache, interrupt)
     assert list((cache.root / "toolchains").iterdir()) == []
+
+
+@needs_x86
+def test_an_environment_for_rocm_has_the_libraries_in_place_of_rocm_s(cache: Cache) -> None:
+    spec = replace(make_spec(), platform=Platform.ROCM)
+    assert spec.directory_name != make_spec().directory_name
+    directory = create_environment(spec, cache, ignore)
+    assert find_differences(spec, directory) == ()
+    assert describe_toolchain(spec, directory).platform is Platform.ROCM
+    names = sorted(library.soname for library in load_libraries())
+    assert sorted(path.name for path in (directory / FOLDER).iterdir()) == names
+    (directory / FOLDER / names[0]).unlink()
+    assert find_differences(spec, directory) == (f"no {names[0]}",)
+    assert find_differences(make_spec(), directory) == ()

@@ -10,7 +10,7 @@ import pytest
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
 from ligerdiag.toolchains.environments import describe_toolchain, locate_environment
-from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.gpu_targets import Target, load_target
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.toolchains.toolchain_table import find_spec, known_toolchains
 from ligerdiag.workers.pool import Pool
@@ -49,15 +49,16 @@ def test_forked_workers_separate_files_and_compile_like_a_fresh_process(
     name: str, tmp_path: Path, h100: Target
 ) -> None:
     toolchain = find_toolchain(name)
+    target = h100 if toolchain.platform is h100.platform else load_target("mi300")
     for culprit, line in CULPRITS.items():
         (tmp_path / f"{culprit}.py").write_text(f"{VICTIM.format(culprit)}\n{line}\n")
     (tmp_path / "victim.py").write_text(VICTIM.format("victim"))
     selectors = ("victim.py", f"{KERNEL}::step")
     with Pool(cache=Cache(tmp_path / "alone"), toolchain=toolchain, jobs=1, forks=False) as pool:
-        expected = compile_files(tmp_path, h100, pool, *selectors)
+        expected = compile_files(tmp_path, target, pool, *selectors)
         assert not forks(pool)
     with Pool(cache=Cache(tmp_path / "forked"), toolchain=toolchain, jobs=1) as pool:
-        together = compile_files(tmp_path, h100, pool, *(f"{name}.py" for name in CULPRITS), *selectors)
+        together = compile_files(tmp_path, target, pool, *(f"{name}.py" for name in CULPRITS), *selectors)
         assert forks(pool)
     assert len(expected) == 2
     assert {name: together[name] for name in expected} == expected

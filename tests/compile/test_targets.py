@@ -11,11 +11,14 @@ from ligerdiag.toolchains.gpu_targets import (
     AUTO,
     SUFFIXES,
     Target,
+    choose_toolchain,
     explain_unfit,
     list_compared_targets,
     list_targets,
+    list_unconfirmed,
     load_target,
     load_targets,
+    read_architecture,
 )
 from ligerdiag.toolchains.text_format import split_fields, strip_comments
 from ligerdiag.toolchains.toolchain import Platform, Toolchain
@@ -32,8 +35,7 @@ GENERATIONS = {
     "gfx90a": ["mi200"],
     "gfx942": ["mi300"],
     "gfx950": ["mi350"],
-    "mi450": ["mi450"],
-    "gfx1250-strict": ["mi450_strict"],
+    "gfx1250": ["mi450", "mi450_strict"],
 }
 
 
@@ -89,11 +91,46 @@ def test_a_toolchain_for_cuda_does_not_compile_for_an_amd_gpu() -> None:
     toolchain = Toolchain(name="seed", python="python", versions={})
     assert explain_unfit(load_target("a6000"), toolchain) == ""
     assert explain_unfit(load_target("mi300"), toolchain) == (
-        "target `mi300` (gfx942) is a GPU of AMD: it needs a toolchain for ROCm, but `seed` compiles for CUDA"
+        "target `mi300` (gfx942) is a GPU of AMD: it needs a toolchain for ROCm, such as `--toolchain rocm`, but"
+        " `seed` compiles for CUDA"
     )
     rocm = Toolchain(name="rocm", python="python", versions={}, platform=Platform.ROCM)
     assert explain_unfit(load_target("mi300"), rocm) == ""
-    assert "is a GPU of NVIDIA: it needs a toolchain for CUDA" in explain_unfit(load_target("h100"), rocm)
+    assert "is a GPU of NVIDIA: it needs a toolchain for CUDA, such as `--toolchain default`" in explain_unfit(
+        load_target("h100"), rocm
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "chosen"),
+    [
+        ("default", ("mi300",), "rocm"),
+        ("default", ("mi300", "mi450"), "rocm"),
+        ("default", ("mi300", "h100"), "default"),
+        ("default", ("h100",), "default"),
+        ("0.11", ("mi300",), "0.11"),
+    ],
+)
+def test_targets_of_amd_alone_choose_the_toolchain_for_rocm(name: str, targets: tuple[str, ...], chosen: str) -> None:
+    assert choose_toolchain(name, load_targets(targets)) == chosen
+
+
+def test_a_report_says_for_which_targets_no_gpu_has_confirmed_a_verdict() -> None:
+    assert list_unconfirmed(()) == ()
+    assert list_unconfirmed(("mi300", "mi350", "mi300")) == (
+        "no AMD GPU has confirmed a verdict of ligerdiag: for `mi300` and `mi350`, only replay on the CPU checks them",
+    )
+
+
+def test_the_architecture_of_an_amd_gpu_is_read_from_its_description() -> None:
+    found = {target.name: read_architecture(target.description) for target in list_targets()}
+    assert {name: gfx for name, gfx in found.items() if gfx} == {
+        "mi200": "gfx90a",
+        "mi300": "gfx942",
+        "mi350": "gfx950",
+        "mi450": "gfx1250",
+        "mi450_strict": "gfx1250",
+    }
 
 
 @pytest.mark.parametrize("name", [target.name for target in list_targets() if target.name != "h200"])
@@ -104,6 +141,11 @@ def test_every_figure_of_a_gpu_names_its_source(name: str) -> None:
     own = [line for line in own if "version" not in line.split(":")[0]]
     assert len(own) > 15
     assert [line for line in own if "#" not in line] == []
+
+
+def test_a_target_is_also_found_by_the_vendor_s_name_of_the_gpu() -> None:
+    assert [load_target(name).name for name in ("mi300x", "MI350X", "NVIDIA H200")] == ["mi300", "mi350", "h200"]
+    assert len(load_targets(("mi300", "mi300x"))) == 1
 
 
 def test_an_unknown_target_names_the_known_ones() -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from ligerdiag.codec import FieldError
 from ligerdiag.errors import InputError
-from ligerdiag.toolchains.toolchain_table import ToolchainSpec, find_spec, known_releases, known_toolchains, parse_table
+from ligerdiag.toolchains.toolchain import Platform
+from ligerdiag.toolchains.toolchain_table import (
+    ToolchainSpec,
+    find_by_platform,
+    find_spec,
+    known_releases,
+    known_toolchains,
+    parse_table,
+)
 
 ENTRY = """
 [toolchain.old]
@@ -46,7 +54,7 @@ def test_the_name_of_our_own_toolchain_is_reserved() -> None:
 
 
 def test_an_unknown_toolchain_names_the_known_ones() -> None:
-    said = r"a toolchain of default, seed, .*0\.12, or a release .* from jax-0\.4\.31 to jax-0\.12\.0\.1, but got `sed`"
+    said = r"a toolchain of default, seed, .*0\.12, rocm, or .* from jax-0\.4\.31 to jax-0\.12\.0\.1, but got `sed`"
     with pytest.raises(InputError, match=said):
         find_spec("sed")
 
@@ -96,9 +104,21 @@ def test_other_pins_or_another_python_are_another_environment() -> None:
     assert replace(spec, about="otherwise", options={}).directory_name == spec.directory_name
 
 
+def test_a_toolchain_says_which_platform_it_compiles_for() -> None:
+    assert parse_table(ENTRY)["old"].platform is Platform.CUDA
+    rocm = parse_table(ENTRY.replace("packages", 'platform = "rocm"\npackages', 1))["old"]
+    assert rocm.platform is Platform.ROCM
+    assert rocm.directory_name != parse_table(ENTRY)["old"].directory_name, "it also has libraries of ligerdiag's own"
+    with pytest.raises(FieldError, match="platform"):
+        parse_table(ENTRY.replace("packages", 'platform = "tpu"\npackages', 1))
+    assert [find_by_platform(platform) for platform in Platform] == ["default", "rocm"]
+
+
 @pytest.mark.parametrize("spec", known_toolchains(), ids=lambda spec: spec.name)
 def test_every_toolchain_has_all_packages_for_a_compile_without_a_gpu(spec: ToolchainSpec) -> None:
-    one_version = [name for name in spec.packages if name in ("jax", "jaxlib") or name.startswith("jax-cuda")]
+    one_version = [
+        name for name in spec.packages if name in ("jax", "jaxlib") or name.startswith(("jax-cuda", "jax-rocm"))
+    ]
     assert len(one_version) == 4
     assert len({spec.packages[name] for name in one_version}) == 1, "else JAX ignores the plugin"
     assert {"jax-triton", "triton", "protobuf"} <= spec.packages.keys()

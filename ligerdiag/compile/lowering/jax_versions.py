@@ -4,13 +4,22 @@ each difference.
 `tags` does the same for the Python bindings of MLIR.
 """
 
+import fcntl
 import importlib
+import os
+import tempfile
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
 
 import jax
 from jax.sharding import Mesh
+
+_FIRST_DESCRIPTOR = 200
+"""The number of the descriptor of `_open_folder`, which a worker does not reach otherwise."""
 
 
 def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
@@ -103,9 +112,13 @@ def _assume_architecture(architecture: str) -> Generator[None]:
     Triton's backend for AMD GPUs its own options as metadata.
 
     The backend reads options such as `num_ctas` from the metadata, where Triton itself puts them before it compiles;
-    jax-triton 0.4.1 leaves them out (docs/reports/jax-triton-hip-metadata.md).
+    jax-triton 0.4.1 leaves them out (docs/reports/jax-triton-hip-metadata.md). jax-triton writes the machine code of a
+    kernel into a file, whose path goes into the call and is another one in every process. The call gets a path that is the
+    same in every process, and equal programs stay equal. jaxlib reads the file while XLA compiles, and then deletes it, so
+    the file must be one that we made.
     """
-    library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
+    owner = _triton_library()
+    library: Any = getattr(owner, "triton_kernel_call_lib", None)
     if not architecture or library is None:
         yield
         return
@@ -113,16 +126,41 @@ def _assume_architecture(architecture: str) -> Generator[None]:
     original = backend.make_ttir
 
     def make_ttir(module: Any, metadata: dict[str, Any], options: Any, *rest: Any, **words: Any) -> Any:
-        given = dict[str, Any](options.__dict__)
-        metadata.update({name: value for name, value in given.items() if name not in metadata})
+        given = cast(dict[str, Any], vars(options))
+        metadata.update({**given, **metadata})
         return original(module, metadata, options, *rest, **words)
 
-    backend.make_ttir = staticmethod(make_ttir)
+    make_kernel, folder = library.TritonKernel, owner._HSACO_TMPDIR.name
+
+    def make_kernel_at_place(*given: Any) -> Any:
+        return make_kernel(*(_move_code(one) if str(one).startswith(folder) else one for one in given))
+
+    backend.make_ttir, library.TritonKernel = staticmethod(make_ttir), make_kernel_at_place
     try:
         with _answer(library, "get_arch_details", architecture):
             yield
     finally:
-        backend.make_ttir = staticmethod(original)
+        backend.make_ttir, library.TritonKernel = staticmethod(original), make_kernel
+
+
+def _move_code(path: str) -> str:
+    """Moves the file into the folder of `_open_folder`, under a name that depends on its contents alone. Returns its path
+    there, which is the same in every process.
+    """
+    name = f"{sha256(Path(path).read_bytes()).hexdigest()[:16]}.hsaco"
+    folder = _open_folder()
+    os.rename(path, f"{folder}/{name}")
+    return f"{folder}/{name}"
+
+
+@cache
+def _open_folder() -> str:
+    """Returns the path of a temporary folder of this process by the number of a descriptor, not by the folder's name."""
+    opened = os.open(tempfile.mkdtemp(prefix="kernels-"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return f"/proc/self/fd/{fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)}"
+    finally:
+        os.close(opened)
 
 
 @contextmanager
