@@ -42,6 +42,7 @@ from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.agreement import compute_replay_agreements
 from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_terminal
+from tests.case_levels import runs_daily
 from tests.dumps.conftest import ROOT, Inspect, Pick, only
 from tools.json_schema import load_schema
 
@@ -60,6 +61,8 @@ SAME = (
     "undonated_parameter[kept-hidden]",
 )
 """Cases whose dump shows everything that their author intended."""
+DAILY = tuple(name for name in SAME if runs_daily(name))
+"""Those that other tests compile by day too."""
 UNTOLD = ("accumulated_sum[returned-hidden]", "constant[hidden]")
 """Cases whose dump does not."""
 SHARDED = "sharded_flce[batch-hidden]"
@@ -75,7 +78,11 @@ def inspect(inspect: Inspect) -> Inspect:
 
 @pytest.fixture(scope="module")
 def checked(shared_cache: Path) -> dict[str, CaseReport]:
-    selectors = tuple(f"{ROOT / 'cases'}/{case.partition('[')[0]}.py::{case}" for case in (*SAME, *UNTOLD, SHARDED))
+    return check_cases((*DAILY, *UNTOLD, SHARDED), shared_cache)
+
+
+def check_cases(names: tuple[str, ...], shared_cache: Path) -> dict[str, CaseReport]:
+    selectors = tuple(f"{ROOT / 'cases'}/{case.partition('[')[0]}.py::{case}" for case in names)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=shared_cache))
     return {case.id: case for case in report.cases}
 
@@ -96,12 +103,16 @@ def summarise(case: CaseReport) -> object:
     return list(case.outputs.values()), case.replay.state, numbers, list(said.values()), case.disagreements
 
 
-def test_a_dump_gives_the_numbers_of_check(checked: dict[str, CaseReport], inspect: Inspect, tmp_path: Path) -> None:
-    for number, name in enumerate(SAME):
+@pytest.mark.parametrize("names", [DAILY, pytest.param(SAME, marks=pytest.mark.nightly)], ids=["day", "night"])
+def test_a_dump_gives_the_numbers_of_check(
+    names: tuple[str, ...], shared_cache: Path, inspect: Inspect, tmp_path: Path
+) -> None:
+    checked = check_cases(names, shared_cache)
+    for number, name in enumerate(names):
         dump_case(checked[name], tmp_path / f"{number:02d}")
     report = inspect(tmp_path)
-    assert len(report.cases) == len(SAME)
-    for name, case in zip(SAME, report.cases, strict=True):
+    assert len(report.cases) == len(names)
+    for name, case in zip(names, report.cases, strict=True):
         assert summarise(case) == summarise(checked[name]), name
 
 

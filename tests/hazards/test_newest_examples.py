@@ -1,6 +1,7 @@
 """The examples in `ligerdiag explain` and in the pages get the same verdicts with a plain installation.
 
-All are checked at once as files of a reader, together with the reports' reproducers, which are printed too.
+Those of a run are checked at once as files of a reader, together with the reports' reproducers, which are printed too.
+Every day that is the first bad example of each rule. The nightly run has the others: the same kernels, mostly with a cure.
 """
 
 import json
@@ -19,7 +20,12 @@ from tests.hazards.conftest import Judge
 from tools.documents import ROOT
 
 EXAMPLES = [
-    pytest.param(rule, example, id=f"{rule.id}-{kind}-{number}")
+    pytest.param(
+        rule,
+        example,
+        id=f"{rule.id}-{kind}-{number}",
+        marks=() if kind == "bad" and number == 0 else pytest.mark.nightly,
+    )
     for rule in RULES
     for kind, examples in (("bad", rule.bad), ("good", rule.good))
     for number, example in enumerate(examples)
@@ -39,12 +45,14 @@ type Reports = Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
-def newest(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    """Returns the results of a plain installation by file name."""
-    files: defaultdict[str, dict[str, str]] = defaultdict(dict)
+def newest(request: pytest.FixtureRequest, plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    """Returns the results of a plain installation for the examples that this run asks about, and for the reports."""
+    asked = {test.name for test in request.session.items if test.path == request.path}
+    files: dict[str, dict[str, str]] = defaultdict(dict, {"h100": {}})  # the target of the reports
     for parameters in EXAMPLES:
         _, example = parameters.values
-        files[example.target].setdefault(example.code, f"{parameters.id.replace('-', '_').lower()}.py")
+        if f"{test_an_example_gets_the_verdicts_and_rules_of_the_pinned_versions.__name__}[{parameters.id}]" in asked:
+            files[example.target].setdefault(example.code, f"{parameters.id.replace('-', '_').lower()}.py")
     cache, found = tmp_path_factory.mktemp("cache"), dict[str, Any]()
     for target, codes in files.items():
         folder = tmp_path_factory.mktemp(target)
