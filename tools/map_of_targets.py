@@ -74,8 +74,8 @@ def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
     total = sum(map(len, cells.values()))
     yield (
         f"{count_of(total, 'cell')} of {count_of(len(cells), 'program')} on {count_of(len(targets), 'target')}, none of them"
-        f" on a GPU{', and no AMD GPU has confirmed one' if is_amd else ''}. By replay on numbers, {cut} times with some iterations of a loop alone:"
-        f" {', '.join(f'{number} {words}' for words, number in said.most_common())}.\n"
+        f" on a GPU{', and no AMD GPU has confirmed one' if is_amd else ''}."
+        f" By replay on numbers, {cut} times with some iterations of a loop alone: {', '.join(f'{number} {words}' for words, number in said.most_common())}.\n"
     )
     yield (
         "The table names the outputs that are not fresh. Programs with the same verdicts share a column; those without a"

@@ -14,6 +14,7 @@ from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_shard_edge, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.reach import find_reach
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 
 _NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True, arguments=True, shards=True)
@@ -53,12 +54,12 @@ def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEf
             continue
         done.add(call.id)
         for number, leaf in sorted(call.operand_output_aliases.items()):
-            if not _writes(effects, call, number, leaf) or _list_users(module, (call, leaf)):
+            if not _writes(effects, call, number, leaf) or find_reach(module, [(call, leaf)]).is_used:
                 continue
             definition = flow.find_definition(call.operands[number])
             if _is_constant(definition[0]):
                 continue
-            users = _list_users(module, definition, is_exact=True)
+            users = _list_users(module, definition)
             readers = tuple([one for one in users if one is not call and _comes_after(module, one, frames)])
             if readers:
                 yield UnusedContents(call=call, effects=effects, operand=number, readers=readers)
@@ -78,19 +79,19 @@ def _is_constant(value: HloInstruction) -> bool:
     return value.opcode in _CONSTANT
 
 
-def _list_users(module: HloModule, start: Position, *, is_exact: bool = False) -> tuple[HloInstruction, ...]:
+def _list_users(module: HloModule, start: Position) -> tuple[HloInstruction, ...]:
     """Returns the operations that use the value at a position, under any name and in any computation; the root of the
     entry computation counts as one if the value is an output.
 
-    is_exact: whether to stop at a loop that changes the value and at the result of a branch, which may be another value;
-    the loop or the conditional is then the user.
+    A loop that changes the value, and a conditional whose result may be another value, are users themselves; what they
+    return is not followed.
     """
     found: dict[int, HloInstruction] = {}
     seen = {(start[0].id, start[1])}
     pending = [start]
     while pending:
         value, index = pending.pop()
-        passed, users = _follow(module, value, index, is_exact=is_exact)
+        passed, users = _follow(module, value, index)
         found |= {user.id: user for user in users}
         for position in passed:
             key = position[0].id, position[1]
@@ -100,9 +101,7 @@ def _list_users(module: HloModule, start: Position, *, is_exact: bool = False) -
     return tuple([one for one in module.instructions if one.id in found])
 
 
-def _follow(
-    module: HloModule, value: HloInstruction, index: ShapeIndex, *, is_exact: bool
-) -> tuple[list[Position], list[HloInstruction]]:
+def _follow(module: HloModule, value: HloInstruction, index: ShapeIndex) -> tuple[list[Position], list[HloInstruction]]:
     """Returns the positions that are other names of this one, and the operations that use its value (see
     `_list_users`).
     """
@@ -122,7 +121,7 @@ def _follow(
                 numbers = [number for number, one in enumerate(user.operands) if one is value]
                 passed += [(user, (number, *index) if len(user.operands) > 1 else index) for number in numbers]
             case opcode if opcode in CALLERS:
-                is_name = not is_exact or opcode != "while" or _keeps(module, user, index)
+                is_name = opcode != "while" or _keeps(module, user, index)
                 entered = list(_enter(module, user, value, index)) if is_name else []
                 passed += entered
                 if not entered:
@@ -135,7 +134,7 @@ def _follow(
         if home is module.entry:
             users.append(value)
         for caller in module.callers.get(home.id, ()):
-            is_name = not is_exact or caller.opcode == "call" or _keeps(module, caller, index)
+            is_name = caller.opcode == "call" or _keeps(module, caller, index)
             returned = list(_return(module, caller, home, index)) if is_name else []
             passed += returned
             if not returned:

@@ -50,11 +50,16 @@ from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
-from ligerdiag.text import compute_printable, count_of
+from ligerdiag.text import count_of
 from ligerdiag.toolchains.environments import provide_toolchain
+<<<<<<< HEAD
 from ligerdiag.toolchains.gpu_targets import Target, choose_toolchain, list_unconfirmed, load_targets
 from ligerdiag.toolchains.toolchain import Platform, Toolchain, current_toolchain
 from ligerdiag.toolchains.tuning_file import load_tuning
+=======
+from ligerdiag.toolchains.gpu_targets import Target, describe_dropped_fields, load_targets
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+>>>>>>> n7_left
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import Templates
 
@@ -210,6 +215,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
         list_roots=lambda source: _list_roots(source, usual_root) if roots is None else roots,
     )
     course.load(cache)
+    options = course.options = replace(options, selectors=course.find_selectors())
     with work_until_ended() as work, Templates() as templates:
         _compile(
             course,
@@ -285,11 +291,8 @@ def _list_dropped(
     tasks: the compiled cases; their artifacts record these fields.
     """
     fields = {task.target: task.artifact.provenance.dropped_fields for task in tasks}
-    return tuple(
-        (target, f"XLA of `{toolchain}` compiles for `{target.name}` without fields that it does not know: {names}")
-        for target in targets
-        if (names := ", ".join(f"`{compute_printable(name)}`" for name in fields.get(target.name, ())))
-    )
+    lines = [(target, describe_dropped_fields(target, toolchain, fields.get(target.name, ()))) for target in targets]
+    return tuple((target, line) for target, line in lines if line)
 
 
 def _compile(

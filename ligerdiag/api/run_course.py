@@ -14,7 +14,9 @@ from ligerdiag.api.last_run import (
     select_open_cases,
 )
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.cases.selectors import Selector, parse_selectors
 from ligerdiag.ending import Ending
+from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, Identity, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
@@ -94,6 +96,20 @@ class RunCourse:
         """Reads what is remembered of the earlier runs in this folder; reads nothing without a policy."""
         if self.policy is not None:
             self.last = load_last_run(cache, Path.cwd())
+
+    def find_selectors(self) -> tuple[Selector, ...]:
+        """Returns the user's selectors. If there are none, `--last-failed` is given, and no folder `cases` is there, returns
+        the sources of the remembered cases.
+        """
+        given = tuple(self.options.selectors)
+        if given or self.last is None or self.policy is None or not self.policy.last_failed:
+            return given
+        try:
+            parse_selectors((), Path.cwd())
+        except InputError:
+            sources = dict.fromkeys(one.source for one in self.last.cases if not one.source.pickled)
+            return tuple(one for one in sources if not one.file or Path(one.file).exists())
+        return ()
 
     def remember(self, cache: Cache, reports: Sequence[tuple[Source, CaseReport]]) -> None:
         """Remembers the run for the next one in this folder; does nothing without a policy or without a result."""

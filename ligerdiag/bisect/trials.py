@@ -38,7 +38,7 @@ from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.environments import provide_toolchain
-from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.gpu_targets import Target, describe_dropped_fields
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool, count_cores
@@ -306,7 +306,19 @@ class TrialRunner:
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
         """Returns the draft as a Bisection, with the numbers of trials made and compiled since it was opened."""
+        draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft)))
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
+
+    def _list_dropped(self, draft: Draft) -> Iterator[str]:
+        """Yields a note for each target of the user's own that was compiled without fields that XLA does not know."""
+        for outcome in self._outcomes.values():
+            trial = outcome.trial
+            if outcome.artifact is not None and trial.case.id == draft.case_id and not trial.target.is_own:
+                fields = outcome.artifact.provenance.dropped_fields
+                toolchain = self._toolchains.get(trial.toolchain)
+                name = trial.toolchain if toolchain is None else toolchain.name
+                if note := describe_dropped_fields(trial.target, name, fields):
+                    yield note
 
     def try_one(self, trial: Trial) -> Outcome:
         return self.try_all([trial])[0]

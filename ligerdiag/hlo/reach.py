@@ -27,6 +27,7 @@ type _Node = tuple[int, ShapeIndex]
 
 _BARRIERS = having(Trait.BARRIER) | having(Trait.FORWARDS)
 _GIVE_ROOT = (having(Trait.CALLEE_TAKES_OPERANDS) - having(Trait.START)) | {"conditional"}
+_ACTS = having(Trait.HAS_EFFECTS, Trait.PEER_TO_PEER)
 _TAKE_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 
@@ -37,7 +38,8 @@ class Reach:
     outputs: frozenset[int]
     """Numbers of the leaves of the program's result that depend on the value."""
     acts: bool
-    """Whether a custom call with side effects depends on the value."""
+    """Whether an operation with effects of its own, such as an outfeed or a custom call with side effects, depends on the
+    value."""
 
     @property
     def is_used(self) -> bool:
@@ -57,10 +59,9 @@ def find_reach(
     instructions = {one.id: one for one in module.instructions}
     reached = {number for number, _ in found}
     acts = any(
-        user.proto.custom_call_has_side_effect
+        user.proto.custom_call_has_side_effect if user.opcode == "custom-call" else user.opcode in _ACTS
         for number in reached
         for user in module.homes[number].users[instructions[number].id]
-        if user.opcode == "custom-call"
     )
     return Reach(outputs=outputs, acts=acts)
 

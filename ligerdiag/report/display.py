@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from markupsafe import escape
 
+from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
@@ -22,9 +23,9 @@ def render_text(record: Record) -> str:
     """Returns the text that the terminal shows of the record: without colours, lines not wrapped, no newline at the end."""
     match record:
         case CaseReport():
-            text = render_terminal(_make_report(record))
+            text = _render_with_basis(_make_report(record))
         case CheckReport():
-            text = render_terminal(record)
+            text = _render_with_basis(record)
         case ReportComparison():
             text = render_report_comparison_text(record)
         case DifferenceReport():
@@ -32,6 +33,20 @@ def render_text(record: Record) -> str:
         case Bisection():
             text = render_bisections((record,))
     return text.rstrip("\n")
+
+
+def _render_with_basis(report: CheckReport) -> str:
+    """Returns the report as the terminal shows it, and a line on what its verdicts rest on: the analysis of the schedule
+    alone, or numbers as well.
+    """
+    judged = [case for case in report.cases if case.outputs]
+    if not judged:
+        return render_terminal(report)
+    replayed = sum(case.replay is not None and case.replay.state is ReplayState.DONE for case in judged)
+    ran = sum(case.device is not None and bool(case.device.outputs) for case in judged)
+    others = [f"{number} {words}" for number, words in ((replayed, "replayed"), (ran, "run on a device")) if number]
+    basis = f"and numbers ({', '.join(others)}, of {len(judged)})" if others else "alone, without numbers"
+    return f"{render_terminal(report)}verdicts rest on: analysis of the schedule {basis}\n"
 
 
 def render_html(record: Record) -> str:

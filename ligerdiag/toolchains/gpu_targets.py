@@ -8,13 +8,17 @@ A description may have fields that the XLA of a toolchain does not know; `compil
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.errors import InputError
+<<<<<<< HEAD
 from ligerdiag.text import join_words
+=======
+from ligerdiag.text import compute_printable
+>>>>>>> n7_left
 from ligerdiag.toolchains.text_format import FieldLine, find_number, find_value, split_fields, strip_comments
 from ligerdiag.toolchains.this_gpu import describe_this_gpu
 from ligerdiag.toolchains.toolchain import Platform, Toolchain
@@ -214,3 +218,15 @@ def _find_gfx(lines: tuple[FieldLine, ...]) -> str:
 
 def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> str:
     return f"sm_{major}{minor}{_EXTENSIONS.get(find_value(lines, f'{_CUDA}.feature_extension'), '')}"
+
+
+def describe_dropped_fields(target: Target, toolchain: str, fields: Sequence[str]) -> str:
+    """Returns a line on the fields of the target's description that the toolchain's XLA does not know; empty if it knows
+    all. fields: their paths.
+    """
+    names = ", ".join(f"`{compute_printable(name)}`" for name in fields)
+    return (
+        f"XLA of `{toolchain}` compiles for `{target.name}` without fields that it does not know: {names}"
+        if names
+        else ""
+    )

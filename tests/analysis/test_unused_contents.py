@@ -12,6 +12,8 @@ CALL = (
     ', metadata={op_name="call#ld2"}'
 )
 
+LIBRARY = 'u = f32[4] custom-call(v), custom_call_target="library"'
+
 
 def find(text: str) -> list[tuple[int, list[str]]]:
     """Returns the operand of each write that is found, and the names of its readers."""
@@ -39,6 +41,12 @@ def program(after: str, *, before: str = "x = f32[8] negate(p)", more: str = "")
         ("dead = f32[8] negate(n)\n  r = f32[8] add(s, x)\n  ROOT t = (f32[8]) tuple(r)", [(0, ["r"])]),
         ("dead = f32[8] negate(x)\n  ROOT t = (f32[8]) tuple(s)", []),
         ("ROOT t = (f32[8], f32[8]) tuple(s, x)", [(0, ["t"])]),
+        (
+            f"v = f32[4] slice(n), slice={{[0:4]}}\n  {LIBRARY}\n  r = f32[8] add(s, x)\n  ROOT t = (f32[8]) tuple(r)",
+            [(0, ["r"])],
+        ),
+        ("v = f32[2,4] reshape(n)\n  ROOT t = (f32[2,4], f32[8]) tuple(v, x)", []),
+        (f"v = f32[4] slice(n), slice={{[0:4]}}\n  {LIBRARY}\n  ROOT t = (f32[4], f32[8]) tuple(u, x)", []),
     ],
 )
 def test_the_new_contents_are_unused_and_the_old_ones_are_read(after: str, found: list[tuple[int, list[str]]]) -> None:

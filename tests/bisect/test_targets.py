@@ -52,6 +52,17 @@ def test_gpus_with_the_same_verdicts_share_an_answer_and_a_single_name_means_the
     assert found.answers[0].startswith("the verdicts are the same on `h100`, ")
 
 
+def test_a_note_names_the_fields_of_a_description_that_xla_does_not_know(
+    runner: TrialRunner, load: Load, h100: Target, tmp_path: Path
+) -> None:
+    misspelt = tmp_path / "misspelt.pbtxt"
+    misspelt.write_text(h100.description.replace("  core_count:", "  core_cuont:"))
+    options = make_options(Axis.TARGETS, targets=("h100", str(misspelt)))
+    found = bisect_targets(runner, load(TWO_READERS), h100, options)
+    (note,) = [note for note in found.notes if "does not know" in note]
+    assert note.endswith("compiles for `misspelt` without fields that it does not know: `gpu_device_info.core_cuont`")
+
+
 def test_a_target_that_cannot_be_analysed_is_named_and_the_answer_is_incomplete(
     runner: TrialRunner, load: Load, h100: Target
 ) -> None:

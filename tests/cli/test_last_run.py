@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag.api.judging import Run
 from ligerdiag.api.last_run import (
     MAXIMUM_RECORD_BYTES,
     LastRun,
+    RunPolicy,
     load_last_run,
     remember_run,
     save_last_run,
     select_open_cases,
 )
+from ligerdiag.api.run_course import RunCourse
 from ligerdiag.artifacts.cache import RUNS, Cache
 from ligerdiag.model.findings import DeviceRun
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.report.allowed.known_findings import KnownFindings
+from ligerdiag.run_options import CheckOptions
 from tests.report.samples import make_case
 
 
@@ -154,3 +159,34 @@ def test_a_cache_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) ->
     (cache.root / RUNS).write_text("in the way")
     save_last_run(cache, remember(tmp_path, None, (make_source(tmp_path, "mine.py"), WRONG)))
     assert load_last_run(cache, tmp_path) is None
+
+
+def find_selectors(folder: Path, last: LastRun | None, *, last_failed: bool = True) -> tuple[object, ...]:
+    course = RunCourse(
+        run=Run(),
+        options=CheckOptions(selectors=(), cache_directory=folder),
+        toolchain="default",
+        policy=RunPolicy(fails=fails, last_failed=last_failed),
+        known=KnownFindings(),
+        find_recorded=lambda _: None,
+        list_roots=lambda _: (),
+        last=last,
+    )
+    return course.find_selectors()
+
+
+def test_without_selectors_and_without_a_cases_folder_the_remembered_files_are_selected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine, other = make_source(tmp_path, "mine.py"), make_source(tmp_path, "other.py")
+    last = remember(tmp_path, None, (mine, WRONG), (other, WRONG), (other, RIGHT))
+    assert find_selectors(tmp_path, last) == (mine, other)
+    assert find_selectors(tmp_path, last, last_failed=False) == ()
+    assert find_selectors(tmp_path, None) == ()
+    (tmp_path / "other.py").unlink()
+    assert find_selectors(tmp_path, last) == (mine,)
+    cases = tmp_path / "cases"
+    cases.mkdir()
+    (cases / "one.py").write_text("CASES = ()\n")
+    assert find_selectors(tmp_path, last) == ()

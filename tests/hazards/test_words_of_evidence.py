@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ligerdiag.analysis.explain.output_sentences import describe_untraced
 from ligerdiag.model.report import CaseReport
 from ligerdiag.rules.rule import make_example
@@ -63,6 +65,16 @@ def test_a_reader_of_old_and_new_contents_is_not_said_to_use_nothing_that_the_ke
     assert dict(found.evidence)["read"].endswith("reads what the kernel wrote, and computes an older value anew")
 
 
-def test_a_value_that_was_not_found_comes_with_a_next_step() -> None:
-    (line,) = describe_untraced(judge_pair("value_without_a_tag"))
-    assert line.endswith("; declare the write (`ligerdiag.in_place.call_in_place`), then it can be decided")
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ("triton_kernel_call", "declare the write (`ligerdiag.in_place.call_in_place`)"),
+        ("some_other_library", "declare an output that aliases operand 0 and use that output"),
+    ],
+)
+def test_a_value_that_was_not_found_comes_with_the_next_step_of_its_library(target: str, advice: str) -> None:
+    context = judge_pair("value_without_a_tag")
+    for write in context.writes:
+        write.call.proto.custom_call_target = target
+    (line,) = describe_untraced(context)
+    assert line.endswith(f"; {advice}, then it can be decided")

@@ -9,7 +9,7 @@ import pytest
 
 import ligerdiag.api  # noqa: F401 - gives the records their renderers
 from ligerdiag.model import shown
-from ligerdiag.model.findings import Attribution, Severity, Verdict
+from ligerdiag.model.findings import Attribution, Replay, ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.compared.report_comparison import compare_reports, make_side
 from ligerdiag.report.comparisons import Axis, Bisection, DifferenceReport
@@ -54,7 +54,7 @@ def show(record: CaseReport | CheckReport) -> str:
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_report_can_be_printed_and_shown(name: str) -> None:
     report = REPORTS[name]
-    assert f"{report}\n" == render_terminal(report)
+    assert f"{report}\n".startswith(render_terminal(report))
     assert "\n" not in repr(report)
     shown = show(report)
     for case in report.cases:
@@ -69,9 +69,23 @@ def test_the_text_of_a_case_is_the_terminal_s_for_this_case_alone() -> None:
     run = make_report(make_case("one"), make_case("two"), notes=("declared: writes 0",))
     alone = replace(run, cases=run.cases[:1])
     case = replace(run.cases[0], run=replace(run, cases=()))
-    assert f"{case}\n" == render_terminal(alone)
+    assert str(case) == str(alone)
+    assert str(case).startswith(render_terminal(alone))
     assert "note: declared: writes 0" in str(case)
     assert "declared: writes 0" in show(case)
+
+
+@pytest.mark.parametrize(
+    ("replay", "basis"),
+    [
+        (None, "alone, without numbers"),
+        (Replay(state=ReplayState.TOO_LARGE), "alone, without numbers"),
+        (Replay(state=ReplayState.DONE), "and numbers (1 replayed, of 2)"),
+    ],
+)
+def test_the_last_line_says_what_the_verdicts_rest_on(replay: Replay | None, basis: str) -> None:
+    report = make_report(make_case("one", replay=replay), make_case("two", replay=None))
+    assert str(report).splitlines()[-1] == f"verdicts rest on: analysis of the schedule {basis}"
 
 
 def test_a_line_says_verdicts_from_the_worst_on_and_rules() -> None:

@@ -9,14 +9,15 @@ from ligerdiag.cli.exit_codes import compute_comparison_code
 from ligerdiag.codec import FieldError
 from ligerdiag.model.findings import Severity, SourceLine, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.memory import CopyCause
-from ligerdiag.model.report import Status
+from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.report.compared.comparison_words import describe_counts
-from ligerdiag.report.compared.report_comparison import Grade, compare_reports, make_side
+from ligerdiag.report.compared.report_comparison import Grade, ReportComparison, compare_reports, make_side
 from ligerdiag.report.compared.report_reading import parse_side
 from ligerdiag.report.comparison_json import render_comparison_json
 from ligerdiag.report.comparison_markdown import MOST_FINDINGS, MOST_ROWS, render_comparison_markdown
 from ligerdiag.report.json import render_json
 from ligerdiag.report.terminal.full_report import render_report_comparison_text
+from ligerdiag.report.terminal.report_comparison_table import MOST_SAME
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
 from tests.report.compared_samples import (
     BIG,
@@ -213,6 +214,27 @@ def test_cases_that_are_the_same_and_not_right_are_counted_as_such() -> None:
     )
     clean = [make_compared("b")]
     assert describe_counts(compare_by_hand(clean, clean)) == "compared 1 case: 1 the same"
+
+
+def compare_toolchains_by_hand(old: list[CaseReport], new: list[CaseReport]) -> ReportComparison:
+    sides = [make_side(make_compared_report(cases), name, name) for cases, name in ((old, "jax-a"), (new, "jax-b"))]
+    return compare_reports(sides[0], sides[1])
+
+
+def test_a_comparison_of_toolchains_gives_the_verdicts_of_each_case_that_is_the_same() -> None:
+    stale = make_compared("a", outputs={"x": Verdict.STALE, "y": Verdict.FRESH}, status=Status.FINDINGS)
+    comparison = compare_toolchains_by_hand([stale, make_compared("b")], [stale, make_compared("b")])
+    text = render_report_comparison_text(comparison)
+    assert "the same: a on h100: x STALE · y fresh\n" in text
+    assert "the same: b on h100: loss fresh\n" in text
+    assert "the same: " not in render_report_comparison_text(compare_by_hand([stale], [stale]))
+
+
+def test_many_cases_that_are_the_same_are_counted() -> None:
+    cases = [make_compared(f"case{number}") for number in range(MOST_SAME + 3)]
+    text = render_report_comparison_text(compare_toolchains_by_hand(cases, cases))
+    assert text.count("\nthe same: case") == MOST_SAME
+    assert "the same: 3 more, shown with -v\n" in text
 
 
 def test_a_narrow_terminal_has_a_line_for_each_column() -> None:

@@ -16,14 +16,13 @@ from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding
 from ligerdiag.analysis.verdict.verdicts import Verdicts
 from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.dataflow import Definition
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import BufferAccess, Place, ReadKind
 from ligerdiag.text import count_of, join_words
-
-DECLARE = "declare the write (`ligerdiag.in_place.call_in_place`), then it can be decided"
 
 
 def describe_untraced(context: Context) -> tuple[str, ...]:
@@ -34,11 +33,18 @@ def describe_untraced(context: Context) -> tuple[str, ...]:
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
     lines = [
         f"the value of operand {write.operand} of `{write.kernel}`{_render_call(context, write)} from before the write was"
-        f" not found in the schedule: it is unknown whether readers get it; {DECLARE}"
+        f" not found in the schedule: it is unknown whether readers get it; {_advise(write)}"
         for write in context.writes
         if write.index in unknown and not write.unknown and write.index not in context.actual.traced
     ]
     return tuple(dict.fromkeys(lines))
+
+
+def _advise(write: HiddenWrite) -> str:
+    """Returns the next step, with the library that made the call."""
+    if has_trait(write.call.proto.custom_call_target, CallTrait.JAX_TRITON | CallTrait.JAX_TRITON_FFI):
+        return "declare the write (`ligerdiag.in_place.call_in_place`), then it can be decided"
+    return f"declare an output that aliases operand {write.operand} and use that output, then it can be decided"
 
 
 def _render_call(context: Context, write: HiddenWrite) -> str:

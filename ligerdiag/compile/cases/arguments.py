@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ligerdiag.compile.cases.array_records import draw_values, is_key
-from ligerdiag.compile.cases.known_fields import build_topology, fit_description
+from ligerdiag.compile.cases.known_fields import build_topology
 from ligerdiag.compile.cases.live_functions import name_arguments
 from ligerdiag.errors import CaseError, InputError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw, Values
@@ -77,9 +77,9 @@ MAXIMUM_PER_HOST = 8
 def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
     """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
 
-    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text; fields that XLA does not know are
-    dropped. explicit: the axes that have JAX's type Explicit. Raises InputError if the size of an axis is not positive,
-    or the mesh has too many devices.
+    axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text, without fields that XLA does not
+    know (`known_fields.fit_description`). explicit: the axes that have JAX's type Explicit. Raises InputError if the size
+    of an axis is not positive, or the mesh has too many devices.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -88,8 +88,7 @@ def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str
     devices = prod(sizes.values())
     if devices > MAXIMUM_DEVICES:
         raise InputError(f"expected a mesh of at most {MAXIMUM_DEVICES} devices but got {devices}")
-    known = strip_comments(fit_description(description).text)
-    topology = build_topology(compute_topology_name(devices), known)
+    topology = build_topology(compute_topology_name(devices), strip_comments(description))
     return arrange_mesh(topology.devices, sizes, explicit)
 
 

@@ -1,7 +1,8 @@
 """Renders a comparison of two reports for a terminal: a table with the worst case first, and what changed below each
 row.
 
-Cases that did not change are counted, and shown only with `verbose`. If a row does not fit the terminal, each column
+Cases that did not change are counted, and shown only with `verbose`. A comparison of toolchains, which is the only report
+of its run, also gives the verdicts of these cases, a line for each. If a row does not fit the terminal, each column
 has a line of its own.
 """
 
@@ -17,6 +18,7 @@ from ligerdiag.report.compared.comparison_words import (
     list_notes,
 )
 from ligerdiag.report.compared.report_comparison import GRADES_TO_CHECK, ComparedCase, Grade, ReportComparison
+from ligerdiag.report.terminal.case_table import render_counted
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_padded, compute_width, compute_wrapped
 
 _STYLES = {
@@ -27,6 +29,8 @@ _STYLES = {
     Grade.UNKNOWN: Style.UNKNOWN,
 }
 _GAP = "  "
+MOST_SAME = 20
+"""Largest number of unchanged cases whose verdicts are shown without `verbose`."""
 
 
 def render_report_comparison(
@@ -40,6 +44,8 @@ def render_report_comparison(
     lines += [BLANK, *_render_table(shown, width)] if shown else []
     for case in shown:
         lines += _render_changes(case, width)
+    if comparison.new.name and not verbose:
+        lines += _render_same([case for case in comparison.cases if case.is_same], width)
     lines += [BLANK]
     for note in list_notes(comparison):
         lines += compute_wrapped((Span("note: ", Style.NOTE), Span(note)), width, 6)
@@ -48,6 +54,19 @@ def render_report_comparison(
     is_worse = any(comparison.list_graded(grade) for grade in GRADES_TO_CHECK)
     total = (Span(describe_counts(comparison), Style.BAD if is_worse else Style.STRONG),)
     return (*lines, *compute_wrapped(total, width, 4))
+
+
+def _render_same(cases: Sequence[ComparedCase], width: int | None) -> list[Line]:
+    """Returns a line with the verdicts of each case that did not change, at most `MOST_SAME` of them."""
+    lines: list[Line] = [BLANK] if cases else []
+    for case in cases[:MOST_SAME]:
+        place = f" on {case.target}" if case.target else ""
+        head = (Span("the same: ", Style.FAINT), Span(f"{case.id}{place}", Style.STRONG), Span(": "))
+        verdicts = render_counted(case.new.outputs, {}) if case.new.outputs else (Span(case.new.status.value),)
+        lines += compute_wrapped((*head, *verdicts), width, 4)
+    if len(cases) > MOST_SAME:
+        lines.append((Span("the same: ", Style.FAINT), Span(f"{len(cases) - MOST_SAME} more, shown with -v")))
+    return lines
 
 
 def _render_table(cases: Sequence[ComparedCase], width: int | None) -> list[Line]:
