@@ -52,14 +52,15 @@ from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
 from ligerdiag.text import count_of
 from ligerdiag.toolchains.environments import provide_toolchain
-<<<<<<< HEAD
-from ligerdiag.toolchains.gpu_targets import Target, choose_toolchain, list_unconfirmed, load_targets
+from ligerdiag.toolchains.gpu_targets import (
+    Target,
+    choose_toolchain,
+    describe_dropped_fields,
+    list_unconfirmed,
+    load_targets,
+)
 from ligerdiag.toolchains.toolchain import Platform, Toolchain, current_toolchain
 from ligerdiag.toolchains.tuning_file import load_tuning
-=======
-from ligerdiag.toolchains.gpu_targets import Target, describe_dropped_fields, load_targets
-from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
->>>>>>> n7_left
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import Templates
 

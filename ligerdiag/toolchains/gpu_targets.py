@@ -14,11 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.errors import InputError
-<<<<<<< HEAD
-from ligerdiag.text import join_words
-=======
-from ligerdiag.text import compute_printable
->>>>>>> n7_left
+from ligerdiag.text import compute_printable, join_words
 from ligerdiag.toolchains.text_format import FieldLine, find_number, find_value, split_fields, strip_comments
 from ligerdiag.toolchains.this_gpu import describe_this_gpu
 from ligerdiag.toolchains.toolchain import Platform, Toolchain
