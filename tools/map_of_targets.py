@@ -72,11 +72,11 @@ def list_verdict_lines(reports: Sequence[Json]) -> Iterator[str]:
         f" alone, by toolchain `{read_str(reports[0], 'toolchain')}`. `make targets` writes this.\n"
     )
     total = sum(map(len, cells.values()))
-    agreements = ", ".join(f"{number} {words}" for words, number in said.most_common())
+    confirmed = ", and no AMD GPU has confirmed one" if is_amd else ""
     yield (
         f"{count_of(total, 'cell')} of {count_of(len(cells), 'program')} on {count_of(len(targets), 'target')}, none of them"
-        f" on a GPU{', and no AMD GPU has confirmed one' if is_amd else ''}."
-        f" By replay on numbers, {cut} times with some iterations of a loop alone: {agreements}.\n"
+        f" on a GPU{confirmed}. By replay on numbers, {cut} times with some iterations of a loop alone:"
+        f" {', '.join(f'{number} {words}' for words, number in said.most_common())}.\n"
     )
     yield (
         "The table names the outputs that are not fresh. Programs with the same verdicts share a column; those without a"

@@ -1,8 +1,8 @@
 """The libraries that take the place of ROCm's when XLA compiles for a described AMD GPU: read from the table
 `rocm_libraries.toml`, written beside the packages of a toolchain, and loaded before JAX's plugin.
 
-`<environment>/lib/rocm/` has them. A library that a process has loaded is found by its name when another library asks for
-it, so JAX's plugin gets these even on a machine that has ROCm, and no variable of the environment is needed.
+`<environment>/lib/ligerdiag-rocm/` has them. A library that a process has loaded is found by its name when another
+library asks for it, so JAX's plugin gets these even on a machine that has ROCm, and no environment variable is needed.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from ligerdiag.errors import CompileError, InputError
 from ligerdiag.toolchains.shared_objects import StubLibrary, render_shared_object
 
 TABLE = Path(__file__).parent / "rocm_libraries.toml"
-FOLDER = Path("lib") / "rocm"
+FOLDER = Path("lib") / "ligerdiag-rocm"
 """Where the libraries lie in an environment."""
 MACHINE = "x86_64"
 """The only kind of machine for which JAX's ROCm plugin exists, and for which libraries are written."""

@@ -26,6 +26,26 @@ def test_the_page_has_verdicts_for_each_gpu(target: object) -> None:
     assert f"| {target.name} | " in verdicts  # type: ignore[attr-defined]
 
 
+def test_each_toolchain_has_a_section_and_that_for_amd_says_that_no_gpu_confirmed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky = {"input": Verdict.LATENT}
+    for name, toolchain, target in (("a", "jax-0.11.2", "h100"), ("b", "rocm", "mi300")):
+        report = replace(make_report(make_case(id="one", target=target, outputs=lucky)), toolchain=toolchain)
+        (tmp_path / f"{name}.json").write_text(render_json(report))
+    page = tmp_path / "page.md"
+    page.write_text(map_of_targets.GENERATED)
+    monkeypatch.setattr("sys.argv", ["", str(tmp_path / "a.json"), str(tmp_path / "b.json"), str(page)])
+    map_of_targets.main()
+    nvidia, amd = page.read_text().partition("## Verdicts\n")[2].split("## Verdicts for AMD\n")
+    assert "| h100 | input latent |" in nvidia
+    assert "toolchain `jax-0.11.2`" in nvidia
+    assert "AMD" not in nvidia
+    assert "| mi300 | input latent |" in amd
+    assert "toolchain `rocm`" in amd
+    assert "none of them on a GPU, and no AMD GPU has confirmed one." in amd
+
+
 def test_programs_with_equal_verdicts_share_a_column_and_fresh_ones_have_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,8 @@ plugin for ROCm needs to be registered on a machine without ROCm and without an 
 
 The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place
 (`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions that
-launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so JAX gets the answer
-that there is one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
+launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so this module makes JAX
+count one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
 """
 
 import importlib
