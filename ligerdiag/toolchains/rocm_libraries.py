@@ -1,8 +1,9 @@
 """The libraries that take the place of ROCm's when XLA compiles for a described AMD GPU: read from the table
 `rocm_libraries.toml`, written beside the packages of a toolchain, and loaded before JAX's plugin.
 
-`<environment>/lib/ligerdiag-rocm/` has them. A library that a process has loaded is found by its name when another library asks for
-it, so JAX's plugin gets these even on a machine that has ROCm, and no variable of the environment is needed.
+`<environment>/lib/ligerdiag-rocm/` has them. A library that a process has loaded is found by its name when another
+library asks for it, so JAX's plugin gets these even on a machine that has ROCm, and no variable of the environment is
+needed.
 """
 
 import ctypes
