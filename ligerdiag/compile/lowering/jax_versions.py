@@ -7,6 +7,7 @@ each difference.
 import fcntl
 import importlib
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -149,7 +150,7 @@ def _move_code(path: str) -> str:
     """
     name = f"{sha256(Path(path).read_bytes()).hexdigest()[:16]}.hsaco"
     folder = _open_folder()
-    os.rename(path, f"{folder}/{name}")
+    shutil.move(path, f"{folder}/{name}")
     return f"{folder}/{name}"
 
 
