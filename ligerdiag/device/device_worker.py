@@ -83,7 +83,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     """Compiles a case for the GPUs of this machine, runs it and times it; writes the outputs into the request's
     directory. Raises InputError if there are too few devices, CompileError if compiling or running fails.
     """
-    with place_meshes(partial(_arrange_gpus, request.compile.case_id)):
+    with place_meshes(partial(arrange_gpus, request.compile.case_id)):
         case = loader.find_case(request.compile.source, request.compile.case_id)
     mesh = build_device_mesh(case)
     devices: list[Any] = list(mesh.devices.flat)
@@ -128,10 +128,10 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
 
 def build_device_mesh(case: Case) -> Mesh:
     """Returns the case's mesh over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs."""
-    return _arrange_gpus(case.id, dict(case.mesh) or {"x": 1}, case.explicit_axes)
+    return arrange_gpus(case.id, dict(case.mesh) or {"x": 1}, case.explicit_axes)
 
 
-def _arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
+def arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
     needed = prod(sizes.values())
     library: Any = jax
     try:

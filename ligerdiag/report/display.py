@@ -4,10 +4,12 @@ from dataclasses import replace
 
 from markupsafe import escape
 
+from ligerdiag.model.opcheck import OpcheckReport
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
 from ligerdiag.report.html.fragment import render_fragment
+from ligerdiag.report.opcheck_text import render_opcheck
 from ligerdiag.report.terminal.full_report import (
     render_bisections,
     render_difference_report,
@@ -15,7 +17,7 @@ from ligerdiag.report.terminal.full_report import (
     render_terminal,
 )
 
-type Record = CaseReport | CheckReport | ReportComparison | DifferenceReport | Bisection
+type Record = CaseReport | CheckReport | ReportComparison | DifferenceReport | Bisection | OpcheckReport
 
 
 def render_text(record: Record) -> str:
@@ -31,6 +33,8 @@ def render_text(record: Record) -> str:
             text = render_difference_report(record)
         case Bisection():
             text = render_bisections((record,))
+        case OpcheckReport():
+            text = render_opcheck(record)
     return text.rstrip("\n")
 
 
