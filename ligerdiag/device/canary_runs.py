@@ -28,7 +28,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ligerdiag.device.guarded_buffers import Bytes, make_pattern, place_array, view_bytes
 from ligerdiag.errors import CompileError
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo_module
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.opcheck import CallRun, OperandRun, OutputRun, Seen
@@ -282,36 +282,94 @@ def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> 
 
 
 def _read_wiring(module: HloModule, canaries: int) -> _Wiring:
-    calls = [call for home, call in module.iterate_custom_calls() if home is module.entry]
+    calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
         raise CompileError(f"XLA made {len(calls)} calls of it")
-    (call,) = calls
+    ((home, call),) = calls
+    way = _Way(module, home, call)
     leaves = list(iterate_leaves(call.shape))
     outputs: list[int | None] = [None] * len(leaves)
     direct = [False] * len(leaves)
-    root = module.entry.root
-    whole = (root,) * (len(leaves) if root is call else 1)
-    for result, value in enumerate(root.operands if root.opcode == "tuple" else whole):
-        source, copied = _skip_copies(value)
-        if source is call:
-            place = result if root is call else 0
-            outputs[place], direct[place] = result, not copied
-        elif source.opcode == "get-tuple-element" and source.operands[0] is call:
-            outputs[source.proto.tuple_index], direct[source.proto.tuple_index] = result, not copied
-    sources = [_skip_copies(operand) for operand in call.operands]
+    for result, (leaf, copied) in enumerate(way.find_results(len(leaves))):
+        if leaf is not None:
+            outputs[leaf], direct[leaf] = result, not copied
+    sources = [way.find_argument(operand) for operand in call.operands]
     return _Wiring(
-        operands=tuple(
-            source.proto.parameter_number - canaries if source.opcode == "parameter" else None for source, _ in sources
-        ),
-        is_own=tuple(source.opcode == "parameter" and not copied for source, copied in sources),
+        operands=tuple(None if number is None else number - canaries for number, _ in sources),
+        is_own=tuple(number is not None and not copied for number, copied in sources),
         outputs=tuple(outputs),
         is_direct=tuple(direct),
         aliases={operand: leaves.index(leaf) for operand, leaf in call.operand_output_aliases.items()},
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """The way from the parameters of the entry computation to the call, and from the call to the results. The call is in
+    the entry computation, or in a computation that the entry calls once, such as a command buffer.
+    """
+
+    module: HloModule
+    home: HloComputation
+    call: HloInstruction
+
+    def find_argument(self, value: HloInstruction) -> tuple[int | None, bool]:
+        """Returns the number of the parameter that an operand of the call is, None if it is none, and whether XLA copies
+        it.
+        """
+        value, copied = _skip_copies(value)
+        caller = self._find_caller()
+        if value.opcode == "parameter" and caller is not None:
+            value, again = _skip_copies(caller.operands[value.proto.parameter_number])
+            copied = copied or again
+        return (value.proto.parameter_number if value.opcode == "parameter" else None), copied
+
+    def find_results(self, leaves: int) -> list[tuple[int | None, bool]]:
+        """Returns, for each result of the program, the number of the call's output that it is, None if it is none, and
+        whether XLA copies it.
+        """
+        caller = self._find_caller()
+        inner = _list_results(self.home.root, self.call, leaves)
+        if caller is None:
+            return inner
+        found: list[tuple[int | None, bool]] = []
+        for number, copied in _list_results(self.module.entry.root, caller, len(inner)):
+            leaf, again = (None, False) if number is None else inner[number]
+            found.append((leaf, copied or again))
+        return found
+
+    def _find_caller(self) -> HloInstruction | None:
+        """Returns the instruction of the entry computation that runs the call's computation; None if that is the entry
+        computation itself. Raises CompileError if it is not one instruction.
+        """
+        if self.home is self.module.entry:
+            return None
+        callers = self.module.callers.get(self.home.id, ())
+        if len(callers) != 1 or self.module.homes.get(callers[0].id) is not self.module.entry:
+            raise CompileError("XLA put the call into a computation of its own")
+        return callers[0]
+
+
+def _list_results(root: HloInstruction, call: HloInstruction, leaves: int) -> list[tuple[int | None, bool]]:
+    """Returns, for each part of a computation's root, the number of the output of `call` that it is, None if it is none,
+    and whether it is a copy. leaves: number of the call's outputs.
+    """
+    if root is call:
+        return [(number, False) for number in range(leaves)]
+    found: list[tuple[int | None, bool]] = []
+    for value in root.operands if root.opcode == "tuple" else (root,):
+        source, copied = _skip_copies(value)
+        if source is call:
+            found.append((0, copied))
+        elif source.opcode == "get-tuple-element" and source.operands[0] is call:
+            found.append((source.proto.tuple_index, copied))
+        else:
+            found.append((None, False))
+    return found
+
+
 def _skip_copies(value: HloInstruction) -> tuple[HloInstruction, bool]:
-    """Returns the instruction whose elements a chain of copies hands on, and whether there is such a chain."""
+    """Returns the instruction whose elements a chain of copies hands on, and whether one of the chain moves them."""
     copied = False
     while value.opcode in ("copy", "bitcast"):
         value, copied = value.operands[0], copied or value.opcode == "copy"

@@ -85,7 +85,8 @@ class PlacedArray:
             return 0
         found: Bytes = np.array(self._whole, np.uint8)
         after = found[GUARD + self.array.nbytes :]
-        return int(np.sum(found[:GUARD] != self._guard[:GUARD]) + np.sum(after != self._guard[-after.size :]))
+        changed = np.count_nonzero(found[:GUARD] != self._guard[:GUARD])
+        return int(changed + np.count_nonzero(after != self._guard[-after.size :]))
 
 
 def place_array(contents: Bytes, dtype: Any, shape: tuple[int, ...], device: Any, guard: int) -> PlacedArray:

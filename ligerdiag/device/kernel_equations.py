@@ -7,7 +7,7 @@ and the first step of a loop. It does not enter a `shard_map` or a `custom_parti
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import jax
 from jax.extend import core as jex_core
@@ -46,7 +46,7 @@ def list_subprograms(equation: Any) -> list[Any]:
     """Returns the jaxprs among the parameters of an equation, without their constants."""
     found: list[Any] = []
     for value in equation.params.values():
-        items: Sequence[Any] = value if isinstance(value, tuple | list) else (value,)
+        items = cast("Sequence[Any]", value if isinstance(value, tuple | list) else (value,))
         for item in items:
             if isinstance(item, jex_core.ClosedJaxpr):
                 found.append(item.jaxpr)
@@ -150,8 +150,8 @@ class Evaluation:
             return []
 
     def _bind(self, equation: Any, operands: list[Any]) -> Sequence[Any]:
-        bound = equation.primitive.get_bind_params(equation.params)
-        functions, params = bound if isinstance(bound, tuple) else ((), bound)
+        bound: Any = equation.primitive.get_bind_params(equation.params)
+        functions, params = cast("Any", bound if isinstance(bound, tuple) else ((), bound))
         with equation.ctx.manager:
             results = equation.primitive.bind(*functions, *operands, **params)
         return results if equation.primitive.multiple_results else [results]

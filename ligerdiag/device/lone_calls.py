@@ -223,7 +223,7 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
         )
         try:
             contents = [
-                np.array(one[...] if is_reference(aval) else one, aval.dtype)
+                np.array(library.numpy.copy(one[...] if is_reference(aval) else one))  # JAX remembers what it read
                 for one, aval in zip(operands, avals, strict=True)
             ]
             tried = compile_kernel(kernel, contents, device)
