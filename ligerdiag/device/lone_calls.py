@@ -202,7 +202,7 @@ def _make_shape(aval: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Runs:
-    """What the runs of the calls showed, by the `id()` of the call's equation, and why other calls have no runs."""
+    """The runs of the calls, by the `id()` of the call's equation, and the reasons why other calls have no runs."""
 
     found: dict[int, CallRun] = field(default_factory=dict[int, CallRun])
     missed: dict[int, str] = field(default_factory=dict[int, str])

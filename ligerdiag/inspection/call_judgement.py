@@ -33,6 +33,7 @@ from ligerdiag.text import join_words
 
 _ALIAS = "alias it to an output (`ligerdiag.in_place.call_in_place`), and read that output instead of the operand"
 _FILL = "write every element, or alias the output to an operand that holds the values to keep"
+_ZERO = "zero the output (`zeroed_outputs`), or alias it to an operand with the first values"
 _MISREAD = "if the program on the device is the one that was read, this is a bug of ligerdiag: please report it"
 
 
@@ -61,7 +62,7 @@ class _Operand:
     is_stated: bool
     """Whether `effects` have an entry for the call."""
     access: Access
-    """What the code may do, through the operand's pointer and that of the output that aliases it."""
+    """The access that the code may make, through the operand's pointer and that of the output that aliases it."""
     use: OperandUse
     stores: tuple[SourceLine, ...]
     run: OperandRun | None
@@ -152,6 +153,7 @@ class CallJudge:
                 f"`{self.found.kernel}` writes {name}, and no output aliases it",
                 evidence,
                 _ALIAS,
+                operand.stores,
             )
         if operand.is_written and operand.is_known and not operand.access.writes:
             yield self._make(
@@ -223,8 +225,9 @@ class CallJudge:
             yield self._make(
                 ProblemKind.OLD_OUTPUT,
                 f"`{self.found.kernel}` reads output {output} before it writes it",
-                [f"code: {line.file}:{line.line}" if line is not None else "code: a load through its pointer"],
-                "zero the output (`zeroed_outputs`), or alias it to an operand with the first values",
+                () if line is not None else ("code: a load through its pointer",),
+                _ZERO,
+                () if line is None else (line,),
             )
 
     def _judge_places(self, operands: Sequence[_Operand]) -> Iterator[Problem]:
@@ -242,12 +245,12 @@ class CallJudge:
             count = len(self.effects.operands)
             place = f"operand {number}" if number < count else f"output {number - count}"
             for one in use.outside:
-                line = f" ({one.line.file}:{one.line.line})" if one.line is not None else ""
                 yield self._make(
                     ProblemKind.OUTSIDE,
                     f"`{self.found.kernel}` leaves the bytes of {place}",
-                    (f"code: a {one.kind.value} outside of the buffer, whatever the data{line}",),
+                    (f"code: a {one.kind.value} outside of the buffer, whatever the data",),
                     "mask the access",
+                    () if one.line is None else (one.line,),
                 )
         if self._run is not None and self._run.reads_outside:
             yield self._make(
@@ -261,7 +264,7 @@ class CallJudge:
                 ProblemKind.OLD_OUTPUT,
                 f"`{self.found.kernel}` uses the contents that an output has before the call",
                 ("run: another canary in the outputs led to other results",),
-                "zero the output (`zeroed_outputs`), or alias it to an operand with the first values",
+                _ZERO,
             )
 
     def _list_undecided(self, operands: Sequence[_Operand]) -> Iterator[str]:
@@ -290,12 +293,20 @@ class CallJudge:
         if self._run is not None and any(one.elements and not one.is_guarded for one in self._run.operands):
             yield f"some operands of `{kernel}` had no guard bytes: writes beside them would not be seen"
 
-    def _make(self, kind: ProblemKind, message: str, evidence: Sequence[str], remedy: str) -> Problem:
+    def _make(
+        self,
+        kind: ProblemKind,
+        message: str,
+        evidence: Sequence[str],
+        remedy: str,
+        lines: tuple[SourceLine, ...] = (),
+    ) -> Problem:
         return Problem(
             kind=kind,
             kernel=self.found.kernel,
             message=message,
             evidence=tuple(evidence),
+            lines=lines,
             help=remedy,
             source=self.found.source,
         )
@@ -363,11 +374,9 @@ def _describe_run(operand: _Operand) -> Iterator[str]:
         yield "run: XLA passed a copy of the operand, so that a write would not be seen"
 
 
-def _describe_code(operand: _Operand) -> Iterator[str]:
-    for line in operand.stores:
-        yield f"code: a store at {line.file}:{line.line}"
-    if not operand.stores:
-        yield "code: a store through the pointer of that operand"
+def _describe_code(operand: _Operand) -> tuple[str, ...]:
+    """Returns a line on the stores of the code, unless their places are known."""
+    return () if operand.stores else ("code: a store through the pointer of that operand",)
 
 
 def _render_declared(operand: _Operand) -> str:

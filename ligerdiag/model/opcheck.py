@@ -23,7 +23,7 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRun:
-    """What the runs of a call showed about one operand."""
+    """The observations that a call's runs made of one operand."""
 
     elements: int
     written: int = 0
@@ -43,7 +43,7 @@ class OperandRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRun:
-    """What the runs of a call showed about one output."""
+    """The observations that a call's runs made of one output."""
 
     elements: int
     left: int = 0
@@ -56,7 +56,7 @@ class OutputRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRun:
-    """What the runs of one call by itself, on a device, showed."""
+    """The observations that the runs of one call by itself, on a device, made."""
 
     runs: int
     operands: tuple[OperandRun, ...]
@@ -110,6 +110,8 @@ class Problem:
     """A fact and a place, lower case, without a final stop."""
     evidence: tuple[str, ...] = ()
     """One line for each observation or piece of code that shows it."""
+    lines: tuple[SourceLine, ...] = ()
+    """The lines of the kernel's source that show it; empty if unknown."""
     help: str = ""
     """One remedy; empty if none is known."""
     source: SourceLine | None = None
@@ -149,7 +151,7 @@ class OpcheckReport(Shown):
     not_covered: tuple[str, ...]
     """One line for everything that neither the code nor a run could decide, and without which `ok` would be a guess."""
     notes: tuple[str, ...] = ()
-    """What the check did not do, or what the runs showed and is no problem by itself."""
+    """Lines on the parts of the check that were left out, and on behaviour in the runs that is no problem by itself."""
     device: str = ""
     """The kind of the device that ran the calls; empty if only the kernels' code was read."""
 

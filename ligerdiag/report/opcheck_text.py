@@ -1,6 +1,7 @@
 """Renders the report of `ligerdiag.opcheck` as text: each call with its buffers, then the problems."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.opcheck import CheckedCall, OpcheckReport, Problem
@@ -58,12 +59,20 @@ def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
 def _list_problem(problem: Problem) -> Iterator[str]:
     yield f"error[{problem.kind.value}]: {problem.message}"
     if problem.source is not None:
-        yield f"  --> {problem.source.file}:{problem.source.line}"
+        yield f"  --> {_render_place(problem.source)}"
     for line in problem.evidence:
         yield f"   {line}"
+    for line in problem.lines:
+        yield f"   code: {_render_place(line)}"
     if problem.help:
         yield f"   help: {problem.help}"
 
 
 def _locate(source: SourceLine | None) -> str:
-    return f" at {source.file}:{source.line}" if source is not None else ""
+    return f" at {_render_place(source)}" if source is not None else ""
+
+
+def _render_place(source: SourceLine) -> str:
+    """Returns file and line; the file from the current folder on if it is in there."""
+    file = Path(source.file)
+    return f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}:{source.line}"
