@@ -9,7 +9,7 @@ The program has the call and nothing else, so XLA passes the program's parameter
 - Each output lies in the buffer of a donated parameter, the canary. Elements that still have the canary's bytes, with
   two canaries that differ in every byte, are not written.
 
-XLA could add copies. `_Wiring` reads the compiled module, and a buffer behind an unexpected copy counts as untested.
+XLA could add copies. `Wiring` reads the compiled module, and a buffer behind an unexpected copy counts as untested.
 
 With other contents of one operand, everything that changes besides the operand itself shows that the operand is read. A
 buffer that differs between two runs with the same contents shows nothing of the kind. Floats get other values. Integers
@@ -49,7 +49,7 @@ class LoneKernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wiring:
+class Wiring:
     """How the compiled program passes its parameters to the call, and the call's outputs to its results."""
 
     operands: tuple[int | None, ...]
@@ -90,7 +90,7 @@ class CanaryRuns:
     device: Any
     contents: tuple[Bytes, ...]
     compiled: Any
-    wiring: _Wiring
+    wiring: Wiring
 
     def observe(self, *, perturbs_integers: bool) -> CallRun:
         """Runs the call and returns what the runs showed. Passes on the errors of JAX and of the device.
@@ -277,11 +277,15 @@ def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> 
         device=device,
         contents=tuple(view_bytes(array) for array in contents),
         compiled=compiled,
-        wiring=_read_wiring(module, count),
+        wiring=read_wiring(module, count),
     )
 
 
-def _read_wiring(module: HloModule, canaries: int) -> _Wiring:
+def read_wiring(module: HloModule, canaries: int) -> Wiring:
+    """Returns how a compiled program, whose first parameters are `canaries` canaries, passes its buffers to its only call.
+
+    Raises CompileError if it has another number of custom calls.
+    """
     calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
         raise CompileError(f"XLA made {len(calls)} calls of it")
@@ -294,7 +298,7 @@ def _read_wiring(module: HloModule, canaries: int) -> _Wiring:
         if leaf is not None:
             outputs[leaf], direct[leaf] = result, not copied
     sources = [way.find_argument(operand) for operand in call.operands]
-    return _Wiring(
+    return Wiring(
         operands=tuple(None if number is None else number - canaries for number, _ in sources),
         is_own=tuple(number is not None and not copied for number, copied in sources),
         outputs=tuple(outputs),
