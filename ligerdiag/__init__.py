@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ligerdiag.errors import LigerdiagError
     from ligerdiag.model.case import Arg, Case, Draw, size
     from ligerdiag.model.findings import Finding, Severity, Verdict
-    from ligerdiag.model.opcheck import OpcheckReport
+    from ligerdiag.model.opcheck_report import OpcheckReport
     from ligerdiag.model.report import CaseReport, Status
 
 __all__ = [
@@ -48,7 +48,7 @@ _PLACES = {
     "Finding": "ligerdiag.model.findings",
     "Severity": "ligerdiag.model.findings",
     "Verdict": "ligerdiag.model.findings",
-    "OpcheckReport": "ligerdiag.model.opcheck",
+    "OpcheckReport": "ligerdiag.model.opcheck_report",
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }

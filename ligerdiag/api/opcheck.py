@@ -17,7 +17,7 @@ from ligerdiag.harmless_logs import has_nvidia_device
 from ligerdiag.hlo.parse import parse_hlo_module
 from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
 from ligerdiag.model.jobs import Source
-from ligerdiag.model.opcheck import FoundCall, OpcheckReport
+from ligerdiag.model.opcheck_report import FoundCall, OpcheckReport
 from ligerdiag.toolchains.gpu_targets import load_target
 
 DEVICES = ("auto", "gpu", "cpu", "none")

@@ -31,7 +31,7 @@ from ligerdiag.errors import CompileError
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo_module
 from ligerdiag.hlo.shape import iterate_leaves
-from ligerdiag.model.opcheck import CallRun, OperandRun, OutputRun, Seen
+from ligerdiag.model.opcheck_report import CallRun, OperandRun, OutputRun, Seen
 
 type Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

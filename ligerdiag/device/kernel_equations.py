@@ -56,7 +56,7 @@ def list_subprograms(equation: Any) -> list[Any]:
 
 
 @dataclass(slots=True, eq=False)
-class Evaluation:
+class EagerEvaluation:
     """One evaluation of a traced program on arrays of a device."""
 
     visit: Visit

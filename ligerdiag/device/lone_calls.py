@@ -33,12 +33,12 @@ from ligerdiag.compile.lowering.kernel_calls import find_traced_calls
 from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, read_traceback, record_binds
 from ligerdiag.device.canary_runs import LoneKernel, compile_kernel
 from ligerdiag.device.device_worker import arrange_gpus
-from ligerdiag.device.kernel_equations import Evaluation, iterate_kernel_equations
+from ligerdiag.device.kernel_equations import EagerEvaluation, iterate_kernel_equations
 from ligerdiag.device.opcheck_jobs import FAILED, OpcheckAnswer, OpcheckRequest
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.opcheck import CallRun, FoundCall
+from ligerdiag.model.opcheck_report import CallRun, FoundCall
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
@@ -238,7 +238,7 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
 
     with library.default_device(library.devices("cpu")[0]):
         drawn = library.tree.leaves(draw_arguments(case, 0))
-    evaluation = Evaluation(visit)
+    evaluation = EagerEvaluation(visit)
     fault_text = "the program does not reach the call with these arguments"
     try:
         evaluation.run(closed, [place(array) for array in drawn])

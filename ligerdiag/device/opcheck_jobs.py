@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ligerdiag.codec import Json, decode_record, encode_record, read_record
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
-from ligerdiag.model.opcheck import FoundCall
+from ligerdiag.model.opcheck_report import FoundCall
 
 FAILED = "the call failed on the device: "
 """The beginning of the reason why a call has no runs, if other integers may have made the kernel leave its buffers."""

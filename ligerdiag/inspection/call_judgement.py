@@ -18,7 +18,7 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaf_shapes, render_shape
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.opcheck import (
+from ligerdiag.model.opcheck_report import (
     BufferRow,
     CallRun,
     CheckedCall,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from markupsafe import escape
 
-from ligerdiag.model.opcheck import OpcheckReport
+from ligerdiag.model.opcheck_report import OpcheckReport
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport

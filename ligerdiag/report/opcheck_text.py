@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.opcheck import CheckedCall, OpcheckReport, Problem
+from ligerdiag.model.opcheck_report import CheckedCall, OpcheckReport, Problem
 from ligerdiag.text import compute_printable, count_of
 
 

@@ -9,7 +9,7 @@ import pytest
 import ligerdiag
 from ligerdiag import OpcheckReport
 from ligerdiag.errors import CaseError, InputError
-from ligerdiag.model.opcheck import ProblemKind
+from ligerdiag.model.opcheck_report import ProblemKind
 from tests.device import opcheck_kernels as kernels
 
 X = np.arange(kernels.SIZE, dtype=np.float32) + 1

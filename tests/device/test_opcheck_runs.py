@@ -11,7 +11,7 @@ import pytest
 
 import ligerdiag
 from ligerdiag import OpcheckReport
-from ligerdiag.model.opcheck import ProblemKind
+from ligerdiag.model.opcheck_report import ProblemKind
 
 COMPILER = next((found for name in ("c++", "g++", "clang++") if (found := shutil.which(name))), None)
 SIZE = 64

@@ -6,7 +6,7 @@ import pytest
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCoverage, create_unknown_effects
 from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
-from ligerdiag.model.opcheck import CallRun, FoundCall, OperandRun, OutputRun, ProblemKind, Seen
+from ligerdiag.model.opcheck_report import CallRun, FoundCall, OperandRun, OutputRun, ProblemKind, Seen
 from tests.replay.xla_cpu import parse_text
 
 MODULE = """\
