@@ -14,9 +14,11 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from ligerdiag.api.function import check
+    from ligerdiag.api.opcheck import opcheck
     from ligerdiag.errors import LigerdiagError
     from ligerdiag.model.case import Arg, Case, Draw, size
     from ligerdiag.model.findings import Finding, Severity, Verdict
+    from ligerdiag.model.opcheck_report import OpcheckReport
     from ligerdiag.model.report import CaseReport, Status
 
 __all__ = [
@@ -26,10 +28,12 @@ __all__ = [
     "Draw",
     "Finding",
     "LigerdiagError",
+    "OpcheckReport",
     "Severity",
     "Status",
     "Verdict",
     "check",
+    "opcheck",
     "size",
 ]
 
@@ -39,10 +43,12 @@ _PLACES = {
     "Draw": "ligerdiag.model.case",
     "size": "ligerdiag.model.case",
     "check": "ligerdiag.api.function",
+    "opcheck": "ligerdiag.api.opcheck",
     "LigerdiagError": "ligerdiag.errors",
     "Finding": "ligerdiag.model.findings",
     "Severity": "ligerdiag.model.findings",
     "Verdict": "ligerdiag.model.findings",
+    "OpcheckReport": "ligerdiag.model.opcheck_report",
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }

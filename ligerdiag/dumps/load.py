@@ -26,7 +26,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module, pause_collector
-from ligerdiag.hlo.shape import DTYPE_NAMES, iterate_leaf_shapes
+from ligerdiag.hlo.shape import DTYPE_NAMES, is_tiled, iterate_leaf_shapes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
 from ligerdiag.hlo.xla_pb2 import HloModuleProto, ShapeProto
 from ligerdiag.text import count_of
@@ -77,8 +77,8 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the modules of one compilation. Raises ArtifactError if no file of its optimized module can be read,
-    NoScheduleError if that module has no schedule.
+    """Reads the modules of one compilation. Raises ArtifactError if no file of its optimized module can be read, or that
+    module is for a TPU, NoScheduleError if that module has no schedule.
 
     translate: turns HLO text and its name into the bytes of an HloModuleProto. alone: whether to leave out the module
     before optimizations.
@@ -86,6 +86,8 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
     notes: list[str] = []
     with pause_collector(keep=True):
         (optimized, buffers), path = _read_first(files.optimized, lambda path: _parse(files, path, translate), notes)
+        if _is_for_tpu(optimized):
+            raise ArtifactError(f"`{path.name}` is not covered: {_FOR_TPU}")
         if not optimized.is_scheduled:
             raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")
         if buffers is None and files.buffers:
@@ -107,6 +109,15 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
         buffers=buffers,
         notes=tuple(notes),
     )
+
+
+_FOR_TPU = "a program for a TPU, whose arrays are padded to tiles; ligerdiag judges programs for GPUs"
+
+
+def _is_for_tpu(module: HloModule) -> bool:
+    """Returns whether an argument or a result of the module has a layout with tiles."""
+    values = (*module.entry.parameters, module.entry.root)
+    return any(is_tiled(leaf) for value in values for _, leaf in iterate_leaf_shapes(value.shape))
 
 
 def _read(files: ModuleFiles, path: Path) -> bytes:

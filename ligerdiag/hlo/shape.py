@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, OutputOperandAliasing, ShapeProto
 
 TUPLE = 13
@@ -25,6 +27,8 @@ type ShapeIndex = tuple[int, ...]
 """Path into a nested tuple shape, such as (1, 0) for element 0 of element 1; () is the whole shape."""
 
 _PRED = 1
+_TILES = 6
+"""Number of the field `tiles` of a LayoutProto."""
 _ELEMENT_BITS = re.compile(r"^[a-z]+?(\d+)(?:e|$)", re.ASCII)
 
 DTYPE_NAMES = {
@@ -60,6 +64,14 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
         return
     for index, child in enumerate(shape.tuple_shapes):
         yield from iterate_leaf_shapes(child, (*prefix, index))
+
+
+def is_tiled(shape: ShapeProto) -> bool:
+    """Returns whether the layout of an array has tiles, as XLA lays out arrays on a TPU and on no GPU or CPU.
+
+    `xla.proto` leaves the tiles out, because nothing else asks for them.
+    """
+    return any(one.field_number == _TILES for one in UnknownFieldSet(shape.layout))
 
 
 def is_counted(shape: ShapeProto) -> bool:

@@ -117,8 +117,8 @@ class CaseReport(Shown):
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     has_reference: bool = False
-    """Whether the case has a reference, a function that computes the same in plain jnp; `report.uncompared` says why it was
-    not compared with the outputs.
+    """Whether the case has a reference, a function that computes the same in plain jnp. `report.words.uncompared` says why
+    it was not compared with the outputs.
     """
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """From output name to verdict, in the program's order."""

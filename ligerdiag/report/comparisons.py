@@ -10,7 +10,7 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.schedule_view import Fate, ScheduleFacts
 from ligerdiag.model.shown import Shown
-from ligerdiag.report.memory_words import MemoryFigure, compare_memory, is_small
+from ligerdiag.report.words.memory_words import MemoryFigure, compare_memory, is_small
 from ligerdiag.text import compute_printable, count_of
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from markupsafe import escape
 
 from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.opcheck_report import OpcheckReport
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
@@ -15,8 +16,9 @@ from ligerdiag.report.terminal.full_report import (
     render_report_comparison_text,
     render_terminal,
 )
+from ligerdiag.report.terminal.opcheck_text import render_opcheck
 
-type Record = CaseReport | CheckReport | ReportComparison | DifferenceReport | Bisection
+type Record = CaseReport | CheckReport | ReportComparison | DifferenceReport | Bisection | OpcheckReport
 
 
 def render_text(record: Record) -> str:
@@ -32,6 +34,8 @@ def render_text(record: Record) -> str:
             text = render_difference_report(record)
         case Bisection():
             text = render_bisections((record,))
+        case OpcheckReport():
+            text = render_opcheck(record)
     return text.rstrip("\n")
 
 

@@ -14,7 +14,7 @@ from ligerdiag.model.schedule_view import Neighbourhood, Reader
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
 from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
-from ligerdiag.report.uncompared import explain_uncompared_reference
+from ligerdiag.report.words.uncompared import explain_uncompared_reference
 
 
 def make_plain(record: object) -> Any:

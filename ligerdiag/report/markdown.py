@@ -18,13 +18,6 @@ from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.case_places import Repository, find_case_place
 from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups, list_families
-from ligerdiag.report.memory_words import (
-    is_small,
-    list_void,
-    list_worst_first,
-    render_milliseconds,
-    summarise_memory,
-)
 from ligerdiag.report.status import compute_allowed_outputs, compute_excuse, list_allowed, list_unexcused
 from ligerdiag.report.terminal.case_table import STATUS_TEXTS, render_counted
 from ligerdiag.report.terminal.diagnostics import list_troubles
@@ -42,6 +35,13 @@ from ligerdiag.report.terminal.summary import (
     render_selected,
     render_totals,
     render_uncompared,
+)
+from ligerdiag.report.words.memory_words import (
+    is_small,
+    list_void,
+    list_worst_first,
+    render_milliseconds,
+    summarise_memory,
 )
 from ligerdiag.rules.registry import RULES
 from ligerdiag.source_text import parse_place

@@ -202,6 +202,19 @@ ENTRY e {{
 """
 
 
+def test_a_program_for_a_tpu_is_not_covered(tmp_path: Path, inspect: Inspect) -> None:
+    """Its arrays are padded to tiles, so their bytes do not follow from their shapes."""
+    file = tmp_path / "module_0001.jit_step.after_optimizations.txt"
+    file.write_text(MODULE.format(name="one").replace("{0}", "{0:T(128)}"))
+    (case,) = inspect(file).cases
+    assert case.status is Status.ERROR
+    assert case.error == (
+        f"`{file.name}` is not covered: a program for a TPU, whose arrays are padded to tiles; ligerdiag judges programs"
+        " for GPUs"
+    )
+    assert case.outputs == {}
+
+
 def test_each_module_of_a_text_is_inspected(tmp_path: Path, inspect: Inspect) -> None:
     file = tmp_path / "several.hlo"
     modules = [MODULE.format(name=name) for name in ("one", "other")]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ligerdiag.model.memory import CopyCause, Donation, DonationFault, LiveValue, MemoryUse
-from ligerdiag.report.memory_words import describe_memory, render_change, render_milliseconds
 from ligerdiag.report.terminal.full_report import render_terminal
 from ligerdiag.report.terminal.memory_text import MAX_MEMORIES
+from ligerdiag.report.words.memory_words import describe_memory, render_change, render_milliseconds
 from ligerdiag.text import compute_cells, render_bytes
 from tests.report.samples import IN_PLACE, MIB, make_case, make_copy, make_hostile_memory, make_memory, make_report
 

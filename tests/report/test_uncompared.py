@@ -9,7 +9,7 @@ from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.report.json import render_json
 from ligerdiag.report.markdown import render_markdown
 from ligerdiag.report.terminal.full_report import render_terminal
-from ligerdiag.report.uncompared import explain_uncompared_reference
+from ligerdiag.report.words.uncompared import explain_uncompared_reference
 from tests.report.samples import make_case, make_report
 
 COMPARED = Replay(state=ReplayState.DONE, reference={"y": 0.0})

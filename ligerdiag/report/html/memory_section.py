@@ -14,7 +14,7 @@ from ligerdiag.model.report import CaseReport
 from ligerdiag.report.html.band import NARROW_WIDTH, TEXT_WIDTH, WIDTH
 from ligerdiag.report.html.environment import compute_shortened
 from ligerdiag.report.html.prose import Part, compute_parts
-from ligerdiag.report.memory_words import (
+from ligerdiag.report.words.memory_words import (
     count_rest,
     describe_cause,
     describe_live,

@@ -41,8 +41,8 @@ from ligerdiag.report.terminal.summary import (
     render_totals,
     render_uncompared,
 )
-from ligerdiag.report.tuning_words import describe_tuning
-from ligerdiag.report.uncompared import explain_uncompared_reference
+from ligerdiag.report.words.tuning_words import describe_tuning
+from ligerdiag.report.words.uncompared import explain_uncompared_reference
 from ligerdiag.text import join_words
 
 MAX_BANDS = 2

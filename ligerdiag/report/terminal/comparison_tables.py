@@ -13,7 +13,6 @@ from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Fate, Neighbourhood, Origin, Reader
 from ligerdiag.report.comparisons import Bisection, BisectionRow, Difference, DifferenceReport
-from ligerdiag.report.memory_words import MemoryFigure, render_change
 from ligerdiag.report.terminal.case_table import render_outputs
 from ligerdiag.report.terminal.diagnostics import render_verdict
 from ligerdiag.report.terminal.spans import (
@@ -26,6 +25,7 @@ from ligerdiag.report.terminal.spans import (
     compute_wrapped,
     verdict_style,
 )
+from ligerdiag.report.words.memory_words import MemoryFigure, render_change
 from ligerdiag.source_text import compute_near, compute_place
 from ligerdiag.text import render_bytes
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.memory import Copy, MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport
-from ligerdiag.report.memory_words import (
+from ligerdiag.report.terminal.spans import Line, Span, Style, compute_padded, compute_width, compute_wrapped
+from ligerdiag.report.words.memory_words import (
     count_rest,
     describe_cause,
     describe_live,
@@ -22,7 +23,6 @@ from ligerdiag.report.memory_words import (
     list_worst_first,
     name_instruction,
 )
-from ligerdiag.report.terminal.spans import Line, Span, Style, compute_padded, compute_width, compute_wrapped
 from ligerdiag.source_text import compute_place
 from ligerdiag.text import compute_printable, render_bytes
 

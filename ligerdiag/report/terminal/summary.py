@@ -9,7 +9,7 @@ from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Stat
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
-from ligerdiag.report.uncompared import explain_uncompared_reference
+from ligerdiag.report.words.uncompared import explain_uncompared_reference
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import count_of, join_words
 

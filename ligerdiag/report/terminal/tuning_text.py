@@ -4,7 +4,7 @@ every other case that has something to choose.
 
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.terminal.spans import Line, Span, Style, compute_wrapped
-from ligerdiag.report.tuning_words import describe_tuning
+from ligerdiag.report.words.tuning_words import describe_tuning
 
 MAX_TUNED = 12
 """At most this many cases have a line about their tuning; `--verbose` and JSON have all of them."""

@@ -1,0 +1,133 @@
+"""`ligerdiag.opcheck`: checks that each kernel call of a function reads and writes what it declares."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ligerdiag.api.function import LiveFunction, name_function, write_live_function
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.config import Config, load_config
+from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
+from ligerdiag.device.opcheck_service import CUDA, find_kernel_calls
+from ligerdiag.effects.declared import DeclaredEffects, find_declaration, parse_declarations
+from ligerdiag.effects.isolated import CallEffectsReader
+from ligerdiag.errors import InputError
+from ligerdiag.harmless_logs import has_nvidia_device
+from ligerdiag.hlo.parse import parse_hlo_module
+from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
+from ligerdiag.model.jobs import Source
+from ligerdiag.model.opcheck_report import FoundCall, OpcheckReport
+from ligerdiag.toolchains.gpu_targets import load_target
+
+DEVICES = ("auto", "gpu", "cpu", "none")
+NO_CALL = "the function makes no kernel call that ligerdiag knows: those of jax-triton, Pallas and `jax.ffi`"
+NO_GPU = "no call was run, because this machine has no NVIDIA GPU: the kernels' code alone was read"
+NOT_ASKED = "no call was run, because `device` is `none`: the kernels' code alone was read"
+
+
+def opcheck(
+    fn: Callable[..., Any],
+    *specs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    target: str = "h100",
+    effects: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    name: str = "",
+    config: Path | None = None,
+    cache_directory: Path | str | None = None,
+    timeout: float = 300.0,
+) -> OpcheckReport:
+    """Checks that the kernel calls of a function write exactly the operands that they declare, and all of their outputs.
+
+    Reads the code of each kernel and, on a machine with an NVIDIA GPU, runs each call by itself several times: on the
+    operands that the function gives it, between guard bytes, with outputs full of canary bytes, and with other contents of
+    one operand at a time. Everything happens in a process of its own; this process does not call the function.
+
+        report = ligerdiag.opcheck(step, x, w)
+        assert report.ok, report
+
+    fn: any function of arrays that makes kernel calls, as for `ligerdiag.check`.
+    specs: its arguments by position, as for `ligerdiag.check`. Give arrays of the sizes that the kernel is for: the runs
+        use small arrays and all integers as they are, and draw the rest in the same range.
+    kwargs: the arguments that the function gets by keyword.
+    device: "auto" runs the calls if the machine has a GPU, "gpu" requires one, "none" only reads the kernels' code. "cpu"
+        runs them on the CPU, for handlers of `jax.ffi` that are registered for it.
+    target: the GPU whose kernels are read if no call is run, see `ligerdiag targets`.
+    effects: what kernels do according to their author, as in `Case`: `{"kernel": {"writes": [0]}}`. A hidden write that
+        is stated here is no problem; the effects of a kernel whose code cannot be read are decided by it.
+    name: the function's name in the report.
+    config: a pyproject.toml whose [tool.ligerdiag.effects] add to `effects`; none by default.
+    cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
+    timeout: most seconds for all runs; a run that fails is repeated once.
+
+    Raises InputError if the function or an argument cannot be sent to a worker, `device` is unknown or missing, or an
+    argument does not fit; CaseError if the function raises; CompileError if the worker dies.
+    """
+    if device not in DEVICES:
+        raise InputError(f"expected one of {', '.join(DEVICES)} for `device` but got {device!r:.60}")
+    if device == "gpu" and not has_nvidia_device():
+        raise InputError('`device="gpu"` needs an NVIDIA GPU, and this machine has none')
+    settings = Config() if config is None else load_config(config, Path.cwd())
+    declared = (*parse_declarations(effects or {}, place="`effects` for `{}`"), *settings.effects)
+    cache = Cache(None if cache_directory is None else Path(cache_directory))
+    live = LiveFunction(function=fn, specs=specs, kwargs=kwargs, name=name)
+    source = write_live_function(live, cache, Path.cwd())
+    answer, notes = _find_calls(source, device, target, cache, timeout)
+    judged = _judge_calls(answer.calls, declared, cache)
+    return OpcheckReport(
+        function=name or name_function(fn),
+        calls=tuple(one.call for one in judged),
+        problems=tuple(problem for one in judged for problem in one.problems),
+        not_covered=tuple(dict.fromkeys(line for one in judged for line in one.not_covered)) or _explain_none(judged),
+        notes=tuple(dict.fromkeys((*notes, *(line for one in judged for line in one.notes)))),
+        device=answer.device,
+    )
+
+
+def _explain_none(judged: Sequence[JudgedCall]) -> tuple[str, ...]:
+    return () if judged else (NO_CALL,)
+
+
+def _find_calls(
+    source: Source, device: str, target: str, cache: Cache, timeout: float
+) -> tuple[OpcheckAnswer, tuple[str, ...]]:
+    """Returns the function's kernel calls, run on the device if there is one, and notes on what was not run."""
+    runs = device == "gpu" or (device == "auto" and has_nvidia_device())
+    platform = CUDA if runs else "cpu" if device == "cpu" else ""
+    note = NOT_ASKED if device == "none" else NO_GPU
+    if platform:
+        request = OpcheckRequest(source=source, description="", compute_capability=0, platform=platform)
+        try:
+            answer, left_out = find_kernel_calls(request, cache=cache, timeout=timeout)
+        except InputError as error:
+            if device != "auto":
+                raise
+            note = f"no call was run ({error}): the kernels' code alone was read"
+        else:
+            return answer, (left_out,) if left_out else ()
+    described = load_target(target)
+    request = OpcheckRequest(
+        source=source, description=described.description, compute_capability=described.compute_capability
+    )
+    return find_kernel_calls(request, cache=cache, timeout=timeout)[0], (note,)
+
+
+def _judge_calls(
+    calls: Sequence[FoundCall], declared: Sequence[DeclaredEffects], cache: Cache
+) -> tuple[JudgedCall, ...]:
+    reader = CallEffectsReader(cache=cache.root / "effects")
+    modules = [parse_hlo_module(base64.b64decode(one.module)) if one.module else None for one in calls]
+    reader.read(*(module for module in modules if module is not None))
+    judged: list[JudgedCall] = []
+    for found, module in zip(calls, modules, strict=True):
+        inside = [] if module is None else [call for _, call in module.iterate_custom_calls()]
+        if len(inside) != 1:
+            reason = found.trouble or f"JAX made {len(inside)} custom calls of the call, where one was expected"
+            judged.append(judge_unread(found, reason))
+            continue
+        (call,) = inside
+        code = reader.find(call)
+        stated = find_declaration(declared, target=call.proto.custom_call_target, kernel=code.kernel)
+        judged.append(CallJudge(found=found, call=call, effects=code, stated=stated).judge())
+    return tuple(judged)

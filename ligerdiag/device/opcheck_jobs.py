@@ -1,0 +1,55 @@
+"""Messages between `ligerdiag.opcheck` and its worker."""
+
+import json
+from dataclasses import dataclass
+
+from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.model.opcheck_report import FoundCall
+
+FAILED = "the call failed on the device: "
+"""The beginning of the reason why a call has no runs, if other integers may have made the kernel leave its buffers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpcheckRequest:
+    """Asks a worker for the kernel calls of a live function and, if it is to run them, for what the runs show."""
+
+    source: Source
+    description: str
+    """XLA's description of the GPU for which the calls are lowered; empty for a device of this machine."""
+    compute_capability: int
+    """That of the described GPU, such as 90; 0 for a device of this machine."""
+    platform: str = ""
+    """JAX's name of the platform on which the calls run, `cuda` or `cpu`; empty to run nothing."""
+    perturbs_integers: bool = True
+    """Whether the runs also change operands of integers, which may be indices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpcheckAnswer:
+    """The kernel calls that the worker found, in program order."""
+
+    calls: tuple[FoundCall, ...]
+    device: str = ""
+    """The kind of the device that ran the calls; empty if nothing ran."""
+
+
+def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:
+    """Returns the job that sends this request to a worker. timeout: in seconds."""
+    return Job(
+        source=request.source,
+        name=f"the kernel calls of `{request.source}`",
+        render=lambda log: render_request("OpcheckRequest", encode_record(request), log),
+        parse=lambda line: decode_record(OpcheckAnswer, parse_answer(line)),
+        timeout=timeout,
+    )
+
+
+def parse_opcheck_request(job: Json) -> OpcheckRequest:
+    return read_record(OpcheckRequest, job, "request")
+
+
+def render_opcheck_answer(answer: OpcheckAnswer) -> str:
+    """Returns the answer as the line that the worker sends to its parent."""
+    return json.dumps({"answer": encode_record(answer)}) + "\n"

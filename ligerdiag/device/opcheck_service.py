@@ -1,0 +1,49 @@
+"""Runs the worker of `ligerdiag.opcheck`."""
+
+from dataclasses import replace
+
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.device.device_service import DEVICE_ENVIRONMENT
+from ligerdiag.device.opcheck_jobs import FAILED, OpcheckAnswer, OpcheckRequest, make_opcheck_job
+from ligerdiag.errors import CaseError, CompileError, InputError
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
+
+OPCHECK_WORKER = "ligerdiag.device.opcheck_worker"
+CUDA = "cuda"
+
+
+def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) -> tuple[OpcheckAnswer, str]:
+    """Returns the worker's answer, and a note on what the runs left out; empty if they left nothing out.
+
+    If a run fails or kills the worker, the calls run once more, in a new worker, with the integers that the function
+    gives them: other integers, which may be indices, may have made a kernel leave its buffers.
+
+    timeout: seconds for the worker. Raises the worker's LigerdiagError.
+    """
+    try:
+        answer = _ask(request, cache, timeout)
+    except (InputError, CaseError):
+        raise
+    except CompileError:
+        if not request.platform:
+            raise
+    else:
+        if not any(call.not_run.startswith(FAILED) for call in answer.calls):
+            return answer, ""
+    careful = _ask(replace(request, perturbs_integers=False), cache, timeout)
+    return careful, "operands of integers kept their values, because a run with other integers failed"
+
+
+def _ask(request: OpcheckRequest, cache: Cache, timeout: float) -> OpcheckAnswer:
+    is_gpu = request.platform == CUDA
+    with Pool(
+        cache=cache,
+        toolchain=current_toolchain(),
+        jobs=1,
+        timeout=timeout,
+        module=OPCHECK_WORKER,
+        environment=DEVICE_ENVIRONMENT if is_gpu else None,
+        forks=not is_gpu,  # an import may have opened the GPU's driver, which no fork could use
+    ) as pool:
+        return pool.submit(make_opcheck_job(request, timeout)).result()

@@ -1,0 +1,432 @@
+"""Judges one kernel call of `ligerdiag.opcheck`: compares what the call declares with what its kernel's code may do and
+with what its runs showed.
+
+The code gives an upper bound for all operands and a run a lower bound for some, so
+
+- a write that a run showed, or that the code has, must be declared;
+- a declared write that the code does not have is a declaration too many;
+- a run that shows more than the code has is a contradiction: ligerdiag misread the code, or other code ran.
+
+A declaration is an alias of the call, which XLA knows, or an entry of `effects`, which only ligerdiag knows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite, WriteCoverage
+from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import iterate_leaf_shapes, render_shape
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.opcheck_report import (
+    BufferRow,
+    CallRun,
+    CheckedCall,
+    FoundCall,
+    OperandRun,
+    OutputRun,
+    Problem,
+    ProblemKind,
+    Seen,
+)
+from ligerdiag.text import join_words
+
+_ALIAS = "alias it to an output (`ligerdiag.in_place.call_in_place`), and read that output instead of the operand"
+_FILL = "write every element, or alias the output to an operand that holds the values to keep"
+_ZERO = "zero the output (`zeroed_outputs`), or alias it to an operand with the first values"
+_MISREAD = "if the program on the device is the one that was read, this is a bug of ligerdiag: please report it"
+
+
+@dataclass(slots=True, kw_only=True)
+class JudgedCall:
+    """One call with its problems, with the questions about it that nothing decides, and with notes."""
+
+    call: CheckedCall
+    problems: list[Problem] = field(default_factory=list[Problem])
+    not_covered: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operand:
+    """One operand of a call: what is declared, what the code may do, and what the runs showed."""
+
+    number: int
+    shape: str
+    output: int | None
+    """The number of the output that aliases the operand; None if none does."""
+    stated_write: bool
+    """Whether `effects` say that the call writes the operand."""
+    stated_read: bool
+    """Whether `effects` allow the call to read the operand; true if they do not say."""
+    is_stated: bool
+    """Whether `effects` have an entry for the call."""
+    access: Access
+    """The access that the code may make, through the operand's pointer and that of the output that aliases it."""
+    use: OperandUse
+    stores: tuple[SourceLine, ...]
+    run: OperandRun | None
+
+    @property
+    def is_declared(self) -> bool:
+        return self.output is not None or self.stated_write
+
+    @property
+    def is_known(self) -> bool:
+        return self.access is not Access.UNKNOWN
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a run showed a write."""
+        return self.run is not None and self.run.is_written is Seen.YES
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a run showed a read."""
+        return self.run is not None and self.run.is_read is Seen.YES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallJudge:
+    """A kernel call, its custom call by itself, and the effects that the kernel's code has."""
+
+    found: FoundCall
+    call: HloInstruction
+    effects: CallEffects
+    """Those of the code alone, without declarations."""
+    stated: DeclaredEffects | None
+    """The entry of `effects` for this call; None if there is none."""
+
+    def judge(self) -> JudgedCall:
+        """Returns the call with its problems."""
+        operands = [self._describe(number) for number in range(len(self.call.operands))]
+        result = JudgedCall(call=self._tabulate(operands))
+        for operand in operands:
+            result.problems += self._judge_write(operand)
+            result.problems += self._judge_read(operand)
+        for output in range(len(self.effects.outputs)):
+            result.problems += self._judge_output(output)
+        result.problems += self._judge_places(operands)
+        if self.found.is_dropped:
+            result.problems.append(_make_dropped(self.found))
+        result.not_covered += self._list_undecided(operands)
+        result.notes += self._list_notes()
+        return result
+
+    @property
+    def _run(self) -> CallRun | None:
+        return self.found.run
+
+    @property
+    def _aliased(self) -> dict[int, int]:
+        """Returns a map from the number of an operand to that of the output that aliases it."""
+        leaves = [leaf for leaf, _ in iterate_leaf_shapes(self.call.shape)]
+        return {key: leaves.index(leaf) for key, leaf in self.call.operand_output_aliases.items()}
+
+    def _describe(self, number: int) -> _Operand:
+        output = self._aliased.get(number)
+        access, use = self.effects.operands[number], self.effects.operand_uses[number]
+        if output is not None:
+            access = access.cover(self.effects.outputs[output])
+        stated = self.stated
+        writes = frozenset[int]() if stated is None or stated.writes is None else stated.writes
+        return _Operand(
+            number=number,
+            shape=render_shape(self.call.operands[number].shape),
+            output=output,
+            stated_write=number in writes,
+            stated_read=stated is None or stated.reads is None or number in stated.reads,
+            is_stated=stated is not None,
+            access=access,
+            use=use,
+            stores=self.effects.operand_stores[number],
+            run=self._run.operands[number] if self._run is not None else None,
+        )
+
+    def _judge_write(self, operand: _Operand) -> Iterator[Problem]:
+        name = f"operand {operand.number}, `{operand.shape}`"
+        code = operand.is_known and operand.access.writes
+        evidence = (*_describe_run(operand), *(_describe_code(operand) if code else ()))
+        if not operand.is_declared and (operand.is_written or code):
+            yield self._make(
+                ProblemKind.UNDECLARED_WRITE,
+                f"`{self.found.kernel}` writes {name}, and no output aliases it",
+                evidence,
+                _ALIAS,
+                operand.stores,
+            )
+        if operand.is_written and operand.is_known and not operand.access.writes:
+            yield self._make(
+                ProblemKind.CONTRADICTION,
+                f"a run of `{self.found.kernel}` writes {name}, and its code does not",
+                evidence,
+                _MISREAD,
+            )
+        if operand.is_declared and operand.is_known and not operand.access.writes and not operand.is_written:
+            yield self._make(
+                ProblemKind.NEVER_WRITTEN,
+                f"`{self.found.kernel}` declares that it writes {name}, and its code does not",
+                ("code: no store through the pointer of that operand", *_describe_run(operand)),
+                "remove the declaration: it costs a copy wherever the program reads the old value later",
+            )
+
+    def _judge_read(self, operand: _Operand) -> Iterator[Problem]:
+        name = f"operand {operand.number}, `{operand.shape}`"
+        code = operand.is_known and operand.access.reads
+        evidence = (
+            *(("run: other contents of the operand led to other results",) if operand.is_read else ()),
+            *(("code: a load through the pointer of that operand",) if code else ()),
+        )
+        if not operand.stated_read and (operand.is_read or code):
+            yield self._make(
+                ProblemKind.UNDECLARED_READ,
+                f"`{self.found.kernel}` reads {name}, which `reads` in its declared effects leaves out",
+                evidence,
+                f"add {operand.number} to `reads`",
+            )
+        if operand.is_read and operand.is_known and not operand.access.reads:
+            yield self._make(
+                ProblemKind.CONTRADICTION,
+                f"a run of `{self.found.kernel}` reads {name}, and its code does not",
+                evidence,
+                _MISREAD,
+            )
+
+    def _judge_output(self, output: int) -> Iterator[Problem]:
+        if output in self._aliased.values():
+            return
+        use, access = self.effects.output_uses[output], self.effects.outputs[output]
+        run = self._run.outputs[output] if self._run is not None else None
+        is_left = run is not None and run.is_left is Seen.YES
+        never = use.coverage is WriteCoverage.NONE and access in (Access.NONE, Access.READ)
+        partial = use.coverage is WriteCoverage.PARTIAL
+        evidence: list[str] = []
+        if is_left and run is not None:
+            evidence.append(f"run: {run.left} of {run.elements} elements kept the canary, from element {run.first} on")
+        if never or partial:
+            what = "no store through its pointer" if never else "the stores leave elements out, whatever the data"
+            evidence.append(f"code: {what}")
+        if is_left and use.coverage is WriteCoverage.COMPLETE:
+            yield self._make(
+                ProblemKind.CONTRADICTION,
+                f"a run of `{self.found.kernel}` leaves elements of output {output} unwritten, and its code does not",
+                evidence,
+                _MISREAD,
+            )
+        elif is_left or never or partial:
+            yield self._make(
+                ProblemKind.UNWRITTEN_OUTPUT,
+                f"`{self.found.kernel}` leaves elements of output {output} unwritten",
+                evidence,
+                _FILL,
+            )
+        if use.old_read is not None:
+            line = use.old_read.line
+            yield self._make(
+                ProblemKind.OLD_OUTPUT,
+                f"`{self.found.kernel}` reads output {output} before it writes it",
+                () if line is not None else ("code: a load through its pointer",),
+                _ZERO,
+                () if line is None else (line,),
+            )
+
+    def _judge_places(self, operands: Sequence[_Operand]) -> Iterator[Problem]:
+        """Yields the problems of accesses outside of the buffers, and of reads of outputs that nobody wrote."""
+        for operand in operands:
+            if operand.run is not None and operand.run.outside:
+                yield self._make(
+                    ProblemKind.OUTSIDE,
+                    f"`{self.found.kernel}` writes outside of operand {operand.number}",
+                    (f"run: {operand.run.outside} guard bytes beside the operand changed",),
+                    "mask the store",
+                )
+        uses = (*self.effects.operand_uses, *self.effects.output_uses)
+        for number, use in enumerate(uses):
+            count = len(self.effects.operands)
+            place = f"operand {number}" if number < count else f"output {number - count}"
+            for one in use.outside:
+                yield self._make(
+                    ProblemKind.OUTSIDE,
+                    f"`{self.found.kernel}` leaves the bytes of {place}",
+                    (f"code: a {one.kind.value} outside of the buffer, whatever the data",),
+                    "mask the access",
+                    () if one.line is None else (one.line,),
+                )
+        if self._run is not None and self._run.reads_outside:
+            yield self._make(
+                ProblemKind.OUTSIDE,
+                f"`{self.found.kernel}` reads outside of an operand",
+                ("run: other guard bytes beside the operands led to other results",),
+                "mask the load",
+            )
+        if self._run is not None and self._run.reads_old_outputs:
+            yield self._make(
+                ProblemKind.OLD_OUTPUT,
+                f"`{self.found.kernel}` uses the contents that an output has before the call",
+                ("run: another canary in the outputs led to other results",),
+                _ZERO,
+            )
+
+    def _list_undecided(self, operands: Sequence[_Operand]) -> Iterator[str]:
+        """Yields a line on the operands of which neither code, declaration nor run decides whether the call writes them. A
+        run without a write does not decide it.
+        """
+        undecided = [one for one in operands if not (one.is_known or one.is_stated or one.is_written)]
+        numbers = [one.number for one in undecided if one.output is None]
+        if numbers:
+            names = f"operand{'s' * (len(numbers) > 1)} {join_words([str(number) for number in numbers])}"
+            reason = "; ".join(self.effects.reasons) or "its code could not be read"
+            yield f"whether `{self.found.kernel}` writes {names}: {reason}"
+
+    def _list_notes(self) -> Iterator[str]:
+        kernel = self.found.kernel
+        if self.found.not_run:
+            yield f"`{kernel}` was not run: {self.found.not_run}"
+        for output, use in enumerate(self.effects.output_uses):
+            run = self._run.outputs[output] if self._run is not None else None
+            is_open = run is None or run.is_left is Seen.UNTESTED
+            if is_open and output not in self._aliased.values() and use.coverage is WriteCoverage.UNKNOWN:
+                yield f"whether `{kernel}` writes all of its output {output} does not follow from its code"
+        if self._run is not None and self._run.unsteady:
+            names = ", ".join(self._run.unsteady)
+            yield f"two runs of `{kernel}` with the same operands left different bytes in {names}"
+        if self._run is not None and any(one.elements and not one.is_guarded for one in self._run.operands):
+            yield f"some operands of `{kernel}` had no guard bytes: writes beside them would not be seen"
+
+    def _make(
+        self,
+        kind: ProblemKind,
+        message: str,
+        evidence: Sequence[str],
+        remedy: str,
+        lines: tuple[SourceLine, ...] = (),
+    ) -> Problem:
+        return Problem(
+            kind=kind,
+            kernel=self.found.kernel,
+            message=message,
+            evidence=tuple(evidence),
+            lines=lines,
+            help=remedy,
+            source=self.found.source,
+        )
+
+    def _tabulate(self, operands: Sequence[_Operand]) -> CheckedCall:
+        rows = [
+            BufferRow(
+                name=f"operand {one.number}",
+                shape=one.shape,
+                declared=_render_declared(one),
+                code=_render_access(one.access),
+                seen=_render_operand_run(one.run),
+            )
+            for one in operands
+        ]
+        for output, (_, shape) in enumerate(iterate_leaf_shapes(self.call.shape)):
+            operand = next((key for key, value in self._aliased.items() if value == output), None)
+            rows.append(
+                BufferRow(
+                    name=f"output {output}",
+                    shape=render_shape(shape),
+                    declared="written" if operand is None else f"operand {operand}",
+                    code=_render_output(self.effects.outputs[output], self.effects.output_uses[output])
+                    if operand is None
+                    else "",
+                    seen=_render_output_run(self._run.outputs[output]) if self._run and operand is None else "",
+                )
+            )
+        return CheckedCall(
+            kernel=self.found.kernel,
+            source=self.found.source,
+            rows=tuple(rows),
+            runs=self._run.runs if self._run is not None else 0,
+        )
+
+
+def judge_unread(found: FoundCall, reason: str) -> JudgedCall:
+    """Returns a call that could not be lowered by itself, so that nothing is known about it."""
+    result = JudgedCall(call=CheckedCall(kernel=found.kernel, source=found.source, rows=()))
+    result.not_covered.append(f"`{found.kernel}`: {reason}")
+    if found.is_dropped:
+        result.problems.append(_make_dropped(found))
+    return result
+
+
+def _make_dropped(found: FoundCall) -> Problem:
+    return Problem(
+        kind=ProblemKind.DROPPED,
+        kernel=found.kernel,
+        message=f"JAX drops the call of `{found.kernel}`, because nothing uses its outputs",
+        help="return an output of the call, or declare its write, and use that",
+        source=found.source,
+    )
+
+
+def _describe_run(operand: _Operand) -> Iterator[str]:
+    run = operand.run
+    if run is None:
+        return
+    if run.is_written is Seen.YES:
+        yield f"run: {run.written} of {run.elements} elements changed, from element {run.first} to {run.last}"
+    elif run.is_written is Seen.NO:
+        yield "run: no element changed"
+    else:
+        yield "run: XLA passed a copy of the operand, so that a write would not be seen"
+
+
+def _describe_code(operand: _Operand) -> tuple[str, ...]:
+    """Returns a line on the stores of the code, unless their places are known."""
+    return () if operand.stores else ("code: a store through the pointer of that operand",)
+
+
+def _render_declared(operand: _Operand) -> str:
+    if operand.output is not None:
+        return f"written, output {operand.output}"
+    if operand.stated_write:
+        return "written, in `effects` alone"
+    return "not written"
+
+
+def _render_access(access: Access) -> str:
+    match access:
+        case Access.NONE:
+            return "not used"
+        case Access.READ:
+            return "read"
+        case Access.WRITE:
+            return "written"
+        case Access.READ_WRITE:
+            return "read, written"
+        case Access.UNKNOWN:
+            return "unknown"
+
+
+def _render_output(access: Access, use: OperandUse) -> str:
+    if access is Access.UNKNOWN:
+        return "unknown"
+    words = {
+        WriteCoverage.NONE: "not written",
+        WriteCoverage.COMPLETE: "all written",
+        WriteCoverage.PARTIAL: "partly written",
+        WriteCoverage.UNKNOWN: "written, perhaps not all",
+    }[use.coverage]
+    return f"read, {words}" if use.reads_before_write is ReadsBeforeWrite.YES else words
+
+
+def _render_operand_run(run: OperandRun | None) -> str:
+    if run is None:
+        return ""
+    read = {Seen.YES: "read", Seen.NO: "not seen to be read", Seen.UNTESTED: "reads not tested"}[run.is_read]
+    if run.is_written is Seen.YES:
+        return f"{read}, wrote {run.written} of {run.elements}"
+    return f"{read}, writes not tested" if run.is_written is Seen.UNTESTED else read
+
+
+def _render_output_run(run: OutputRun) -> str:
+    match run.is_left:
+        case Seen.YES:
+            return f"wrote {run.elements - run.left} of {run.elements}"
+        case Seen.NO:
+            return "all written"
+        case Seen.UNTESTED:
+            return "not tested"

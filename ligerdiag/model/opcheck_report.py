@@ -1,0 +1,171 @@
+"""Records of `ligerdiag.opcheck`: what runs of one kernel call showed, the problems that follow, and the report.
+
+Operands and outputs are numbered as in the custom call. A run shows a lower bound of what a kernel does, for the operands
+of that run; the kernel's code gives an upper bound, for all operands.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ligerdiag.model.findings import SourceLine
+from ligerdiag.model.shown import Shown
+
+
+class Seen(StrEnum):
+    """Whether the runs of a call showed something about one of its buffers."""
+
+    YES = "yes"
+    NO = "no"
+    """The runs did not show it, which does not prove that it never happens."""
+    UNTESTED = "untested"
+    """The runs could not have shown it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperandRun:
+    """The observations that a call's runs made of one operand."""
+
+    elements: int
+    written: int = 0
+    """Number of elements that changed in at least one run."""
+    first: int = 0
+    """Number of the first changed element, in row-major order; 0 if none changed."""
+    last: int = 0
+    """Number of the last changed element; 0 if none changed."""
+    is_written: Seen = Seen.UNTESTED
+    is_read: Seen = Seen.UNTESTED
+    """Whether other contents of the operand led to other results."""
+    outside: int = 0
+    """Number of guard bytes around the operand that changed in at least one run."""
+    is_guarded: bool = False
+    """Whether the operand lay between guard bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRun:
+    """The observations that a call's runs made of one output."""
+
+    elements: int
+    left: int = 0
+    """Number of elements that still had the canary's bytes after the runs, for two different canaries."""
+    first: int = 0
+    """Number of the first such element, in row-major order; 0 if there is none."""
+    is_left: Seen = Seen.UNTESTED
+    """Whether elements were left; UNTESTED for an output that aliases an operand, and if XLA put the canary elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRun:
+    """The observations that the runs of one call by itself, on a device, made."""
+
+    runs: int
+    operands: tuple[OperandRun, ...]
+    outputs: tuple[OutputRun, ...]
+    unsteady: tuple[str, ...] = ()
+    """Names, such as `output 0`, of the buffers that differed between two runs with the same contents."""
+    reads_outside: bool = False
+    """Whether other guard bytes led to other results."""
+    reads_old_outputs: bool = False
+    """Whether another canary led to other results, besides the elements that nobody wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCall:
+    """One kernel call of the function, as the worker found it."""
+
+    kernel: str
+    source: SourceLine | None = None
+    """The user's line that makes the call."""
+    module: str = ""
+    """The call by itself as a serialized HloModuleProto in base64; empty if it could not be lowered."""
+    trouble: str = ""
+    """Why the call could not be lowered by itself; empty if it could."""
+    is_dropped: bool = False
+    """Whether JAX dropped the call, because nothing uses its outputs."""
+    run: CallRun | None = None
+    not_run: str = ""
+    """Why the call was not run; empty if it was run, or if no run was asked for."""
+
+
+class ProblemKind(StrEnum):
+    """How a call's declaration, its kernel's code and its runs disagree."""
+
+    UNDECLARED_WRITE = "undeclared write"
+    NEVER_WRITTEN = "declared, never written"
+    UNDECLARED_READ = "undeclared read"
+    UNWRITTEN_OUTPUT = "unwritten output"
+    OLD_OUTPUT = "read of an unwritten output"
+    OUTSIDE = "access outside of a buffer"
+    CONTRADICTION = "code and run disagree"
+    DROPPED = "dropped call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One disagreement, at one buffer of one call."""
+
+    kind: ProblemKind
+    kernel: str
+    message: str
+    """A fact and a place, lower case, without a final stop."""
+    evidence: tuple[str, ...] = ()
+    """One line for each observation or piece of code that shows it."""
+    lines: tuple[SourceLine, ...] = ()
+    """The lines of the kernel's source that show it; empty if unknown."""
+    help: str = ""
+    """One remedy; empty if none is known."""
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRow:
+    """One operand or output of a call: what is declared, what the code may do, and what the runs showed."""
+
+    name: str
+    """Such as `operand 0`."""
+    shape: str
+    """Such as `f32[8,16]`."""
+    declared: str
+    code: str
+    seen: str
+    """Empty if the call was not run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedCall:
+    """One kernel call of the report."""
+
+    kernel: str
+    source: SourceLine | None
+    rows: tuple[BufferRow, ...]
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OpcheckReport(Shown):
+    """The result of `ligerdiag.opcheck`. Printing it shows each call with its buffers, and the problems."""
+
+    function: str
+    calls: tuple[CheckedCall, ...]
+    problems: tuple[Problem, ...]
+    not_covered: tuple[str, ...]
+    """One line for everything that neither the code nor a run could decide, and without which `ok` would be a guess."""
+    notes: tuple[str, ...] = ()
+    """Lines on the parts of the check that were left out, and on behaviour in the runs that is no problem by itself."""
+    device: str = ""
+    """The kind of the device that ran the calls; empty if only the kernels' code was read."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem and everything that matters could be decided."""
+        return not self.problems and not self.not_covered
+
+    def raise_if_wrong(self) -> None:
+        """Raises AssertionError, with the report as its text, unless the report is `ok`."""
+        if not self.ok:
+            raise AssertionError(f"ligerdiag.opcheck of `{self.function}`\n{self}")
+
+    def __repr__(self) -> str:
+        words = [f"{one.kind.value}: {one.message}" for one in self.problems]
+        words += [f"not covered: {line}" for line in self.not_covered]
+        return f"<OpcheckReport of `{self.function}`: {'; '.join(words) or 'ok'}>"
