@@ -44,6 +44,7 @@ from ligerdiag.compile.lowering.kernel_calls import (
     has_partitioned,
 )
 from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
+from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_architecture
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
@@ -156,6 +157,7 @@ def lower_case(
     with (
         answers,
         assume_capability(compute_capability),
+        assume_architecture(compute_capability),
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
@@ -274,10 +276,11 @@ def _catch_donation_warnings() -> Generator[list[str]]:
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton and the MLIR dialects that JAX imports late, so that a worker has them before it
-    forks. An import that fails is ignored here; a case that needs the library reports the failure.
+    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker has them
+    before it forks. An import that fails is ignored here; a case that needs the library reports the failure.
     """
-    for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
+    dialects = ("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin")
+    for name in ("jax_triton.triton_lib", *dialects, CUTILE_COMPILER):
         with suppress(Exception):
             importlib.import_module(name)
 
