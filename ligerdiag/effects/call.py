@@ -133,9 +133,7 @@ def compute_call_effects(
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)
     if has_trait(target, CallTrait.TILE_IR):
-        return compute_tile_effects(
-            target=target, backend_config=backend_config, operands=operands, outputs=outputs
-        )
+        return compute_tile_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     if not carries_kernel(target):
         return compute_listed_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     try:

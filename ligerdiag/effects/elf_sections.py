@@ -24,13 +24,17 @@ def find_elf_sections(data: bytes, prefix: bytes) -> tuple[bytes, ...]:
     start, size, count, names = _HEADER.unpack_from(data)
     if size != _SECTION.size or not names < count <= _MOST_SECTIONS or start + size * count > len(data):
         raise ArtifactError("the ELF file of the machine code has no valid table of sections")
-    headers = [_SECTION.unpack_from(data, start + size * number) for number in range(count)]
+    headers = [_read_header(data, start + size * number) for number in range(count)]
     table = _cut(data, headers[names])
     found: list[bytes] = []
     for header in headers:
         if table.startswith(prefix, header[0]) and header[1] != _NO_BYTES:
             found.append(_cut(data, header))
     return tuple(found)
+
+
+def _read_header(data: bytes, place: int) -> tuple[int, ...]:
+    return _SECTION.unpack_from(data, place)
 
 
 def _cut(data: bytes, header: tuple[int, ...]) -> bytes:

@@ -3,9 +3,9 @@
 backend_config is a dictionary. `cubin_code` is an ELF file with the kernel's machine code; its sections
 `.nv.tileir.debug_txt.*` hold the text of the kernel's Tile IR, one operation per line. `function_name` is the name of
 the kernel, `NAME_K<convention>_<types of the parameters>`. `buffer_ids` lists, for each array or scalar that the launch
-passes, the number of the call's buffer (operands before outputs), or a larger number for a scalar. The kernel's function takes
-a pointer for each array, followed by sizes and strides (cuda/tile/jax/_jax.py). An array that the user wraps in
-`InputOutput` has only its operand's pointer; the output that aliases this operand has none.
+passes, the number of the call's buffer (operands before outputs), or a larger number for a scalar. The kernel's
+function takes a pointer for each array, followed by sizes and strides (cuda/tile/jax/_jax.py). An array that the user
+wraps in `InputOutput` has only its operand's pointer; the output that aliases this operand has none.
 
 A value of Tile IR may be an address: a pointer, or a view of memory. An address *points to* the arguments from which it
 was made, the union over all of them. Names are visible to the end of their region. Control flow, masks and bounds are
@@ -102,9 +102,9 @@ def compute_tile_accesses(text: str, entry: str) -> tuple[Access, ...]:
     """
     lines = iter(_STRING.sub('""', text).splitlines())
     head = next((line for line in lines if line.lstrip().startswith(f"entry @{entry}(")), None)
-    if head is None:
+    arguments, closed, _ = (head or "").partition("(")[2].rpartition(")")
+    if not closed:
         raise ArtifactError(f"the Tile IR has no kernel `{entry}`")
-    arguments = head[head.index("(") + 1 : head.rindex(")")]
     flow = _Flow()
     for match in _ARGUMENT.finditer(arguments):
         if _is_address(match["type"]):
@@ -150,7 +150,9 @@ class _Flow:
         returns_address = bool(results) and _is_address(returned)
         if name in _ACCESSES:
             if len(addresses) != 1 or returns_address:
-                raise ArtifactError(f"`{name}` in the Tile IR accesses memory through an address that cannot be followed")
+                raise ArtifactError(
+                    f"`{name}` in the Tile IR accesses memory through an address that cannot be followed"
+                )
             for number in addresses[0]:
                 self.accesses[number] = self.accesses[number].cover(_ACCESSES[name])
         elif name in _MAKES_OWN:

@@ -175,6 +175,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
         (program.donated, program.donation_warning),
+        [asdict(kernel) for kernel in program.library_kernels],
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
 
@@ -249,7 +250,7 @@ def make_artifact(
         for path in sorted(dump.glob("*.hlo.pb")):
             path.rename(directory / "passes" / path.name)
     shutil.rmtree(dump)
-    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls), encoding="utf-8")
+    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls, program.library_kernels), encoding="utf-8")
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = _describe(request, program, compiled, key, compile_seconds)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -31,7 +31,8 @@ def drop_instantiation() -> None:
     @wraps(register)
     def registered(name: str, fn: Any, platform: str = "cpu", **options: Any) -> Any:
         if isinstance(fn, Mapping) and platform.lower() != "cpu" and "execute" in fn:
-            fn = {stage: handler for stage, handler in fn.items() if stage != _INSTANTIATE}
+            stages = cast(Mapping[str, Any], fn)
+            fn = {stage: handler for stage, handler in stages.items() if stage != _INSTANTIATE}
         return register(name, fn, platform, **options)
 
     library.register_ffi_target = registered
