@@ -1,6 +1,7 @@
 """Reads sections of an ELF file, such as the machine code for a GPU that a payload holds, within the bounds of its bytes."""
 
 import struct
+from typing import cast
 
 from ligerdiag.errors import ArtifactError
 
@@ -21,7 +22,7 @@ def find_elf_sections(data: bytes, prefix: bytes) -> tuple[bytes, ...]:
     """
     if not data.startswith(_MAGIC) or len(data) < _HEADER.size:
         raise ArtifactError("the machine code is not an ELF file")
-    start, size, count, names = _HEADER.unpack_from(data)
+    start, size, count, names = cast(tuple[int, int, int, int], _HEADER.unpack_from(data))
     if size != _SECTION.size or not names < count <= _MOST_SECTIONS or start + size * count > len(data):
         raise ArtifactError("the ELF file of the machine code has no valid table of sections")
     headers = [_read_header(data, start + size * number) for number in range(count)]
