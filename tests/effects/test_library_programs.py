@@ -1,4 +1,4 @@
-"""Kernels of cuTile, CuTe DSL, Warp and TVM: recorded dumps of `library_programs`, and the programs themselves."""
+"""Kernels of cuTile, CuTe DSL, Warp, TVM and Gluon: recorded dumps of `library_programs`, and the programs themselves."""
 
 import importlib.util
 import json
@@ -6,6 +6,7 @@ import lzma
 import tarfile
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,19 @@ def test_an_operand_that_a_cute_call_aliases_needs_no_declaration(tmp_path: Path
     assert [one for case in report.cases for one in case.findings] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "verdicts", "written"), [("hidden", ["fresh", "stale"], 1), ("declared", ["fresh"] * 2, 0)]
+)
+def test_a_gluon_kernel_is_followed_like_one_of_triton(
+    name: str, verdicts: list[str], written: int, tmp_path: Path
+) -> None:
+    """The IR has layouts and shared memory."""
+    report = inspect(f"gluon-{name}", tmp_path)
+    assert read_verdicts(report) == verdicts
+    found = [(one.kernel, one.operand) for case in report.cases for one in case.findings if one.rule == "LD006"]
+    assert found == [("add_and_double", 0)] * written
+
+
 def load_warp_kernels() -> dict[str, LibraryKernel]:
     """Returns the recorded kernels by the names of their targets."""
     fields = parse_object(lzma.decompress((RECORDED / "warp-kernels.json.xz").read_bytes()))
@@ -306,7 +320,13 @@ def test_an_alias_of_a_tvm_call_is_all_that_xla_needs(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("library", "package"),
-    [("cutile", "cuda.tile"), ("cute", "cutlass"), ("warp", "warp"), ("tvm", "jax_tvm_ffi")],
+    [
+        ("cutile", "cuda.tile"),
+        ("cute", "cutlass"),
+        ("warp", "warp"),
+        ("tvm", "jax_tvm_ffi"),
+        ("gluon", "triton.experimental.gluon"),
+    ],
 )
 def test_the_programs_compile_without_a_gpu_and_are_judged_as_expected(
     library: str, package: str, tmp_path: Path
@@ -314,6 +334,8 @@ def test_the_programs_compile_without_a_gpu_and_are_judged_as_expected(
     root = package.partition(".")[0]
     if importlib.util.find_spec(root) is None or importlib.util.find_spec(package) is None:
         pytest.skip(f"needs `{package}`, which is no dependency of ligerdiag")
+    if library == "gluon" and version("jax-triton") < "0.4":
+        pytest.skip("jax-triton before 0.4 does not compile a Gluon kernel")
     selectors = (str(PROGRAMS / f"{library}_programs.py"),)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=tmp_path, replay=False))
     assert {case.status for case in report.cases} <= {Status.AS_EXPECTED, Status.INCONCLUSIVE}, json.dumps(
