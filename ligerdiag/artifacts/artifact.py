@@ -10,7 +10,7 @@ found again after the compile.
 | as_lowered.hlo.pb | HloProto of the program that JAX gave to XLA, nothing folded; exists only if JAX may have moved a Ref |
 | optimized.hlo.pb | HloProto of the scheduled program, with XLA's buffer assignment |
 | thunks.txt | the thunks that the GPU executes, with streams and command buffers; empty if XLA wrote none |
-| kernel_calls.json | the kernel calls of the traced program, including those that never reached XLA |
+| kernel_calls.json | the kernel calls of the traced program, including those that never reached XLA, and `LibraryKernel`s |
 | readers.json | the reads of kernels' operands after the calls, in the program without ties (see `call_records`) |
 | provenance.json | the case, the program, the target and the toolchain |
 | log.txt | the output of the compiler and the program |
@@ -30,6 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ligerdiag.artifacts.call_records import (
+    LibraryKernel,
     MovedRef,
     Placement,
     RefStore,
@@ -59,7 +60,7 @@ from ligerdiag.untrusted_files import (
     read_untrusted,
 )
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 AS_WRITTEN = "as_written.hlo.pb"
 AS_LOWERED = "as_lowered.hlo.pb"
@@ -224,6 +225,8 @@ class Artifact:
     is set.
     """
     kernel_calls: tuple[KernelCall, ...]
+    library_kernels: tuple[LibraryKernel, ...]
+    """The kernels of custom calls without a payload, from the libraries that run them."""
     readers: tuple[TieSite, ...]
     """The reads of kernels' operands after the kernels' calls, in program order, in the program without ties."""
     readers_trouble: str
@@ -246,6 +249,7 @@ def load_artifact(directory: Path) -> Artifact:
         provenance = parse_record(Provenance, _read_json(directory / PROVENANCE))
         kernels = parse_object(_read_json(directory / KERNEL_CALLS))
         kernel_calls = read_record(tuple[KernelCall, ...], kernels, "calls")
+        library_kernels = read_record(tuple[LibraryKernel, ...], kernels, "library_kernels")
         readers = parse_readers(parse_object(_read_json(directory / READERS)))
     except (ArtifactError, FieldError, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
@@ -259,6 +263,7 @@ def load_artifact(directory: Path) -> Artifact:
         log=directory / LOG,
         passes=tuple(directory / name for name in names if name.startswith(f"{PASSES}/")),
         kernel_calls=kernel_calls,
+        library_kernels=library_kernels,
         readers=readers.found,
         readers_trouble=readers.trouble,
         provenance=provenance,
@@ -269,8 +274,9 @@ def render_provenance(provenance: Provenance) -> str:
     return json.dumps(encode_record(provenance), indent=1) + "\n"
 
 
-def render_kernel_calls(calls: tuple[KernelCall, ...]) -> str:
-    return json.dumps({"calls": encode_record(calls)}, indent=1) + "\n"
+def render_kernel_calls(calls: tuple[KernelCall, ...], library_kernels: tuple[LibraryKernel, ...] = ()) -> str:
+    fields = {"calls": encode_record(calls), "library_kernels": encode_record(library_kernels)}
+    return json.dumps(fields, indent=1) + "\n"
 
 
 def list_artifact_files(directory: Path) -> tuple[Path, ...]:

@@ -178,6 +178,37 @@ class TieSite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelParameter:
+    """One parameter of a kernel in PTX: an array, a scalar, or a structure that the library adds."""
+
+    buffer: int | None
+    """Number of the call's buffer to which the addresses in the parameter point, operands before outputs; None for a
+    parameter without addresses.
+    """
+    addresses: tuple[int, ...] = ()
+    """Offsets, in bytes, of the 8-byte addresses in the parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryKernel:
+    """A kernel that a library runs for a custom call and whose code is not in the call's payload: the compile worker asked
+    the library for it.
+    """
+
+    target: str
+    """The custom call's target, which belongs to this kernel alone."""
+    kernel: str
+    """Name of the kernel's function."""
+    entry: str
+    """Name of the kernel's function in the PTX."""
+    ptx: str
+    parameters: tuple[KernelParameter, ...]
+    """The parameters of the function `entry`, in order."""
+    operands: int
+    outputs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
     """The reads of kernels' operands in one program, after the kernels' calls, in program order."""
 

@@ -22,8 +22,10 @@ def prepare() -> Answerer:
     from ligerdiag.compile.cases.printed import record_prints
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
+    from ligerdiag.compile.lowering.other_kernels import drop_instantiation
 
     import_kernel_libraries()
+    drop_instantiation()
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
+from ligerdiag.effects.cute_names import find_cute_names
 from ligerdiag.effects.mosaic.mosaic_effects import make_unique_name
 from ligerdiag.effects.payload import (
     LaunchConfiguration,
@@ -18,6 +19,7 @@ from ligerdiag.effects.payload import (
     parse_triton_call,
     parse_triton_ffi_call,
 )
+from ligerdiag.effects.tile_ir import compute_tile_effects
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.custom_calls import CallTrait, find_traits, has_trait, load_notes
 from ligerdiag.hlo.module import HloInstruction
@@ -35,7 +37,11 @@ def compute_listed_effects(*, target: str, backend_config: bytes, operands: int,
             operands=(Access.READ,) * operands,
             outputs=(Access.WRITE,) * outputs,
         )
-    kernel = _find_mosaic_name(backend_config) if has_trait(target, CallTrait.UNREAD_MOSAIC) else ""
+    kernel = ""
+    if has_trait(target, CallTrait.UNREAD_MOSAIC):
+        kernel = _find_mosaic_name(backend_config)
+    elif has_trait(target, CallTrait.CUTE):
+        kernel = find_cute_names(backend_config)
     note = load_notes().get(target)
     what = f"`{target}`: {note}" if note else f"the effects of custom-call target `{target}` are not known"
     return create_unknown_effects(
@@ -85,14 +91,14 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
     buffers to code that ligerdiag does not read, or carries a kernel (the kernel's code then decides).
     """
     target = call.proto.custom_call_target
-    brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL)
+    brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL | CallTrait.TILE_IR)
     return None if brings_code or call.proto.custom_call_has_side_effect else frozenset(call.operand_output_aliases)
 
 
 def explain_untrusted(call: HloInstruction) -> str:
     """Returns why a call may write operands that no output aliases; empty if it overwrites only aliased ones."""
     target = call.proto.custom_call_target
-    if needs_parser(target):
+    if needs_parser(target) or has_trait(target, CallTrait.TILE_IR):
         return "the call carries a kernel whose code could not be analysed"
     if has_trait(target, CallTrait.UNREAD_KERNEL):
         return "the call passes the operands' own buffers to code that ligerdiag does not read"
@@ -126,6 +132,8 @@ def compute_call_effects(
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)
+    if has_trait(target, CallTrait.TILE_IR):
+        return compute_tile_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     if not carries_kernel(target):
         return compute_listed_effects(target=target, backend_config=backend_config, operands=operands, outputs=outputs)
     try:

@@ -18,6 +18,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ligerdiag.artifacts.call_records import LibraryKernel
 from ligerdiag.codec import FieldError, encode_record, parse_object, read_str
 from ligerdiag.effects.access import CallEffects, create_unknown_effects
 from ligerdiag.effects.call import (
@@ -36,6 +37,7 @@ from ligerdiag.effects.effects_worker import (
     parse_effects,
     render_effects,
 )
+from ligerdiag.effects.library_kernels import compute_library_effects, find_library_kernel
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes
@@ -287,6 +289,8 @@ class CallEffectsReader:
     """The user's declarations, which apply to operands with unknown effects."""
     readers: Pool | None = None
     """Workers that read kernels with the Triton that made them; None if that is the Triton of this environment."""
+    libraries: Sequence[LibraryKernel] = ()
+    """Kernels of custom calls without a payload."""
     _found: dict[CustomCall, CallEffects] = field(default_factory=dict[CustomCall, CallEffects])
     _applied: dict[_Lookup, tuple[CallEffects, tuple[Contradiction, ...]]] = field(
         default_factory=dict[_Lookup, tuple[CallEffects, tuple[Contradiction, ...]]]
@@ -305,6 +309,11 @@ class CallEffectsReader:
         missing = [call for call in calls if call not in self._found]
         if not missing:
             return
+        for call in tuple(missing):
+            kernel = find_library_kernel(self.libraries, call.target)
+            if kernel is not None:
+                self._found[call] = compute_library_effects(kernel, operands=call.operands, outputs=call.outputs)
+                missing.remove(call)
         found = compute_effects_isolated(missing, cache_directory=self.cache, timeout=TIMEOUT, readers=self.readers)
         self._found.update(zip(missing, found, strict=True))
 

@@ -1,4 +1,4 @@
-"""Parses the backend config of a Triton custom call, which holds its kernel; jax-triton and Pallas write three kinds.
+"""Parses the backend config of a custom call, which holds its kernel; jax-triton and Pallas write three kinds.
 
 target                                     backend config
 `triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
@@ -21,6 +21,14 @@ _ENTRY = re.compile(
     rb'(?<![\w$.])(?P<key>[A-Za-z_][\w$.]*+)\s*+=\s*+"(?P<value>(?:[^"\\]|\\.)*+)"|"(?:[^"\\]|\\.)*+"',
     re.DOTALL | re.ASCII,
 )
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_INTEGERS = re.compile(
+    rb"[{,]\s*+(?P<key>[A-Za-z_][\w$.]*+)\s*+=\s*+(?:(?P<one>-?\d{1,20})\s*+:"
+    rb"|dense<(?P<list>-?\d{1,20}|\[[-\d, ]*+\])>\s*+:\s*+tensor<(?P<count>\d{1,9})x)",
+    re.ASCII,
+)
+_MOST_INTEGERS = 10_000
+"""The most elements of a tensor that is printed as one integer."""
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 # The escapes of MLIR's lexer: four characters have names, every other byte is two hexadecimal digits.
 _NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
@@ -33,17 +41,40 @@ def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
     Also accepts XLA's GpuBackendConfig: JSON with such a dictionary in `custom_call_backend_config.attributes`. Raises
     ArtifactError if the backend config is neither.
     """
+    attributes: dict[str, bytes] = {}
+    for match in _ENTRY.finditer(_get_dictionary(backend_config)):
+        key = match["key"]
+        if key:
+            attributes[key.decode("ascii")] = _ESCAPE.sub(_unescape, match["value"])
+    return attributes
+
+
+def parse_integer_attributes(backend_config: bytes) -> dict[str, tuple[int, ...]]:
+    """Returns the attributes of a dictionary that are an integer or a tensor of integers, such as `{grid = 4 : i32, ids =
+    dense<[0, 1]> : tensor<2xi32>}`; other attributes, and large tensors, which MLIR prints in hexadecimal, are skipped.
+
+    Accepts and raises the same as `parse_string_attributes`.
+    """
+    attributes: dict[str, tuple[int, ...]] = {}
+    for match in _INTEGERS.finditer(_STRING.sub(b'""', _get_dictionary(backend_config))):
+        values = tuple(int(value) for value in re.findall(rb"-?\d+", match["one"] or match["list"]))
+        count = int(match["count"] or 1)
+        is_splat = match["list"] is not None and not match["list"].startswith(b"[")
+        if not is_splat and len(values) == count:
+            attributes[match["key"].decode("ascii")] = values
+        elif is_splat and len(values) == 1 and count <= _MOST_INTEGERS:
+            attributes[match["key"].decode("ascii")] = values * count
+    return attributes
+
+
+def _get_dictionary(backend_config: bytes) -> bytes:
+    """Returns the text of the attribute dictionary in a backend config; raises ArtifactError if there is none."""
     text = backend_config.strip()
     if text.startswith(b'{"'):
         text = _unwrap_json(text)
     if not (text.startswith(b"{") and text.endswith(b"}")):
         raise ArtifactError("the backend config is not an attribute dictionary")
-    attributes: dict[str, bytes] = {}
-    for match in _ENTRY.finditer(text):
-        key = match["key"]
-        if key:
-            attributes[key.decode("ascii")] = _ESCAPE.sub(_unescape, match["value"])
-    return attributes
+    return text
 
 
 def _unwrap_json(text: bytes) -> bytes:

@@ -13,7 +13,7 @@ Names of opcodes and state spaces: PTX ISA 9.0, chapters 5 and 9.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
@@ -23,6 +23,8 @@ _PARAMETER = re.compile(r"([\w$]+)\s*(?:\[\d+\])?\s*$")
 _STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]+:|@!?%?[\w$]+)*(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
 _NAME = re.compile(r"[%A-Za-z_$][\w$]*")
 _ADDRESS = re.compile(r"\[([^\[\]]*)\]")
+_OFFSET = re.compile(r"[\w$]+\s*(?:\+\s*(\d+))?", re.ASCII)
+_WIDTH = re.compile(r"(?:\.v(?P<count>\d))?\.[bsuf](?P<bits>\d+)$", re.ASCII)
 _WRITES = ("st", "red", "atom")
 _ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param"})
 _ONLY_READS = (
@@ -42,11 +44,14 @@ class PtxWrites:
     """Why the kernel may write anywhere; empty if it writes only through `parameters`."""
 
 
-def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrites:
+def find_ptx_writes(
+    ptx: str, entry: str, parameters: Sequence[bool], *, addresses: Sequence[Sequence[int]] | None = None
+) -> PtxWrites:
     """Returns the parameters of the PTX function `entry` through which the function may write.
 
     parameters: for each parameter in the payload, whether it is a pointer. The compiler may append more parameters;
-    they count as pointers.
+    they count as pointers. addresses: for each parameter that is a structure, the offsets of the addresses in it, in
+    bytes; None if parameters that are pointers are nothing else.
     """
     text = _COMMENT.sub(" ", ptx)
     head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
@@ -60,7 +65,8 @@ def find_ptx_writes(ptx: str, entry: str, parameters: Sequence[bool]) -> PtxWrit
         )
     numbers = range(len(names))
     pointers = {names[number]: number for number in numbers if number >= len(parameters) or parameters[number]}
-    pointees = _follow(statements, pointers)
+    offsets = {names[number]: tuple(one) for number, one in enumerate(addresses or ())}
+    pointees = _follow(statements, pointers, offsets)
     written: set[int] = set()
     for opcode, operands in statements:
         through, reason = _find_written(opcode, operands, pointees)
@@ -89,10 +95,13 @@ def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
             yield "?", text
 
 
-def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int]) -> dict[str, frozenset[int]]:
+def _follow(
+    statements: tuple[tuple[str, str], ...], parameters: dict[str, int], offsets: Mapping[str, Sequence[int]]
+) -> dict[str, frozenset[int]]:
     """Returns, for each register, the numbers of the parameters whose addresses it may hold.
 
     statements: each as (opcode, operands). parameters: from the name to the number of each parameter that is a pointer.
+    offsets: from the name of a parameter that is a structure to the offsets of its addresses.
     """
     pointees: dict[str, frozenset[int]] = {}
     moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
@@ -100,7 +109,10 @@ def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int])
         target, sources = _split(operands)
         if opcode.startswith("ld.param"):
             address = _ADDRESS.search(sources)
-            number = parameters.get(_NAME.findall(address[1])[0]) if address and _NAME.search(address[1]) else None
+            name = _NAME.search(address[1]) if address else None
+            number = parameters.get(name[0]) if name else None
+            if address and name and name[0] in offsets and not _loads_address(opcode, address[1], offsets[name[0]]):
+                number = None
             for name in _NAME.findall(target):
                 pointees[name] = pointees.get(name, frozenset()) | ({number} if number is not None else frozenset())
         elif not opcode.startswith(("ld", "atom", "call", "st", "red")):
@@ -114,6 +126,17 @@ def _follow(statements: tuple[tuple[str, str], ...], parameters: dict[str, int])
                     pointees[name] = pointees.get(name, frozenset()) | found
         if sum(map(len, pointees.values())) == before:
             return pointees
+
+
+def _loads_address(opcode: str, address: str, offsets: Sequence[int]) -> bool:
+    """Returns whether a load from a parameter may load a part of one of the addresses at these offsets."""
+    place = _OFFSET.fullmatch(address.strip())
+    width = _WIDTH.search(opcode)
+    if place is None or width is None:
+        return True
+    start = int(place[1] or 0)
+    end = start + int(width["bits"]) // 8 * int(width["count"] or 1)
+    return any(start < offset + 8 and offset < end for offset in offsets)
 
 
 def _split(operands: str) -> tuple[str, str]:

@@ -43,6 +43,12 @@ class CallTrait(Flag):
     """The call's payload is a kernel in the form of Pallas on Triton."""
     MOSAIC = auto()
     """The call's payload is a Mosaic GPU module, which `effects` can follow."""
+    TILE_IR = auto()
+    """The call's payload is a kernel of cuTile, with the text of its Tile IR."""
+    CUTE = auto()
+    """The call's payload is machine code of CuTe DSL, for the host and the GPU, of which only the kernels' names can be
+    read.
+    """
     UNREAD_MOSAIC = auto()
     """The call's payload is a Mosaic GPU module of an older form, of which only the kernel's name can be read."""
     UNREAD_KERNEL = auto()

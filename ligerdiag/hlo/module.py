@@ -334,10 +334,19 @@ def _make_span(location: StackFrameIndexProto.FileLocation) -> SourceSpan | None
 
 
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Yields the stack frames of an instruction that lie outside of installed packages, from the innermost outward."""
-    for frame in iterate_frames(module, instruction):
-        if not frame.is_installed:
-            yield frame
+    """Yields the stack frames of an instruction that lie outside of installed packages, from the innermost outward.
+
+    If there are none, yields those of the `call` into which a library put the instruction, if it is the only call of
+    that function: JAX traces the body of a primitive that is lowered by a function without the user's frames.
+    """
+    for _ in range(MAX_FRAMES):
+        frames = [frame for frame in iterate_frames(module, instruction) if not frame.is_installed]
+        yield from frames
+        home = module.homes.get(instruction.id)
+        callers = () if frames or home is None else module.callers.get(home.id, ())
+        if len(callers) != 1 or callers[0].opcode != "call":
+            return
+        instruction = callers[0]
 
 
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:

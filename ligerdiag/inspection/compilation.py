@@ -100,7 +100,10 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
     if program is not None:
         require_same_operands(program, optimized)
     effects = CallEffectsReader(
-        cache=words["effects_cache"], declared=words.get("declared", ()), readers=words.get("readers")
+        cache=words["effects_cache"],
+        declared=words.get("declared", ()),
+        readers=words.get("readers"),
+        libraries=compilation.library_kernels,
     )
     effects.read(*modules, others=[_describe(call, call.alone) for call in compilation.kernel_calls if call.alone])
     traced_calls = tuple(
@@ -475,6 +478,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         buffers=buffers,
         output_names=artifact.provenance.outputs,
         kernel_calls=artifact.kernel_calls,
+        library_kernels=artifact.library_kernels,
         notes=notes,
         thunks=thunks,
         command_order=_find_command_order(artifact.provenance),

@@ -13,7 +13,7 @@ from ligerdiag.analysis.tag_trust import are_in_order
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
 from ligerdiag.analysis.write_correspondence import TagCoverage, compute_tag_coverage
 from ligerdiag.artifacts.artifact import ANY_OPERAND, KernelCall
-from ligerdiag.artifacts.call_records import MovedRef, RefStore
+from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, RefStore
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
@@ -43,6 +43,10 @@ class Compilation:
     """Names of the outputs, in the order of their leaves; () names them `output 0`, `output 1`, …"""
     kernel_calls: tuple[KernelCall, ...] = ()
     """The calls of kernels in the trace of ligerdiag's worker; () if another process traced the program."""
+    library_kernels: tuple[LibraryKernel, ...] = ()
+    """Kernels of custom calls without a payload, from the libraries that run them; () if another process traced the
+    program.
+    """
     notes: tuple[str, ...] = ()
     """Notes of the file reader, which the report lists as not covered."""
     thunks: ThunkSequence | None = None

@@ -255,6 +255,11 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
             f"call `{write.kernel}` through `ligerdiag.in_place.call_in_place`, with operand{'' if one else 's'} {named} as"
             f" `written`, and use the new value{'' if one else 's'} that it returns after the outputs ({SPARE})"
         )
+    if has_trait(call.target, CallTrait.TILE_IR):
+        return (
+            f"wrap operand {number}, which `{write.kernel}` overwrites, in `cuda.tile.jax.InputOutput`, and use the array"
+            " that `cutile_call` returns for it"
+        )
     return f"declare an output that aliases operand {number}, which the call overwrites, and use that output"
 
 

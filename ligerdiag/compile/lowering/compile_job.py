@@ -186,6 +186,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
         (program.donated, program.donation_warning),
         "" if request.tuning is None else request.tuning.copy_sha256,
+        [asdict(kernel) for kernel in program.library_kernels],
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
 
@@ -260,7 +261,7 @@ def make_artifact(
         for path in sorted(dump.glob("*.hlo.pb")):
             path.rename(directory / "passes" / path.name)
     shutil.rmtree(dump)
-    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls), encoding="utf-8")
+    (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls, program.library_kernels), encoding="utf-8")
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
     provenance = replace(_describe(request, program, compiled, key, compile_seconds), tuning=tuning)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")

@@ -17,7 +17,7 @@ from jax.extend import source_info_util
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 
-from ligerdiag.artifacts.call_records import MovedRef, Readers, RefMove, RefStore
+from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, Readers, RefMove, RefStore
 from ligerdiag.compile.cases.arguments import (
     build_argument_specs,
     build_mesh,
@@ -45,6 +45,8 @@ from ligerdiag.compile.lowering.kernel_calls import (
     has_partitioned,
 )
 from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
+from ligerdiag.compile.lowering.library_kernels import find_library_kernels
+from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_architecture
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
@@ -96,6 +98,8 @@ class LoweredCase:
     """The reason why ligerdiag may have missed a moved access of a Ref, or cannot find out what the moves do to the
     outputs; empty if there is none.
     """
+    library_kernels: tuple[LibraryKernel, ...] = ()
+    """The kernels of custom calls without a payload, from the libraries that run them."""
     bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the second trace, which records the author's intent (see `intent`), if there was a second trace."""
@@ -158,6 +162,7 @@ def lower_case(
     with (
         answers,
         assume_gpu(compute_capability, read_architecture(description)),
+        assume_architecture(compute_capability),
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
@@ -237,6 +242,7 @@ def lower_case(
             if refs.moves and not is_compared
             else ""
         ),
+        library_kernels=find_library_kernels(module, compute_capability),
         bodies=bodies,
         marked=marked,
         readers=readers,
@@ -276,10 +282,11 @@ def _catch_donation_warnings() -> Generator[list[str]]:
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton and the MLIR dialects that JAX imports late, so that a worker has them before it
-    forks. An import that fails is ignored here; a case that needs the library reports the failure.
+    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker has them
+    before it forks. An import that fails is ignored here; a case that needs the library reports the failure.
     """
-    for name in ("jax_triton.triton_lib", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"):
+    dialects = ("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin")
+    for name in ("jax_triton.triton_lib", *dialects, CUTILE_COMPILER):
         with suppress(Exception):
             importlib.import_module(name)
 

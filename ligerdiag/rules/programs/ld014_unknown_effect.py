@@ -30,11 +30,10 @@ def check(context: Context) -> Iterator[Finding]:
     """
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:
-        declared = find_aliased(call)
         operands = [
             number
             for number, access in enumerate(effects.operands)
-            if access is Access.UNKNOWN and number not in (declared or ())
+            if access is Access.UNKNOWN and number not in call.operand_output_aliases
         ]
         if not operands:
             continue
@@ -54,7 +53,7 @@ def check(context: Context) -> Iterator[Finding]:
             operand=operands[0],
             instructions=(call.name,),
             evidence=tuple(("reason", reason) for reason in effects.reasons),
-            help=HELP + _advise(call, effects, is_trusted=declared is not None),
+            help=HELP + _advise(call, effects, is_trusted=find_aliased(call) is not None),
         )
 
 

@@ -1,0 +1,95 @@
+"""Makes libraries of kernels besides jax-triton and Pallas lower and compile for a GPU that is only described.
+
+cuTile and CuTe DSL compile a kernel while JAX lowers it, and ask the driver for the architecture. XLA runs the stage
+`instantiate` of an FFI handler while it compiles the program; a library may load its kernel into the driver there.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, cast
+
+import jax
+
+CUTILE_COMPILER = "cuda.tile._compile"
+"""The module of cuTile whose function `get_sm_arch` asks the driver."""
+_CUTE_ARCHITECTURE = "CUTE_DSL_ARCH"
+"""The environment variable that tells CuTe DSL the architecture."""
+_INSTANTIATE = "instantiate"
+
+
+def drop_instantiation() -> None:
+    """Makes `jax.ffi.register_ffi_target` register a handler for GPUs without its stage `instantiate` from now on: no call
+    runs in a worker that only compiles.
+    """
+    library: Any = jax.ffi
+    register = library.register_ffi_target
+
+    @wraps(register)
+    def registered(name: str, fn: Any, platform: str = "cpu", **options: Any) -> Any:
+        if isinstance(fn, Mapping) and platform.lower() != "cpu" and "execute" in fn:
+            stages = cast(Mapping[str, Any], fn)
+            fn = {stage: handler for stage, handler in stages.items() if stage != _INSTANTIATE}
+        return register(name, fn, platform, **options)
+
+    library.register_ffi_target = registered
+
+
+@contextmanager
+def assume_architecture(compute_capability: int) -> Generator[None]:
+    """Makes cuTile and CuTe DSL compile for a GPU of this compute capability inside the context, unless the user's
+    environment names an architecture.
+    """
+    with _assume_tile_architecture(compute_capability), _assume_cute_architecture(compute_capability):
+        yield
+
+
+@contextmanager
+def _assume_tile_architecture(compute_capability: int) -> Generator[None]:
+    compiler: Any = sys.modules.get(CUTILE_COMPILER)
+    original = getattr(compiler, "get_sm_arch", None)
+    if original is None:
+        yield
+        return
+
+    def get_sm_arch(device_id: int = 0) -> str:
+        del device_id
+        return f"sm_{compute_capability}"
+
+    compiler.get_sm_arch = get_sm_arch
+    try:
+        yield
+    finally:
+        compiler.get_sm_arch = original
+
+
+@contextmanager
+def _assume_cute_architecture(compute_capability: int) -> Generator[None]:
+    if _CUTE_ARCHITECTURE in os.environ:
+        yield
+        return
+    name = f"sm_{compute_capability}{'a' if compute_capability >= 90 else ''}"
+    settings = _find_cute_settings()
+    before = getattr(settings, "_arch", None)
+    os.environ[_CUTE_ARCHITECTURE] = name  # for a program that imports CuTe DSL while it is traced
+    if settings is not None:
+        settings.arch = name
+    try:
+        yield
+    finally:
+        del os.environ[_CUTE_ARCHITECTURE]
+        if settings is not None:
+            settings._arch = before
+
+
+def _find_cute_settings() -> Any:
+    """Returns the object in which CuTe DSL keeps the architecture; None if the program has not imported CuTe DSL."""
+    if "cutlass.cutlass_dsl" not in sys.modules:
+        return None
+    with suppress(Exception):
+        library: Any = importlib.import_module("cutlass.cutlass_dsl.cutlass")
+        return library.CuTeDSL._get_dsl().envar
+    return None

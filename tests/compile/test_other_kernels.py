@@ -1,0 +1,64 @@
+"""What a compile worker tells cuTile and CuTe DSL, and which stages of FFI handlers it registers.
+
+The packages themselves compile in `tests/effects/test_library_programs.py`, where they are installed.
+"""
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+import jax
+import pytest
+
+from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_architecture, drop_instantiation
+
+ARCHITECTURE = "CUTE_DSL_ARCH"
+
+
+@pytest.mark.parametrize(("capability", "name"), [(80, "sm_80"), (90, "sm_90a"), (100, "sm_100a")])
+def test_cute_dsl_gets_the_architecture_of_the_target(
+    capability: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ARCHITECTURE, raising=False)
+    with assume_architecture(capability):
+        assert os.environ[ARCHITECTURE] == name
+    assert ARCHITECTURE not in os.environ
+
+
+def test_the_user_s_architecture_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ARCHITECTURE, "sm_90")
+    with assume_architecture(100):
+        assert os.environ[ARCHITECTURE] == "sm_90"
+    assert os.environ[ARCHITECTURE] == "sm_90"
+
+
+def test_cutile_gets_the_architecture_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get_sm_arch(device_id: int = 0) -> str:
+        raise RuntimeError(f"no driver for GPU {device_id}")
+
+    compiler: Any = ModuleType(CUTILE_COMPILER)
+    compiler.get_sm_arch = get_sm_arch
+    monkeypatch.setitem(sys.modules, CUTILE_COMPILER, compiler)
+    with assume_architecture(90):
+        assert compiler.get_sm_arch() == "sm_90"
+    assert compiler.get_sm_arch is get_sm_arch
+
+
+@pytest.mark.parametrize(
+    ("platform", "handler", "registered"),
+    [
+        ("CUDA", {"instantiate": 1, "execute": 2}, {"execute": 2}),
+        ("gpu", {"instantiate": 1, "prepare": 3, "execute": 2}, {"prepare": 3, "execute": 2}),
+        ("cpu", {"instantiate": 1, "execute": 2}, {"instantiate": 1, "execute": 2}),
+        ("CUDA", "capsule", "capsule"),
+    ],
+)
+def test_a_handler_for_gpus_is_registered_without_instantiation(
+    platform: str, handler: Any, registered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, Any, str, dict[str, Any]]] = []
+    monkeypatch.setattr(jax.ffi, "register_ffi_target", lambda *words, **options: seen.append((*words, options)))
+    drop_instantiation()
+    jax.ffi.register_ffi_target("target", handler, platform=platform, api_version=1)
+    assert seen == [("target", registered, platform, {"api_version": 1})]
