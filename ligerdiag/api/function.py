@@ -16,6 +16,7 @@ from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.array_records import choose_mesh
 from ligerdiag.compile.cases.cell_texts import write_cell_texts
+from ligerdiag.compile.cases.exported_program import is_exported, refuse_stage, take_exported
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
     FunctionPickler,
@@ -225,7 +226,8 @@ def check(
 
     fn: any function of arrays, also one made by `jax.jit`, whose donated and static arguments are kept; this process
         does not call it. A function that a worker can import is sent by name, any other (of `__main__`, a lambda, a
-        closure) with cloudpickle.
+        closure) with cloudpickle. A `jax.export.Exported` for CUDA has its own arguments, and its StableHLO is the
+        program as written.
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
         integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
@@ -270,7 +272,13 @@ def check(
         effects=settings.effects,
         budgets=settings.budgets,
     )
+    refuse_stage(fn)
     live = make_live_function(fn, specs, words)
+    if is_exported(fn):
+        if specs or live.kwargs:
+            raise InputError("an exported program has its arguments: expected no others")
+        function, own, keywords = take_exported(fn)
+        live = replace(live, function=function, specs=own, kwargs=keywords)
     reports = check_live(live, options, Path.cwd(), words.get("on_progress")).cases
     return reports[0] if isinstance(target, str) and len(targets) == 1 else reports
 

@@ -222,9 +222,9 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
             results=tuple(map(_make_shape, results)),
         )
         try:
-            contents = [
-                np.array(library.numpy.copy(one[...] if is_reference(aval) else one))  # JAX remembers what it read
-                for one, aval in zip(operands, avals, strict=True)
+            contents = [  # of copies, because JAX remembers what it has read of an array
+                np.array(library.numpy.copy(one[...] if is_reference(aval) else one), spec.dtype)
+                for one, aval, spec in zip(operands, avals, kernel.operands, strict=True)
             ]
             tried = compile_kernel(kernel, contents, device)
             runs.found[id(equation)] = tried.observe(perturbs_integers=request.perturbs_integers)

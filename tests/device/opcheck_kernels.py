@@ -86,7 +86,7 @@ def like(array: Any, *shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape or array.shape, array.dtype)
 
 
-def call(kernel: Any, *operands: Any, out: Any = None, grid: tuple[int, ...] = GRID, **words: Any) -> Any:
+def call(kernel: Any, *operands: Any, out: Any = None, grid: tuple[int] = GRID, **words: Any) -> Any:
     shape = like(operands[0]) if out is None else out
     return jax_triton.triton_call(*operands, kernel=kernel, out_shape=shape, grid=grid, BLOCK=BLOCK, **words)
 

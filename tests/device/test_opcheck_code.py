@@ -30,6 +30,8 @@ def every_call(x: Any, index: Any) -> Any:
         kernels.partial_output,
         kernels.atomic,
         kernels.uninitialised,
+        kernels.zeroed,
+        kernels.hidden_argument,
         kernels.pallas,
         kernels.in_a_loop,
     )
@@ -51,6 +53,7 @@ def test_the_code_of_each_kernel_shows_what_its_call_leaves_out(report: OpcheckR
         ("copy", ProblemKind.UNWRITTEN_OUTPUT),
         ("count_by_rest", ProblemKind.UNDECLARED_WRITE),
         ("add_up", ProblemKind.OLD_OUTPUT),
+        ("double_in_place", ProblemKind.UNDECLARED_WRITE),
     ]
     assert (report.ok, report.not_covered, report.device) == (False, (), "")
 
@@ -64,7 +67,7 @@ def test_each_call_has_a_row_for_each_buffer(report: OpcheckReport) -> None:
     ]
     assert rows["gather"] == [("not written", "read"), ("not written", "read"), ("written", "all written")]
     assert rows["_double_ref"] == [("not written", "read"), ("written", "all written")]
-    assert len(report.calls) == 11
+    assert len(report.calls) == 13
 
 
 def test_the_text_says_where_and_that_nothing_ran(report: OpcheckReport) -> None:
@@ -72,7 +75,7 @@ def test_the_text_says_where_and_that_nothing_ran(report: OpcheckReport) -> None
     assert "error[undeclared write]: `double_in_place` writes operand 0, `f32[256]`, and no output aliases it" in text
     assert "tests/device/opcheck_kernels.py" in text
     assert "note: no call was run, because `device` is `none`: the kernels' code alone was read" in text
-    assert text.endswith("wrong: 7 problems")
+    assert text.endswith("wrong: 8 problems")
     assert repr(report).startswith(
         "<OpcheckReport of `every_call`: undeclared write: `double_in_place` writes operand 0"
     )
