@@ -32,8 +32,9 @@ import numpy as np
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.hlo.shape import TOKEN, iterate_leaf_shapes, render_shape
+from ligerdiag.hlo.shape import TOKEN, count_elements, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueUse
 from ligerdiag.replay.ops.dtypes import get_dtype
 from ligerdiag.replay.ops.evaluate import TARGETS
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
@@ -51,33 +52,6 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 """Traits of targets that only the program has, or only the schedule."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpaqueUse:
-    """How a call uses one of its buffers."""
-
-    reads: bool = False
-    """Whether contents from before the call may matter for what the call writes anywhere."""
-    writes: bool = False
-    blends: bool = False
-    """Whether an element that the call may write may depend on its old value, or keep it."""
-    start: int = 0
-    """The first element that the call may write."""
-    stop: int | None = None
-    """The element after the last one that the call may write; None for the end of the buffer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpaqueCall:
-    """A custom call that runs as an opaque function."""
-
-    id: int
-    """Id of the instruction in its module."""
-    function: str
-    """Name of the function: calls with equal names compute equal values from equal operands, in both modules."""
-    uses: tuple[OpaqueUse, ...]
-    """The uses of the call's buffers: its operands first, then its outputs."""
-
-
 def is_opaque(instruction: HloInstruction) -> bool:
     """Returns whether the instruction is a custom call that may run as an opaque function: it is in the program as well
     as in the schedule, and replay does not compute it from its target alone.
@@ -85,6 +59,12 @@ def is_opaque(instruction: HloInstruction) -> bool:
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
     return not any(is_call_with(instruction, trait) for trait in TARGETS)
+
+
+def compute_elements(call: HloInstruction) -> int:
+    """Returns the number of elements of the call's operands and outputs together."""
+    shapes = [operand.shape for operand in call.operands]
+    return sum(count_elements(leaf) for shape in (*shapes, call.shape) for _, leaf in iterate_leaf_shapes(shape))
 
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:

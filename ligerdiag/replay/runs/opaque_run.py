@@ -14,7 +14,7 @@ hidden write: the output is undecided, unless it is another value altogether (`F
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 
@@ -24,6 +24,7 @@ from ligerdiag.effects.access import CallEffects
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.model.findings import FAR, Attribution, OpaqueReplay, OutputNumbers, ReplayState
+from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls
 from ligerdiag.replay.ops.dtypes import get_dtype
 from ligerdiag.replay.ops.products import multiply
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
@@ -36,7 +37,7 @@ from ligerdiag.replay.runs.case_run import (
     split_arguments,
 )
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
-from ligerdiag.replay.runs.opaque import OpaqueCall, OpaqueRunner, describe_call, is_opaque
+from ligerdiag.replay.runs.opaque import OpaqueRunner, describe_call, is_opaque
 from ligerdiag.replay.runs.program import run_intended_and_stale
 from ligerdiag.replay.runs.widening import WideScheduleRunner, widen_array, widen_module
 
@@ -44,18 +45,6 @@ LEAST = 1e-10
 """The least tolerance of an output of floats: rounding errors in f64 stay far below it."""
 _CALIBRATION = 8.0
 """Tolerance of an output, as a multiple of the error that the schedule has if no hidden write is seen."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpaqueCalls:
-    """The custom calls of both modules that run as opaque functions."""
-
-    program: tuple[OpaqueCall, ...] = ()
-    optimized: tuple[OpaqueCall, ...] = ()
-    kernels: tuple[str, ...] = ()
-    """Names of the calls' kernels or targets, each once."""
-    not_covered: str = ""
-    """Why calls cannot run as opaque functions; empty if they can."""
 
 
 def list_opaque_calls(
