@@ -112,6 +112,14 @@ class CheckOptions:
         int,
         Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
     ] = 0
+    opaque: Annotated[
+        bool,
+        Option(
+            "--opaque",
+            help="Replay all programs again, in f64 and with opaque functions in place of kernels and library calls: they "
+            "read and write the same buffers. Without it, only programs with a call that replay does not cover.",
+        ),
+    ] = False
     device: Annotated[
         bool, Option("--device", help="Also compile for this machine's GPUs, run there, and compare the results.")
     ] = False

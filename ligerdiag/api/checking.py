@@ -30,13 +30,13 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.model.findings import SuppressionKind
+from ligerdiag.model.findings import ReplayState, SuppressionKind
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.package_metadata import compute_version
-from ligerdiag.replay.replay_service import ReplayTask, replay_artifacts
+from ligerdiag.replay.replay_service import FindReaders, ReplayTask, replay_artifacts
 from ligerdiag.report.allowed.known_findings import KnownFindings, identify_finding, load_known, render_known
 from ligerdiag.report.allowed.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
@@ -405,6 +405,57 @@ def _replay(
         for task, replay in replays:
             key = (task.case.source, task.case.id, task.target)
             run.replays[key] = replay
+            if course.is_last(key):
+                break
+        _replay_opaquely(
+            course,
+            options,
+            cache=cache,
+            templates=templates,
+            report_progress=report_progress,
+            find_readers=None if toolchain.is_own else lambda _: readers,
+        )
+
+
+def _replay_opaquely(
+    course: RunCourse,
+    options: CheckOptions,
+    *,
+    cache: Cache,
+    templates: Templates,
+    report_progress: OnProgress,
+    find_readers: FindReaders | None,
+) -> None:
+    """Replays cases with opaque functions in place of their custom calls, and adds the results to their replays: all
+    cases if the user asked for it, otherwise those that the replay itself does not cover.
+    """
+    run = course.run
+    tasks = [
+        task
+        for task in run.list_tasks()
+        if (replay := run.replays.get((task.case.source, task.case.id, task.target))) is not None
+        and (options.opaque or replay.state is ReplayState.NOT_COVERED)
+    ]
+    if not tasks:
+        return
+    from ligerdiag.replay.opaque_service import replay_artifacts_opaquely
+
+    with closing(
+        replay_artifacts_opaquely(
+            tasks,
+            make_replay_options(options),
+            lambda task: (*options.effects, *parse_declared(task.case)),
+            needed=not options.opaque,
+            cache=cache,
+            toolchain=current_toolchain(),
+            report_progress=report_progress,
+            templates=templates,
+            find_readers=find_readers,
+        )
+    ) as replays:
+        for task, opaque in replays:
+            key = (task.case.source, task.case.id, task.target)
+            run.replays[key] = replace(run.replays[key], opaque=opaque)
             if course.is_last(key):
                 return
 

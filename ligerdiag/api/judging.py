@@ -14,7 +14,7 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.model.findings import DeviceRun, Replay, ReplayState
+from ligerdiag.model.findings import DeviceRun, OpaqueReplay, Replay, ReplayState
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import (
     Identity,
@@ -185,9 +185,9 @@ class Run:
             return False
         return (replay and key not in self.replays) or (device and key not in self.devices)
 
-    def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool) -> None:
-        """Adds to every case a result for each step that was not done when the run was ended. replay, device: whether
-        the user asked for this step.
+    def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool, opaque: bool = False) -> None:
+        """Adds to every case a result for each step that was not done when the run was ended. replay, device,
+        opaque: whether the user asked for this step.
         """
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
@@ -199,7 +199,10 @@ class Run:
                 if self.lacks_numbers(key, replay=replay, device=device):
                     self.undone.add(key)
                 if replay:
-                    self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
+                    done = self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
+                    if done.opaque is None and (opaque or done.state is ReplayState.NOT_COVERED):
+                        left = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
+                        self.replays[key] = replace(done, opaque=left)
                 if device:
                     self.devices.setdefault(key, DeviceRun(device="", count=0, runs=0, error=why))
 

@@ -89,7 +89,7 @@ class RunCourse:
                 if not self._is_unexpected(key):
                     run.withdraw(key, ending)
         if ending is not None:
-            run.mark_undone(ending, self.toolchain, replay=replay, device=device)
+            run.mark_undone(ending, self.toolchain, replay=replay, device=device, opaque=self.options.opaque)
         return ending
 
     def load(self, cache: Cache) -> None:

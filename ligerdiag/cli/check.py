@@ -105,6 +105,7 @@ Examples:
   ligerdiag check --no-replay                   judges only the schedules
   ligerdiag check --orders 20                   replays also in 20 other orders that XLA
                                                 may choose: do fresh outputs change?
+  ligerdiag check --opaque                      replays also without the kernels' code
   ligerdiag check --device --time-limit 1500    on a machine that you have for half an
                                                 hour: reports the results by then
   ligerdiag check --full --timeout 3600         replays also large programs
@@ -334,7 +335,7 @@ check = make_command(
     CheckLine,
     run_check,
     "selectors targets exit_first last_failed format output jobs timeout time_limit select ignore fail_on strict "
-    "cache_directory refresh replay replay_seconds replay_memory full rows orders device config source_roots record_file "
-    "baseline known_file known memory_budget copy_budget autotune_results toolchain scheduler quiet verbose statistics "
-    "durations html data",
+    "cache_directory refresh replay replay_seconds replay_memory full rows orders opaque device config source_roots "
+    "record_file baseline known_file known memory_budget copy_budget autotune_results toolchain scheduler quiet verbose "
+    "statistics durations html data",
 )

@@ -488,6 +488,29 @@ class OrderNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueReplay:
+    """The result of replaying one artifact in f64 with opaque functions in place of its custom calls: functions that
+    read and write the same buffers as the calls, without the calls' code.
+    """
+
+    state: ReplayState
+    reason: str = ""
+    """One line on why the replay was not done; if it was done, on why outputs are undecided."""
+    outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
+    """From output name to the comparison of its numbers, in the program's order."""
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels, or targets of the custom calls, that opaque functions replaced, each once."""
+    unreached: tuple[str, ...] = ()
+    """As in `Replay`."""
+    cut: tuple[CutLoop, ...] = ()
+    """As in `Replay`."""
+    seconds: float = 0.0
+    estimated_seconds: float = 0.0
+    estimated_bytes: int = 0
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The result of replaying one artifact: computing its program and its schedule on the CPU, and comparing the
     outputs.
@@ -531,6 +554,10 @@ class Replay:
     """
     orders: OrderNumbers | None = None
     """The results of running the schedule in other legal orders; None if these were not requested."""
+    opaque: OpaqueReplay | None = None
+    """The replay with opaque functions in place of custom calls; None if it was neither requested nor needed. It is
+    needed if the replay itself does not cover a custom call.
+    """
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -121,7 +121,7 @@ def estimate(
     remembered += min(product_bytes, REMEMBERED_PRODUCTS)
     return Estimate(
         seconds=launches + flops / FLOPS / max(cores, 1) + others,
-        bytes=devices * count_allocated_bytes(buffers) + _count_live_bytes(program) + remembered,
+        bytes=devices * count_allocated_bytes(buffers) + count_live_bytes(program) + remembered,
         notes=tuple(notes),
     )
 
@@ -333,7 +333,7 @@ def _count_bytes(shape: ShapeProto) -> int:
     return count_elements(shape) * get_dtype(shape).itemsize if shape.element_type in DTYPE_NAMES else 0
 
 
-def _count_live_bytes(program: HloModule) -> int:
+def count_live_bytes(program: HloModule) -> int:
     """Returns the estimated bytes of the values that are alive at once: the arguments, the `LIVE_VALUES` largest values
     that the program computes, and the outputs of all three runs.
     """

@@ -82,11 +82,7 @@ class KeptReplays:
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache
-        self._circumstances: dict[str, object] = {
-            "fingerprint": compute_replay_fingerprint(),
-            "versions": {**toolchain.versions, **_compute_versions()},
-            "environment": compute_important_environment(),
-        }
+        self._circumstances = compute_circumstances(toolchain)
 
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
@@ -155,6 +151,15 @@ class KeptReplays:
     def _make_estimate_question(self, artifact: Artifact, cores: int, question: str) -> dict[str, object]:
         key = {"artifact": get_program(artifact.provenance.key), "cores": cores}
         return {"question": question, **key, **self._circumstances}
+
+
+def compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
+    """Returns everything beside a program and its arguments that a number of a replay depends on, for keys of the cache."""
+    return {
+        "fingerprint": compute_replay_fingerprint(),
+        "versions": {**toolchain.versions, **_compute_versions()},
+        "environment": compute_important_environment(),
+    }
 
 
 @remember

@@ -7,17 +7,19 @@ The worker replays one artifact after another on the CPU. Its messages use Pytho
 import ctypes
 import json
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
-from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.codec import Json, decode_record, encode_record, read_record, read_str
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
-from ligerdiag.model.findings import Replay, ReplayState
+from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.text import render_bytes
 from ligerdiag.workers.loop import Answerer, serve
 
@@ -181,6 +183,39 @@ def render_replay_answer(answer: ReplayAnswer) -> str:
     return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueRequest:
+    """Request to replay one artifact with opaque functions in place of its custom calls."""
+
+    source: Source
+    case_id: str
+    artifact: str
+    """Directory of the artifact."""
+    calls: OpaqueCalls
+    cut: tuple[str, ...] = ()
+    """Names of the program's loops to cut short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueAnswer:
+    """The record of a replay with opaque functions, and the files on which it depends."""
+
+    replay: OpaqueReplay
+    dependencies: Mapping[str, str]
+    """Maps each imported file of the project to its sha256."""
+
+
+def make_opaque_job(request: OpaqueRequest, timeout: float) -> Job[OpaqueAnswer]:
+    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    return Job(
+        source=request.source,
+        name="the replay with opaque functions",
+        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
+        parse=lambda line: decode_record(OpaqueAnswer, parse_answer(line)),
+        timeout=timeout,
+    )
+
+
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
@@ -191,6 +226,27 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def _replay_opaquely(request: OpaqueRequest, find_arguments: Callable[[], Sequence[Any]]) -> OpaqueReplay:
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.errors import describe_fault
+    from ligerdiag.replay.ops.scope import NotCoveredError
+    from ligerdiag.replay.runs.case_run import load_programs
+    from ligerdiag.replay.runs.loop_cuts import cut_named_loops
+    from ligerdiag.replay.runs.opaque_run import replay_opaquely
+
+    try:
+        programs = load_programs(load_artifact(Path(request.artifact)))
+        cuts = cut_named_loops(programs.program, programs.optimized, request.cut)
+        return replay_opaquely(programs, find_arguments(), request.calls, cuts)
+    except NotCoveredError as error:
+        return OpaqueReplay(state=ReplayState.NOT_COVERED, reason=str(error), kernels=request.calls.kernels)
+    except (LigerdiagError, MemoryError):
+        raise
+    except Exception as fault:
+        traceback.print_exception(fault)
+        return OpaqueReplay(state=ReplayState.FAILED, reason=describe_fault(fault), kernels=request.calls.kernels)
 
 
 def prepare() -> Answerer:
@@ -217,8 +273,16 @@ def prepare() -> Answerer:
             last[draws] = compute_case_inputs(case)
         return last[draws]
 
+    def answer_opaquely(request: OpaqueRequest) -> str:
+        case = loader.find_case(request.source, request.case_id)
+        replay = _replay_opaquely(request, lambda: find_inputs(case, request.source).arguments)
+        answer = OpaqueAnswer(replay=replay, dependencies=loader.compute_dependencies())
+        return json.dumps({"answer": encode_record(answer)}) + "\n"
+
     def answer(job: Json, log: Path) -> str:
         del log
+        if read_str(job, "job") == OpaqueRequest.__name__:
+            return answer_opaquely(read_record(OpaqueRequest, job, "request"))
         request = parse_replay_request(job)
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))

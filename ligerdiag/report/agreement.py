@@ -31,6 +31,10 @@ Right numbers do not contradict a wrong verdict
 - if the replay cut loops short: a later iteration may be the wrong one;
 - if XLA keeps two values in the same bytes: the one that is left may be the right one.
 
+The numbers of a replay with opaque functions (`Replay.opaque`) compare with the verdict by the same table and the same
+exceptions. They are evidence of their own: they replace no numbers of the replay, and no number of either makes a
+verdict better.
+
 The numbers of a device are compared with the verdict on the artifact that the device ran, and with the replay of that
 artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict
 at all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was
@@ -53,6 +57,7 @@ from ligerdiag.model.findings import (
     DeviceOutput,
     DeviceRun,
     Finding,
+    OpaqueReplay,
     OrderChange,
     OutputNumbers,
     Replay,
@@ -123,6 +128,20 @@ def compute_replay_agreements(
     An output whose numbers contradict its verdict gets SILENT (the numbers say nothing about the verdict) instead of
     DISAGREES if a finding explains the contradiction.
     """
+    return _explain_agreements(outputs, replay, findings)
+
+
+def compute_opaque_agreements(
+    outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
+) -> dict[str, Agreement]:
+    """Returns the same as `compute_replay_agreements` for the replay with opaque functions; empty if none has finished."""
+    opaque = None if replay is None else replay.opaque
+    return _explain_agreements(outputs, opaque, findings)
+
+
+def _explain_agreements(
+    outputs: Mapping[str, Verdict], replay: Replay | OpaqueReplay | None, findings: Sequence[Finding]
+) -> dict[str, Agreement]:
     if replay is None or replay.state is not ReplayState.DONE:
         return {}
     return {
@@ -134,7 +153,7 @@ def compute_replay_agreements(
 
 
 def _compare_with_replay(
-    outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]
+    outputs: Mapping[str, Verdict], replay: Replay | OpaqueReplay, findings: Sequence[Finding]
 ) -> dict[str, Agreement]:
     silent = find_unreached(findings, replay) | find_mixed(findings)
     return {
@@ -152,7 +171,7 @@ def _compare_with_replay(
     }
 
 
-def find_unreached(findings: Sequence[Finding], replay: Replay | None) -> frozenset[str]:
+def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | None) -> frozenset[str]:
     """Returns the names of the outputs whose replayed numbers may be right although the schedule makes the outputs
     wrong.
 
@@ -346,6 +365,12 @@ def _find_differences(
         for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
+    opaque = None if replay is None else replay.opaque
+    if opaque is not None and opaque.state is ReplayState.DONE:
+        agreements = _compare_with_replay(outputs, opaque, findings)
+        for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
+            evidence = _find_evidence(name, findings)
+            found.append(_between_verdict_and_opaque(name, outputs[name], opaque.outputs[name], evidence))
     found += _list_order_disagreements(outputs, replay)
     if device is not None:
         unsteady = find_unsteady(findings, device)
@@ -410,6 +435,21 @@ def _between_verdict_and_replay(
             f"`{name}` is {verdict.value} according to its schedule, but {numbers.attribution.value} when it is replayed"
         ),
         evidence=(("static", verdict.value), *evidence, ("replay", render_numbers(numbers))),
+    )
+
+
+def _between_verdict_and_opaque(
+    name: str, verdict: Verdict, numbers: OutputNumbers, evidence: tuple[tuple[str, str], ...]
+) -> Disagreement:
+    return Disagreement(
+        output=name,
+        static=verdict,
+        numbers=numbers.attribution,
+        message=(
+            f"`{name}` is {verdict.value} according to its schedule, but {numbers.attribution.value} when it is replayed"
+            " with opaque functions in place of its kernels"
+        ),
+        evidence=(("static", verdict.value), *evidence, ("opaque", render_numbers(numbers))),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
 from ligerdiag.codec import JsonObject, encode_record
-from ligerdiag.model.findings import Finding, LaunchNumbers, Replay, SourceLine
+from ligerdiag.model.findings import CutLoop, Finding, LaunchNumbers, Replay, SourceLine
 from ligerdiag.model.memory import Copy, CurvePoint, Donation, LiveValue, MemoryUse, Request
 from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
@@ -52,8 +52,16 @@ def make_top(*, exit_code: int | None) -> JsonObject:
 
 def _replay(replay: Replay) -> JsonObject:
     launches = [_launch(launch) for launch in replay.launches]
-    cut = [{**make_plain(one), "line": render_place(one.line)} for one in replay.cut]
-    return {**make_plain(replay), "launches": launches, "cut": cut, "seconds": round(replay.seconds, 6)}
+    own: JsonObject = {"cut": _cut(replay.cut), "seconds": round(replay.seconds, 6)}
+    opaque = replay.opaque
+    if opaque is not None:
+        numbers = {"cut": _cut(opaque.cut), "seconds": round(opaque.seconds, 6)}
+        own["opaque"] = {**make_plain(opaque), **numbers}
+    return {**make_plain(replay), "launches": launches, **own}
+
+
+def _cut(loops: Sequence[CutLoop]) -> list[JsonObject]:
+    return [{**make_plain(one), "line": render_place(one.line)} for one in loops]
 
 
 FOR_RULES = frozenset(

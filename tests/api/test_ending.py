@@ -11,7 +11,7 @@ from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.ending import Ending
 from ligerdiag.errors import CompileError
 from ligerdiag.inspection.module_inspection import ModuleOutcome
-from ligerdiag.model.findings import DeviceRun, Replay, ReplayState, Verdict
+from ligerdiag.model.findings import DeviceRun, OpaqueReplay, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import Identity, Progress, Status, refuse
 from tests.report.samples import make_judged
@@ -55,6 +55,17 @@ def test_each_case_says_which_steps_were_not_done(run: Run) -> None:
 def test_steps_that_were_not_requested_are_not_reported_as_missing(run: Run) -> None:
     run.mark_undone(Ending.TERMINATE, "default", replay=False, device=False)
     assert run.order[2] not in {*run.replays, *run.devices}
+
+
+def test_a_replay_with_opaque_functions_that_was_not_done_is_named(run: Run) -> None:
+    done, replayed, compiled, *_ = run.order
+    run.replays[replayed] = Replay(state=ReplayState.NOT_COVERED)
+    run.mark_undone(Ending.TERMINATE, "default", replay=True, device=False)
+    assert run.replays[done].opaque is None
+    assert run.replays[replayed].opaque == OpaqueReplay(state=ReplayState.NOT_DONE, reason=WHY)
+    assert run.replays[compiled].opaque is None
+    run.mark_undone(Ending.TERMINATE, "default", replay=True, device=False, opaque=True)
+    assert run.replays[done].opaque == OpaqueReplay(state=ReplayState.NOT_DONE, reason=WHY)
 
 
 def test_modules_after_the_end_of_the_run_are_not_checked(tmp_path: Path) -> None:

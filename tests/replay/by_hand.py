@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from tests.replay.xla_cpu import parse_text
@@ -20,6 +21,9 @@ class Doubling:
     """A kernel that returns a copy of its first operand and then doubles the operand in place."""
 
     launches: list[tuple[str, list[list[float]]]] = field(default_factory=list)
+
+    def runs(self, instruction: HloInstruction) -> bool:
+        return is_call_with(instruction, CallTrait.CARRIES_TRITON)
 
     def launch(self, call: HloInstruction, operands: Sequence[Any], outputs: Sequence[Any], *, watched: bool) -> None:
         self.launches.append((call.name if watched else "", [operand.tolist() for operand in operands]))

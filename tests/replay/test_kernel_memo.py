@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.replay.runs.kernel_memo import WATCHED, WORTHWHILE, RememberedKernels
 from tests.replay.by_hand import Doubling
@@ -72,6 +73,9 @@ def test_an_output_in_part_of_an_operand_has_the_launch_s_contents() -> None:
     @dataclass
     class Halving:
         launches: int = 0
+
+        def runs(self, instruction: HloInstruction) -> bool:
+            return is_call_with(instruction, CallTrait.CARRIES_TRITON)
 
         def launch(self, call: HloInstruction, operands: Any, outputs: Any, *, watched: bool) -> None:
             self.launches += 1

@@ -21,6 +21,7 @@ from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.arguments import draw_arguments
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.replay.runs.program import run_program
@@ -43,6 +44,9 @@ NIGHTLY = {
 
 class NoKernels:
     """Fails if a program launches a kernel: these programs have none."""
+
+    def runs(self, instruction: HloInstruction) -> bool:
+        return is_call_with(instruction, CallTrait.CARRIES_TRITON)
 
     def launch(self, call: HloInstruction, operands: Sequence[Any], outputs: Sequence[Any], *, watched: bool) -> None:
         raise AssertionError(call.name)

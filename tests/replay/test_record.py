@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.codec import FieldError
+from ligerdiag.codec import FieldError, encode_record, read_record
 from ligerdiag.model.findings import (
     Attribution,
     CutLoop,
     LaunchNumbers,
     MemoryOperation,
+    OpaqueReplay,
     OrderChange,
     OrderNumbers,
     OrderTried,
@@ -24,9 +25,13 @@ from ligerdiag.model.findings import (
     UnwrittenRead,
 )
 from ligerdiag.model.jobs import Source, parse_answer
+from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls, OpaqueUse
 from ligerdiag.replay.replay_worker import (
+    OpaqueAnswer,
+    OpaqueRequest,
     ReplayAnswer,
     ReplayRequest,
+    make_opaque_job,
     make_replay_job,
     parse_replay,
     parse_replay_request,
@@ -70,6 +75,16 @@ OUTSIDE = OutsideAccess(
 OLD_READ = UnwrittenRead(
     output=0, bytes=4, size=64, is_atomic=True, program=1, first_byte=8, line=SourceLine(file="k.py", line=9)
 )
+OPAQUE = OpaqueReplay(
+    state=ReplayState.DONE,
+    outputs={"w": NUMBERS},
+    kernels=("k",),
+    unreached=("fusion.3",),
+    cut=(CutLoop(instruction="while.2", line=None, iterations=32, ran=2),),
+    seconds=0.5,
+    estimated_seconds=1.5,
+    estimated_bytes=1 << 20,
+)
 REPLAY = Replay(
     state=ReplayState.DONE,
     outputs={"w": NUMBERS, "b": replace(NUMBERS, attribution=Attribution.FRESH, error=0.0)},
@@ -103,9 +118,18 @@ REPLAY = Replay(
     orders=OrderNumbers(
         tried=2, changed={"w": OrderChange(order="kernels last (1)", error=0.5)}, left_out=1, not_covered="too large"
     ),
+    opaque=OPAQUE,
     seconds=1.5,
     estimated_seconds=2.5,
     estimated_bytes=1 << 40,
+)
+CALL = OpaqueCall(id=7, function="f", uses=(OpaqueUse(reads=True, writes=True, blends=True, start=2, stop=5),))
+OPAQUE_REQUEST = OpaqueRequest(
+    source=Source(file="/a/mine.py", root="/a"),
+    case_id="mine[1]",
+    artifact="/c/0",
+    calls=OpaqueCalls(program=(CALL,), optimized=(CALL, CALL), kernels=("k",), not_covered=""),
+    cut=("while.2",),
 )
 REQUEST = ReplayRequest(source=Source(file="/a/mine.py", root="/a"), case_id="mine[1]", artifact="/c/0", rows=True)
 
@@ -114,7 +138,7 @@ def test_a_record_is_the_same_after_a_round_trip() -> None:
     assert parse_replay(json.loads(json.dumps(render_replay(REPLAY)))) == REPLAY
 
 
-@pytest.mark.parametrize("record", [REPLAY, NUMBERS, REPLAY.launches[0], OUTSIDE])
+@pytest.mark.parametrize("record", [REPLAY, OPAQUE, NUMBERS, REPLAY.launches[0], OUTSIDE])
 def test_the_record_of_the_round_trip_leaves_no_field_at_its_default(record: Any) -> None:
     at_default = [f.name for f in fields(record) if f.default is not MISSING and getattr(record, f.name) == f.default]
     assert at_default in ([], ["reason", "cached"]), "add the new field to `replay.record` and `report.json_numbers`"
@@ -148,3 +172,12 @@ def test_an_answer_reaches_the_parent_unchanged() -> None:
     assert line.count("\n") == 1
     assert make_replay_job(REQUEST, 7.0).parse(line) == answer
     assert "replay" in parse_answer(line)
+
+
+def test_a_replay_with_opaque_functions_is_asked_for_and_answered_unchanged() -> None:
+    job = make_opaque_job(OPAQUE_REQUEST, 7.0)
+    line = json.loads(job.render("/tmp/log"))
+    assert line["job"] == OpaqueRequest.__name__
+    assert read_record(OpaqueRequest, line, "request") == OPAQUE_REQUEST
+    answer = OpaqueAnswer(replay=OPAQUE, dependencies={"/a/mine.py": "0"})
+    assert job.parse(json.dumps({"answer": encode_record(answer)})) == answer

@@ -45,6 +45,10 @@ class RememberedKernels:
     """
     _size: int = 0
 
+    def runs(self, instruction: HloInstruction) -> bool:
+        """Returns whether the other runner runs the instruction."""
+        return self.runner.runs(instruction)
+
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
@@ -87,6 +91,10 @@ class IsolatedKernels:
     """
 
     runner: Kernels
+
+    def runs(self, instruction: HloInstruction) -> bool:
+        """Returns whether the other runner runs the instruction."""
+        return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import (
     LaunchNumbers,
@@ -198,6 +199,10 @@ class KernelRunner:
         self.execution = 1
         """Number of the current execution of the schedule on the same constants, 1 at first."""
         self._check_seconds, self._checks = check_seconds, checks
+
+    def runs(self, instruction: HloInstruction) -> bool:
+        """Returns whether the instruction is a call that carries a kernel in Triton IR."""
+        return is_call_with(instruction, CallTrait.CARRIES_TRITON)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool

@@ -22,7 +22,7 @@ from ligerdiag.effects.call import parse_configurations
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
-from ligerdiag.hlo.custom_calls import ALLOCATES, CallTrait, has_trait, is_call_with
+from ligerdiag.hlo.custom_calls import ALLOCATES, CallTrait, has_trait
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.interpreter import find_accesses, run_grid
@@ -93,11 +93,6 @@ _ALLOCATES = Launch(
     kernel=ALLOCATES, module=TtirModule(functions={}, has_lines=False), grid=(0, 0, 0), arguments=(), zeroed=()
 )
 """The launch of a call that allocates memory and writes nothing there."""
-
-
-def is_launched(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction calls a kernel or allocates memory, which is a launch that runs no programs."""
-    return is_call_with(instruction, CallTrait.CARRIES_TRITON | CallTrait.ALLOCATES)
 
 
 def compute_payload_key(call: HloInstruction) -> str:

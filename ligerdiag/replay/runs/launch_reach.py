@@ -45,6 +45,10 @@ class AlteredKernels:
     other garbage into their outputs.
     """
 
+    def runs(self, instruction: HloInstruction) -> bool:
+        """Returns whether the other runner runs the instruction."""
+        return self.runner.runs(instruction)
+
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:

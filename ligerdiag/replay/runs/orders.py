@@ -30,6 +30,7 @@ from typing import override
 
 import numpy as np
 
+from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.dataflow import find_start, look_through
 from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders
@@ -42,7 +43,8 @@ from ligerdiag.model.findings import OrderChange, OrderNumbers
 from ligerdiag.replay.ops.evaluate import choose_branch, is_true
 from ligerdiag.replay.ops.scope import Array, NotCoveredError, Value
 from ligerdiag.replay.runs.attribution import compute_error, rank_error
-from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner, calls_kernel, is_kernel, run_sliced, view_bytes
+from ligerdiag.replay.runs.program import Kernels
+from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner, calls_kernel, run_sliced, view_bytes
 
 type Leaves = Mapping[ShapeIndex, Array]
 """The bytes of one value: maps the index of each leaf in the value's shape to the bytes of that leaf."""
@@ -257,7 +259,9 @@ class OrderRunner(ScheduleRunner):
         elif opcode == "call":
             self._enter(instruction, self.module.computations[instruction.called_computations[0]], active)
             self._name(instruction, active)
-        elif opcode == "fusion" and calls_kernel(self.module.computations[instruction.called_computations[0]]):
+        elif opcode == "fusion" and calls_kernel(
+            self.module.computations[instruction.called_computations[0]], self.kernels
+        ):
             self._run_kernel_fusion(instruction, active)
         else:
             ScheduleRunner._execute(self, instruction, active)
@@ -366,7 +370,7 @@ class OrderRunner(ScheduleRunner):
 
     def _run_kernel_fusion(self, fusion: HloInstruction, active: Sequence[int]) -> None:
         fused = self.module.computations[fusion.called_computations[0]]
-        copied = _find_declared(fused, self._broken)
+        copied = _find_declared(fused, self.kernels, self._broken)
         for device in active:
             storage = self._storages[device]
             operands = [storage.read(operand) for operand in fusion.operands]
@@ -394,14 +398,14 @@ class OrderRunner(ScheduleRunner):
         self.kernels.launch(call, operands, list(outputs.values()), watched=False)
 
 
-def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]]) -> frozenset[int]:
+def _find_declared(fused: HloComputation, kernels: Kernels, broken: Mapping[int, Collection[int]]) -> frozenset[int]:
     """Returns the numbers of the fusion's operands that its kernels overwrite through a declared alias that the
     schedule keeps.
 
     broken: maps the id of a kernel call to the numbers of its operands whose declared alias the schedule breaks.
     """
     found: set[int] = set()
-    for call in filter(is_kernel, fused.instructions):
+    for call in filter(kernels.runs, fused.instructions):
         for number in call.operand_output_aliases.keys() - set(broken.get(call.id, ())):
             value = look_through(call.operands[number], _SLICES)
             if value.opcode == "parameter":
@@ -411,7 +415,7 @@ def _find_declared(fused: HloComputation, broken: Mapping[int, Collection[int]])
 
 def list_kernels(module: HloModule) -> tuple[int, ...]:
     """Returns the ids of the module's kernel calls."""
-    return tuple([one.id for _, one in module.iterate_custom_calls() if is_kernel(one)])
+    return tuple([one.id for _, one in module.iterate_custom_calls() if carries_kernel(one.proto.custom_call_target)])
 
 
 SAME = 2.0**-20

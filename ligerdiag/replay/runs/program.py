@@ -27,7 +27,6 @@ from typing import Protocol
 
 import numpy as np
 
-from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import is_custom_partitioning, is_shard_edge
@@ -57,7 +56,6 @@ from ligerdiag.replay.ops.scope import (
     store,
 )
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
-from ligerdiag.replay.runs.launch import is_launched
 from ligerdiag.replay.runs.shards import join, split
 
 _MOVES = having(Trait.NO_NEW_NAN)
@@ -163,6 +161,10 @@ _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, T
 class Kernels(Protocol):
     """Interface of an object that runs kernels, such as `kernels.KernelRunner`."""
 
+    def runs(self, instruction: HloInstruction) -> bool:
+        """Returns whether the instruction is a call of a kernel that this object runs."""
+        ...
+
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
@@ -171,6 +173,11 @@ class Kernels(Protocol):
         watched: record observations of the launch under the call's name.
         """
         ...
+
+
+def is_launched(instruction: HloInstruction, kernels: Kernels) -> bool:
+    """Returns whether the instruction calls a kernel or allocates memory, which is a launch that runs no programs."""
+    return kernels.runs(instruction) or is_call_with(instruction, CallTrait.ALLOCATES)
 
 
 def run_program(
@@ -239,7 +246,7 @@ class _Run:
             _read_form(operand)
             for _, call in self.module.iterate_custom_calls()
             for operand in call.operands
-            if carries_kernel(call.proto.custom_call_target)
+            if self.kernels.runs(call)
         )
 
     def start(self, arguments: Sequence[Array]) -> tuple[Array, ...]:
@@ -323,7 +330,7 @@ class _Run:
     def _compute(self, instruction: HloInstruction, operands: Sequence[Cells], evaluator: HloEvaluator) -> Cells:
         if self.watch is not None:
             self.watch.before(operands)
-        if is_launched(instruction):
+        if is_launched(instruction, self.kernels):
             result = self._launch(instruction, operands)
         else:
             read = tuple([read_cells(operand) for operand in operands])

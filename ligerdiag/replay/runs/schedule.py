@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, Slice
 from ligerdiag.hlo.dataflow import Positions
@@ -37,8 +36,7 @@ from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
 from ligerdiag.replay.ops.products import multiply
 from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
-from ligerdiag.replay.runs.launch import is_launched
-from ligerdiag.replay.runs.program import Kernels
+from ligerdiag.replay.runs.program import Kernels, is_launched
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
@@ -71,14 +69,20 @@ class DeviceMemory:
         slice_ = self.locate(instruction, index)
         if slice_ is None:
             raise ArtifactError(f"the buffer assignment has no place for `{instruction.name}`{list(index) or ''}")
-        return view_bytes(instruction, shape, self._bytes[slice_.allocation], slice_.offset, slice_.size)
+        step = self._find_step(instruction, index, shape)
+        return view_bytes(instruction, shape, self._bytes[slice_.allocation], slice_.offset, slice_.size, step)
+
+    def _find_step(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> int:
+        """Returns the bytes from one element of a leaf to the next one in memory."""
+        return get_dtype(shape).itemsize
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
         """Returns the elements of a leaf of the instruction's result in memory order, a view of the device's bytes."""
         view = self.view(instruction, index, shape)
         slice_ = self.locate(instruction, index)
         assert slice_ is not None
-        return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset)
+        step = self._find_step(instruction, index, shape)
+        return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset, (step,))
 
     def read(self, instruction: HloInstruction) -> Value:
         """Returns the current contents of the bytes of the instruction's result: views, not copies."""
@@ -128,12 +132,16 @@ class DeviceMemory:
         return [(target, value)]
 
 
-def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int) -> Array:
+def view_bytes(  # noqa: PLR0917
+    instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int, step: int = 0
+) -> Array:
     """Returns a view of the bytes from `offset` on as an array of this shape, in its layout. Raises ArtifactError if
     the array takes more than `room` bytes.
+
+    step: bytes from one element to the next one in memory; 0 means the size of an element.
     """
     dtype, dimensions = get_dtype(shape), get_dimensions(shape)
-    strides, size = [0] * len(dimensions), dtype.itemsize
+    strides, size = [0] * len(dimensions), step or dtype.itemsize
     order = shape.layout.minor_to_major or range(len(dimensions) - 1, -1, -1)
     if len(order) != len(dimensions):
         raise ArtifactError(f"`{instruction.name}` has a layout whose rank differs from that of its shape")
@@ -145,12 +153,8 @@ def view_bytes(instruction: HloInstruction, shape: ShapeProto, bytes_: Array, of
     return np.ndarray(dimensions, dtype, bytes_, offset, strides)
 
 
-def calls_kernel(fused: HloComputation) -> bool:
-    return any(is_kernel(one) for one in fused.instructions)
-
-
-def is_kernel(instruction: HloInstruction) -> bool:
-    return instruction.opcode == "custom-call" and carries_kernel(instruction.proto.custom_call_target)
+def calls_kernel(fused: HloComputation, kernels: Kernels) -> bool:
+    return any(map(kernels.runs, fused.instructions))
 
 
 def run_sliced(
@@ -171,7 +175,7 @@ def run_sliced(
         inputs = tuple([values[operand.id] for operand in one.operands])
         if one.opcode == "parameter":
             values[one.id] = operands[one.proto.parameter_number]
-        elif is_kernel(one):
+        elif kernels.runs(one):
             flat = [_flatten(one, value, operands) for value in inputs]
             values[one.id] = _launch(one, flat, kernels, broken.get(one.id, ()))
         else:
@@ -204,10 +208,27 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
         raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with a tuple as its operand")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
     ordered = value.transpose(order)
-    is_own = any(isinstance(one, np.ndarray) and np.may_share_memory(one, value) for one in operands)
-    if not is_own or not ordered.flags.c_contiguous:
+    whole = [one for one in operands if isinstance(one, np.ndarray) and np.may_share_memory(one, value)]
+    if not whole or not is_contiguous(ordered, min(map(find_step, whole))):
         raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose operand is not contiguous")
     return ordered.reshape(-1)
+
+
+def find_step(array: Array) -> int:
+    """Returns the bytes from one element of an array without gaps to the next one in memory."""
+    return min(
+        [step for step, size in zip(array.strides, array.shape, strict=True) if size > 1], default=array.itemsize
+    )
+
+
+def is_contiguous(array: Array, step: int) -> bool:
+    """Returns whether the elements of the array, in row-major order, lie `step` bytes apart."""
+    expected = step
+    for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
@@ -328,10 +349,10 @@ class ScheduleRunner:
             self._exchange(instruction, active)
         elif opcode in ("fusion", "async-start") and any(i.opcode in COLLECTIVES for i in called[0].instructions):
             self._exchange_wrapped(instruction, called[0], active)
-        elif is_launched(instruction):
+        elif is_launched(instruction, self.kernels):
             for device in active:
                 self._launch(device, instruction)
-        elif opcode == "fusion" and calls_kernel(called[0]):
+        elif opcode == "fusion" and calls_kernel(called[0], self.kernels):
             for device, memory in enumerate(self._memories):
                 if device in active:
                     operands = [memory.read(operand) for operand in instruction.operands]

@@ -15,6 +15,7 @@ from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.report.agreement import (
     Agreement,
     compute_device_agreements,
+    compute_opaque_agreements,
     compute_replay_agreements,
     contradicts_replay,
     find_unreached,
@@ -58,8 +59,9 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
     """Returns how a replay compares with verdicts, as `render_replay_word` does for a case: `agrees`, `DISAGREES` and
     the like.
     """
+    opaque = _render_opaque(outputs, replay, findings)
     if replay.state is not ReplayState.DONE:
-        return (Span(replay.state.value, _STATES[replay.state]),)
+        return (Span(replay.state.value, _STATES[replay.state]), *opaque)
     lossy = {
         name: compute_lost(replay, name) for name, n in replay.outputs.items() if n.attribution is Attribution.LOSSY
     }
@@ -68,7 +70,21 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
         *word,
         *_render_blind(outputs, replay),
         *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]],
+        *opaque,
     )
+
+
+def _render_opaque(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
+    """Returns how the replay with opaque functions compares with the verdicts, such as `, opaque agrees`; empty if there
+    is none, or if it has nothing to add: it could not be done, or it agrees as the replay itself does.
+    """
+    if replay.opaque is None or replay.opaque.state is not ReplayState.DONE:
+        return ()
+    agreements = compute_opaque_agreements(outputs, replay, findings)
+    said = set(agreements.values())
+    if replay.state is ReplayState.DONE and Agreement.AGREES in said and Agreement.DISAGREES not in said:
+        return ()
+    return (Span(", opaque "), *_render_word(agreements, {}))
 
 
 def _render_blind(outputs: Mapping[str, Verdict], replay: Replay) -> Line:
@@ -131,7 +147,8 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
     device stale 1.2e+04`; empty if no output has numbers. label: put before each line, such as the target.
     """
     replay, device = case.replay, case.device
-    if (replay is None or not replay.outputs) and (device is None or not device.outputs):
+    has_numbers = replay is not None and (replay.outputs or (replay.opaque is not None and replay.opaque.outputs))
+    if not has_numbers and (device is None or not device.outputs):
         return ()
     rows: list[list[Line]] = []
     for name, verdict in case.outputs.items():
@@ -142,6 +159,9 @@ def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> t
             row.append((Span(f"replay {numbers.attribution.value} {render_figure(error)}"),))
             if numbers.rows:
                 row.append((Span(f"{numbers.rows_fresh} of {numbers.rows} rows fresh, {numbers.rows_stale} stale"),))
+        if replay is not None and replay.opaque is not None and name in replay.opaque.outputs:
+            numbers = replay.opaque.outputs[name]
+            row.append((Span(f"opaque {numbers.attribution.value} {render_figure(numbers.error)}"),))
         if device is not None and name in device.outputs:
             output = device.outputs[name]
             error = render_figure(compute_worst(output.errors))

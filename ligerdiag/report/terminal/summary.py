@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Status
-from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.agreement import Agreement, compute_opaque_agreements, compute_replay_agreements
 from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.report.words.uncompared import explain_uncompared_reference
@@ -228,6 +228,32 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
         ("not replayed", ReplayState.NOT_DONE),
     ):
         lines += _render_reasons(label, _list_reasons(states[state]), width, verbose)
+    return (*lines, *_render_opaque(cases, width, verbose))
+
+
+def _render_opaque(cases: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the lines on the replays with opaque functions; empty if none was requested or needed."""
+    tried = [(case, case.replay.opaque) for case in cases if case.replay is not None and case.replay.opaque is not None]
+    if not tried:
+        return ()
+    counts: Counter[str] = Counter()
+    for case, opaque in tried:
+        said = set(compute_opaque_agreements(case.outputs, case.replay, case.findings).values())
+        if opaque.state is not ReplayState.DONE:
+            counts[opaque.state.value] += 1
+        elif Agreement.DISAGREES in said:
+            counts["disagree"] += 1
+        else:
+            counts["agree" if Agreement.AGREES in said else "undecided"] += 1
+    done = sum(opaque.state is ReplayState.DONE for _, opaque in tried)
+    words = ("agree", "disagree", "undecided", *(state.value for state in ReplayState))
+    text = f"{done} of {len(tried)}: " + ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    lines = list(compute_wrapped((Span("replayed with opaque functions: ", Style.STRONG), Span(text)), width, 4))
+    for label, is_done in (("undecided with opaque functions", True), ("no opaque functions", False)):
+        reasons = [
+            (case, one.reason) for case, one in tried if one.reason and (one.state is ReplayState.DONE) is is_done
+        ]
+        lines += _render_reasons(label, reasons, width, verbose)
     return tuple(lines)
 
 

@@ -1,0 +1,42 @@
+"""The custom calls that a replay runs as opaque functions, each with the buffers that it reads and writes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueUse:
+    """How a call uses one of its buffers."""
+
+    reads: bool = False
+    """Whether contents from before the call may matter for what the call writes anywhere."""
+    writes: bool = False
+    blends: bool = False
+    """Whether an element that the call may write may depend on its old value, or keep it."""
+    start: int = 0
+    """The first element that the call may write."""
+    stop: int | None = None
+    """The element after the last one that the call may write; None for the end of the buffer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueCall:
+    """A custom call that runs as an opaque function."""
+
+    id: int
+    """Id of the instruction in its module."""
+    function: str
+    """Name of the function: calls with equal names compute equal values from equal operands, in both modules."""
+    uses: tuple[OpaqueUse, ...]
+    """The uses of the call's buffers: its operands first, then its outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueCalls:
+    """The custom calls of both modules that run as opaque functions."""
+
+    program: tuple[OpaqueCall, ...] = ()
+    optimized: tuple[OpaqueCall, ...] = ()
+    kernels: tuple[str, ...] = ()
+    """Names of the calls' kernels or targets, each once."""
+    not_covered: str = ""
+    """Why calls cannot run as opaque functions; empty if they can."""

@@ -1,0 +1,238 @@
+"""Runs custom calls as opaque functions: it needs to know which buffers a call reads and writes, and not its code.
+
+XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right
+for any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for
+a call here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA
+moves them, and merged calls compute what each of them did. Element i of a buffer that a call writes becomes
+
+    0.5 + |(t mod 2) - 1|,  t = p[i] + D + sum over the read buffers b of the same length of c[b] x[b][i]
+
+where p[i] and c[b] are pseudo-random numbers, and the digest D is a mean over all elements of all read buffers, each
+with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, these are one of the x[b], with
+c[b] = 1. So
+
+- each element depends on each element that the call may read, and most of all on those at its own place;
+- the function is continuous and its slopes are at most a little above 1, so that rounding errors do not grow by much
+  when a loop repeats it, nor does it forget what it read many iterations ago;
+- all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
+
+Integers become 0 to 15, booleans both. Only elements in the buffer's footprint, the span that the call may write, are
+written. The accesses are upper bounds: a call that might read a buffer is taken to read all of it, and one that might
+write an element is taken to write it. A NaN that a call may read makes all that it writes a NaN.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite, WriteCoverage
+from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.shape import TOKEN, count_elements, iterate_leaf_shapes, render_shape
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueUse
+from ligerdiag.replay.ops.dtypes import get_dtype
+from ligerdiag.replay.ops.evaluate import TARGETS
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.runs.launch import compute_payload_key
+
+_LARGEST = 1e3
+"""Magnitude above which all floats that a call reads count as equal, infinities included."""
+_BESIDE = 0.125
+"""Largest magnitude of c[b] for a buffer other than the one that is written."""
+_INTEGERS = 16
+_BLOCK = 1 << 15
+"""Number of elements that are computed at a time, so that they stay in the cache."""
+
+_IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PARTITIONING | CallTrait.MADE_BY_XLA
+"""Traits of targets that only the program has, or only the schedule."""
+
+
+def is_opaque(instruction: HloInstruction) -> bool:
+    """Returns whether the instruction is a custom call that may run as an opaque function: it is in the program as well
+    as in the schedule, and replay does not compute it from its target alone.
+    """
+    if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
+        return False
+    return not any(is_call_with(instruction, trait) for trait in TARGETS)
+
+
+def compute_elements(call: HloInstruction) -> int:
+    """Returns the number of elements of the call's operands and outputs together."""
+    shapes = [operand.shape for operand in call.operands]
+    return sum(count_elements(leaf) for shape in (*shapes, call.shape) for _, leaf in iterate_leaf_shapes(shape))
+
+
+def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
+    """Returns the call as an opaque function with these effects. Raises NotCoveredError if effects are unknown, or if a
+    buffer is no array in row-major layout.
+
+    has_layouts: whether the layouts of the call's module are those of memory, as in a schedule.
+    """
+    shapes = [*(operand.shape for operand in call.operands), *(shape for _, shape in iterate_leaf_shapes(call.shape))]
+    accesses = (*effects.operands, *effects.outputs)
+    if Access.UNKNOWN in accesses:
+        why = effects.reasons[0] if effects.reasons else "its code could not be read"
+        raise NotCoveredError(f"the effects of `{effects.kernel}` are unknown: {why}")
+    if len(accesses) != len(shapes):
+        raise NotCoveredError(f"`{call.name}`: a call with a tuple as its operand")
+    for shape in shapes:
+        order = list(shape.layout.minor_to_major) if has_layouts else []
+        if shape.element_type == TOKEN or shape.tuple_shapes or (order and order != [*range(len(order))][::-1]):
+            raise NotCoveredError(f"`{call.name}`: a call whose operand or output is no array in row-major layout")
+    uses = zip(accesses, (*effects.operand_uses, *effects.output_uses), shapes, strict=True)
+    described = tuple([_describe_use(*one) for one in uses])
+    return OpaqueCall(id=call.id, function=_name_function(call, effects.kernel, shapes), uses=described)
+
+
+def _name_function(call: HloInstruction, kernel: str, shapes: Sequence[ShapeProto]) -> str:
+    """Returns the name of a call's function: a hash of its target and payload. The payload of a Mosaic GPU module holds
+    numbers that differ each time that JAX lowers the program, so the kernel's name and the shapes take its place.
+    """
+    if not is_call_with(call, CallTrait.MOSAIC | CallTrait.UNREAD_MOSAIC):
+        return compute_payload_key(call)
+    text = "\0".join([call.proto.custom_call_target, kernel, *map(render_shape, shapes)])
+    return sha256(text.encode()).hexdigest()
+
+
+def _describe_use(access: Access, use: OperandUse, shape: ShapeProto) -> OpaqueUse:
+    reads = access.reads and use.reads_before_write is not ReadsBeforeWrite.NO
+    if not access.writes or use.coverage is WriteCoverage.NONE:
+        return OpaqueUse(reads=reads)
+    blends = reads or use.coverage is not WriteCoverage.COMPLETE
+    if use.span is None or use.coverage is WriteCoverage.COMPLETE:
+        return OpaqueUse(reads=reads, writes=True, blends=blends)
+    size = get_dtype(shape).itemsize
+    return OpaqueUse(reads=reads, writes=True, blends=blends, start=use.span[0] // size, stop=-(-use.span[1] // size))
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class OpaqueRunner:
+    """Runs the custom calls of one module as opaque functions; see `program.Kernels`."""
+
+    calls: Mapping[int, OpaqueCall]
+    """By the id of the instruction. The runner runs these calls and no others."""
+    isolated: bool = False
+    """Whether calls leave an operand unchanged, unless an output shares its bytes."""
+
+    def runs(self, instruction: HloInstruction) -> bool:
+        """Returns whether the instruction is one of the calls."""
+        return instruction.opcode == "custom-call" and instruction.id in self.calls
+
+    def launch(
+        self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
+    ) -> None:
+        """Overwrites what the call writes with the values of its opaque function; see `program.Kernels`. Outputs that
+        the call does not write become NaN, or 0 for integers.
+        """
+        del watched
+        for output in outputs:
+            if not any(np.may_share_memory(output, operand) for operand in operands):
+                output[...] = np.nan if output.dtype.kind in "fc" else 0
+        if call.id not in self.calls:
+            return  # a call that allocates memory
+        key, uses, buffers = self.calls[call.id].function, self.calls[call.id].uses, (*operands, *outputs)
+        declared = {index: operand for operand, index in call.operand_output_aliases.items()}
+        held = [True] * len(operands) + [index in declared for index, _ in iterate_leaf_shapes(call.shape)]
+        """Whether each buffer has contents from before the call."""
+        read = {n: buffers[n] for n, use in enumerate(uses) if use.reads and held[n] and buffers[n].size}
+        digest = sum([_draw(key, "digest", n) * _compute_mean(buffer) for n, buffer in read.items()])
+        made: list[tuple[Array, Array]] = []
+        for number, use in enumerate(uses):
+            if not use.writes or not buffers[number].size or self._is_hidden(number, operands, outputs):
+                continue
+            size = buffers[number].size
+            beside = {n: _BESIDE * _draw(key, number, n) for n, b in read.items() if n != number and b.size == size}
+            if use.blends and held[number]:
+                beside[number] = 1.0
+            start, stop = min(use.start, size), min(size if use.stop is None else use.stop, size)
+            terms = [(factor, buffers[n]) for n, factor in beside.items()]
+            shift = digest + _draw(key, "shift", number)
+            made.append((buffers[number][start:stop], _compute(terms, shift, buffers[number], start, stop)))
+        for target, values in made:
+            target[...] = values
+
+    def _is_hidden(self, number: int, operands: Sequence[Array], outputs: Sequence[Array]) -> bool:
+        return (
+            self.isolated
+            and number < len(operands)
+            and not any(np.may_share_memory(operands[number], output) for output in outputs)
+        )
+
+
+def _draw(key: str, *names: object) -> float:
+    """Returns a pseudo-random number of magnitude 0.5 to 1 that depends on the arguments alone."""
+    digest = sha256(f"{key}{names}".encode()).digest()
+    magnitude = 0.5 + int.from_bytes(digest[:4], "little") / 2**33
+    return magnitude if digest[4] & 1 else -magnitude
+
+
+@cache
+def _draw_noise() -> Array:
+    return np.random.Generator(np.random.PCG64(20)).uniform(-1.0, 1.0, _BLOCK * 32)
+
+
+def _iterate_blocks(start: int, stop: int) -> Iterator[tuple[slice, Array]]:
+    """Yields ranges that cover the elements from `start` to `stop`, each with a fixed pseudo-random number from -1 to 1
+    for each element, by the element's number.
+    """
+    noise = _draw_noise()
+    for block in range(start // _BLOCK, -(-stop // _BLOCK)):
+        first = block * 7919 % (noise.size - _BLOCK)
+        low, high = max(start, block * _BLOCK), min(stop, (block + 1) * _BLOCK)
+        yield slice(low, high), noise[first + low - block * _BLOCK : first + high - block * _BLOCK]
+
+
+def _compute_mean(buffer: Array) -> float:
+    """Returns the mean of a buffer's elements, each with a pseudo-random weight."""
+    return (
+        sum([float(np.dot(noise, _read(buffer[part]))) for part, noise in _iterate_blocks(0, buffer.size)])
+        / buffer.size
+    )
+
+
+def _compute(terms: Sequence[tuple[float, Array]], shift: float, target: Array, start: int, stop: int) -> Array:
+    """Returns new contents for the elements from `start` to `stop` of the buffer `target`."""
+    found = np.empty(max(0, stop - start), target.dtype)
+    for part, noise in _iterate_blocks(start, stop):
+        block = noise + shift
+        for factor, values in terms:
+            block += factor * _read(values[part])
+        found[part.start - start : part.stop - start] = _fold(block, target.dtype)
+    return found
+
+
+def _read(values: Array) -> Any:
+    match values.dtype.kind:
+        case "f":
+            return np.clip(values, -_LARGEST, _LARGEST)
+        case "c":
+            both: Any = values
+            return np.clip(both.real, -_LARGEST, _LARGEST) + 0.6 * np.clip(both.imag, -_LARGEST, _LARGEST)
+        case "b":
+            return values.astype(np.float64)
+        case _:
+            return _wrap(values.astype(np.float64) * 0.6180339887498949)
+
+
+def _wrap(values: Any) -> Any:
+    """Returns the values modulo 1, in place, several times faster than NumPy's own remainder."""
+    values -= np.floor(values)
+    return values
+
+
+def _fold(block: Any, dtype: "np.dtype[Any]") -> Any:
+    folded = np.abs(2.0 * _wrap(0.5 * block) - 1.0)
+    match dtype.kind:
+        case "f":
+            return 0.5 + folded
+        case "c":
+            return 0.5 + folded + 1j * (1.5 - folded)
+        case "b":
+            return folded > 0.5
+        case _:
+            return np.minimum(folded * _INTEGERS, _INTEGERS - 1).astype(dtype)

@@ -1,0 +1,182 @@
+"""Replays a case with opaque functions in place of its custom calls, in f64, and compares output by output.
+
+The runs are those of `case_run`: program order, program order in isolated memory, and the schedule. Both modules are
+widened to f64 (see `widening`), and each custom call runs as an opaque function (see `opaque`). So nothing here needs a
+call's code, and everything depends on the effects that the analysis, or the user's declaration, says that a call has.
+
+XLA folds constants and rewrites arithmetic in the original types, for instance `x / 3` to `x * 0.333...`, rounded to
+bf16. How far that moves an output is measured: the schedule runs with functions that leave their operands unchanged,
+and should then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least
+`LEAST` and at most the tolerance that the original types have in an ordinary replay. An output with a larger error is
+wrong, however small the error is, because only a hidden write that the schedule orders differently can cause it. If the
+schedule misses even the stale prediction by more than the original types explain, wrong numbers need not come from a
+hidden write: the output is undecided, unless it is another value altogether (`FAR`) in a program that runs whole.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from time import perf_counter
+
+import numpy as np
+
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import iterate_leaf_shapes
+from ligerdiag.model.findings import FAR, Attribution, OpaqueReplay, OutputNumbers, ReplayState
+from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls
+from ligerdiag.replay.ops.dtypes import get_dtype
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
+from ligerdiag.replay.runs.case_run import (
+    Outputs,
+    Programs,
+    compute_tolerances,
+    run_schedule,
+    split_arguments,
+)
+from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
+from ligerdiag.replay.runs.opaque import OpaqueRunner, describe_call, is_opaque
+from ligerdiag.replay.runs.program import run_intended_and_stale
+from ligerdiag.replay.runs.widening import WideScheduleRunner, widen_array, widen_module
+
+LEAST = 1e-10
+"""The least tolerance of an output of floats: rounding errors in f64 stay far below it."""
+_CALIBRATION = 8.0
+"""Tolerance of an output, as a multiple of the error that the schedule has if no hidden write is seen."""
+
+
+def list_opaque_calls(
+    program: HloModule, optimized: HloModule, find_effects: Callable[[HloInstruction], CallEffects]
+) -> OpaqueCalls:
+    """Returns the custom calls of both modules that run as opaque functions; `not_covered` says why one of them cannot.
+
+    find_effects: returns the effects of a call of either module.
+    """
+    kernels: dict[str, None] = {}
+
+    def describe(module: HloModule, has_layouts: bool) -> tuple[OpaqueCall, ...]:
+        found: list[OpaqueCall] = []
+        for _, call in module.iterate_custom_calls():
+            if is_opaque(call):
+                effects = find_effects(call)
+                kernels[effects.kernel] = None
+                found.append(describe_call(call, effects, has_layouts=has_layouts))
+        return tuple(found)
+
+    try:
+        calls, scheduled = describe(program, has_layouts=False), describe(optimized, has_layouts=True)
+        known = {one.function for one in calls}
+        names = {one.id: one.name for one in optimized.instructions}
+        other = next((names[one.id] for one in scheduled if one.function not in known), "")
+        if other:
+            raise NotCoveredError(f"`{other}`: XLA has changed the payload of the call, or made the call itself")
+        return OpaqueCalls(program=calls, optimized=scheduled, kernels=tuple(kernels))
+    except NotCoveredError as error:
+        return OpaqueCalls(kernels=tuple(kernels), not_covered=str(error))
+
+
+def replay_opaquely(
+    programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
+) -> OpaqueReplay:
+    """Replays both modules in f64 with opaque functions and returns the record; if replay does not cover an operation,
+    the record names it.
+
+    arguments: whole arrays in the program's own types, one for each input in order.
+    """
+    started = perf_counter()
+    try:
+        if calls.not_covered:
+            raise NotCoveredError(calls.not_covered)
+        with np.errstate(all="ignore"):
+            record = _compare(_Runs(programs, arguments, calls, cuts), cuts)
+    except NotCoveredError as error:
+        record = OpaqueReplay(state=ReplayState.NOT_COVERED, reason=str(error))
+    return replace(record, kernels=calls.kernels, seconds=perf_counter() - started)
+
+
+class _Runs:
+    """The three runs of a case, and the schedule in isolated memory, which runs when it is first needed."""
+
+    def __init__(self, programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts) -> None:
+        self.programs, self._calls, self._cuts = programs, calls, cuts
+        self._optimized = widen_module(programs.optimized)
+        program = widen_module(programs.program)
+        arguments = [widen_array(argument) for argument in arguments]
+        self._shards = split_arguments(programs.signature, arguments)
+        names = programs.signature.outputs
+        self.intended, self.stale = (
+            dict(zip(names, results, strict=True))
+            for results in run_intended_and_stale(
+                program,
+                arguments,
+                OpaqueRunner(calls={one.id: one for one in calls.program}),
+                devices=programs.signature.devices,
+                most=cuts.program,
+                multiply=multiply,
+            )
+        )
+        self.actual, self.unreached = self._run_schedule(isolated=False)
+
+    def _run_schedule(self, *, isolated: bool) -> tuple[Mapping[str, Outputs], tuple[str, ...]]:
+        schedule = WideScheduleRunner(
+            module=self._optimized,
+            buffers=self.programs.buffers,
+            kernels=OpaqueRunner(calls={one.id: one for one in self._calls.optimized}, isolated=isolated),
+            devices=self.programs.signature.devices,
+            most=self._cuts.optimized,
+            original=self.programs.optimized,
+        )
+        return run_schedule(schedule, self.programs.signature, self._shards), schedule.list_unreached()
+
+    @cached_property
+    def isolated(self) -> Mapping[str, Outputs]:
+        """Returns the outputs of the schedule in which no hidden write is seen."""
+        return self._run_schedule(isolated=True)[0]
+
+    def compare(self, name: str, tolerance: float) -> OutputNumbers:
+        """Compares one output with its intended and its stale values; if devices have different copies, the copy that
+        is furthest from the intended values counts.
+        """
+        intended, stale = self.intended[name], self.stale[name]
+        found = [compare_output(copy, intended, stale, tolerance=tolerance) for copy in self.actual[name]]
+        return max(found, key=lambda one: rank_error(one.error))
+
+    def measure_isolated(self, name: str) -> float:
+        """Returns the largest error of the output's copies in isolated memory, compared with the stale prediction."""
+        return max([compute_error(copy, self.stale[name]) for copy in self.isolated[name]], key=rank_error)
+
+
+def _compare(runs: _Runs, cuts: Cuts) -> OpaqueReplay:
+    originals = _restore_types(runs)
+    most = compute_tolerances(runs.programs, originals)
+    outputs: dict[str, OutputNumbers] = {}
+    reason = ""
+    for name in runs.actual:
+        numbers = runs.compare(name, min(LEAST, most[name]))
+        if numbers.attribution not in {Attribution.FRESH, Attribution.UNDECIDED}:
+            moved, limit = runs.measure_isolated(name), most[name] if numbers.tolerance else 0.0
+            numbers = runs.compare(name, min(max(LEAST, _CALIBRATION * moved), most[name]))
+            if numbers.attribution is Attribution.LOSSY:
+                numbers = replace(numbers, attribution=Attribution.NEITHER)
+            if numbers.attribution.is_wrong and not moved <= limit:
+                if moved < FAR or cuts.loops:
+                    numbers = replace(numbers, attribution=Attribution.UNDECIDED)
+                reason = reason or (
+                    f"the schedule computes another `{name}` than the program even if no hidden write is seen"
+                )
+        if numbers.attribution is Attribution.UNDECIDED and not reason:
+            reason = f"`{name}` is not finite in program order, or the same with and without the hidden writes"
+        outputs[name] = numbers
+    return OpaqueReplay(
+        state=ReplayState.DONE, reason=reason, outputs=outputs, unreached=runs.unreached, cut=cuts.loops
+    )
+
+
+def _restore_types(runs: _Runs) -> dict[str, Array]:
+    """Returns the intended outputs in the types that the program gives them, of which only the types matter."""
+    shapes = [shape for _, shape in iterate_leaf_shapes(runs.programs.program.entry.root.shape)]
+    return {
+        name: np.empty(0, get_dtype(shape)) for name, shape in zip(runs.programs.signature.outputs, shapes, strict=True)
+    }

@@ -1,0 +1,107 @@
+"""Replays with opaque functions: of calls whose code nobody can read, and of every program with `--opaque`."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ligerdiag import api
+from ligerdiag.effects.declared import parse_declarations
+from ligerdiag.model.findings import Attribution, OpaqueReplay, ReplayState, Verdict
+from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.report.json import render_json
+from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
+from tests.api.conftest import RunCli
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads((Path(api.__file__).parents[1] / "report/schema.json").read_text()))
+
+FOREIGN = """
+import jax
+from ligerdiag import Arg, Case
+
+
+def scale(x):
+    half = x * 0.5
+    result = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    made = jax.ffi.ffi_call("my_scale", result)(half)
+    return {"made": made, "read": jax.numpy.cumsum(half), "apart": x + 1}
+
+
+CASE = Case(function=scale, args=(Arg(shape=(64,)),), name="scale")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("opaque")
+    (path / "foreign.py").write_text(FOREIGN)
+    (path / "lucky.py").write_text(LUCKY_READER.code)
+    (path / "plain.py").write_text(FOREIGN.replace('jax.ffi.ffi_call("my_scale", result)(half)', "half.sum()"))
+    return path
+
+
+def check(file: Path, cache: Path, effects: dict[str, object] | None = None, *, opaque: bool = False) -> CheckReport:
+    return api.check(
+        api.CheckOptions(
+            selectors=(str(file),), cache_directory=cache, effects=parse_declarations(effects or {}), opaque=opaque
+        )
+    )
+
+
+def get_opaque(case: CaseReport) -> OpaqueReplay:
+    assert case.replay is not None
+    assert case.replay.opaque is not None
+    return case.replay.opaque
+
+
+def test_a_call_that_nobody_can_read_has_numbers_if_its_effects_are_declared(folder: Path, cache: Path) -> None:
+    report = check(folder / "foreign.py", cache, {"my_scale": {"writes": [0]}})
+    (case,) = report.cases
+    opaque = get_opaque(case)
+    assert case.replay is not None
+    assert (case.replay.state, case.replay.outputs) == (ReplayState.NOT_COVERED, {})
+    assert (opaque.state, opaque.kernels) == (ReplayState.DONE, ("my_scale",))
+    assert case.disagreements == ()
+    for name, verdict in case.outputs.items():
+        assert opaque.outputs[name].attribution.is_wrong == verdict.is_wrong
+    read = opaque.outputs["read"]
+    assert read.distance > 0.1
+    assert read.error < 1e-10 or read.stale_error < 1e-10
+    SCHEMA.validate(json.loads(render_json(report)))
+    (again,) = check(folder / "foreign.py", cache, {"my_scale": {"writes": [0]}}).cases
+    assert get_opaque(again).cached
+    (harmless,) = check(folder / "foreign.py", cache, {"my_scale": {"writes": []}}).cases
+    assert not get_opaque(harmless).cached
+    assert get_opaque(harmless).outputs["read"].distance == 0
+
+
+def test_a_call_whose_effects_are_unknown_has_none(folder: Path, cache: Path) -> None:
+    (case,) = check(folder / "foreign.py", cache).cases
+    assert get_opaque(case).state is ReplayState.NOT_COVERED
+    assert get_opaque(case).reason.startswith("the effects of `my_scale` are unknown")
+    assert case.outputs["read"] is Verdict.UNKNOWN
+
+
+def test_on_request_every_program_is_replayed_so(folder: Path, cache: Path) -> None:
+    (asked,) = check(folder / "lucky.py", cache, opaque=True).cases
+    opaque = get_opaque(asked)
+    assert (opaque.state, opaque.reason) == (ReplayState.DONE, "")
+    assert {one.attribution for one in opaque.outputs.values()} == {Attribution.FRESH}
+    assert max(one.error for one in opaque.outputs.values()) < 1e-12
+    (plain,) = check(folder / "plain.py", cache, opaque=True).cases
+    assert (get_opaque(plain).state, get_opaque(plain).kernels) == (ReplayState.DONE, ())
+
+
+def test_without_a_request_a_program_that_replay_covers_has_no_second_replay(folder: Path, cache: Path) -> None:
+    (case,) = check(folder / "lucky.py", cache).cases
+    assert case.replay is not None
+    assert (case.replay.state, case.replay.opaque) == (ReplayState.DONE, None)
+
+
+def test_the_report_shows_both_replays(folder: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[tool.ligerdiag.effects.my_scale]\nwrites = [0]\n")
+    outcome = run_cli("check", "foreign.py", "-v", "--config", config, cwd=folder)
+    assert "not covered, opaque agrees" in outcome.out
+    assert "replayed with opaque functions: 1 of 1: 1 agree" in outcome.out

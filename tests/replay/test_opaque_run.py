@@ -1,0 +1,240 @@
+"""Opaque functions tell fresh, stale and clobbered outputs apart, in small programs with every order of the schedule."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ligerdiag.artifacts.call_records import Placement
+from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCoverage
+from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.shape import iterate_leaf_shapes
+from ligerdiag.model.findings import OpaqueReplay, ReplayState
+from ligerdiag.replay.runs.case_run import Programs, Signature
+from ligerdiag.replay.runs.opaque_run import LEAST, list_opaque_calls, replay_opaquely
+from tests.replay.by_hand import assign, parse
+from tests.replay.test_program import parse as parse_program
+
+PLACES: dict[str, int | tuple[int, int]] = {"x": (0, 0), "h": 0, "k": 64, "r": 128, "k2": 192, "t": 256, "c": 320}
+
+
+def find_effects(call: HloInstruction) -> CallEffects:
+    """Returns the effects of a call that updates each of its operands; `part` leaves all but the first 8 bytes."""
+    use = OperandUse(coverage=WriteCoverage.PARTIAL, span=(0, 8) if "part" in call.proto.custom_call_target else None)
+    count = len(call.operands)
+    return CallEffects(
+        kernel="k",
+        operands=(Access.READ_WRITE,) * count,
+        outputs=(Access.WRITE,) * sum(1 for _ in iterate_leaf_shapes(call.shape)),
+        operand_uses=(use,) * count,
+    )
+
+
+def replay(program: HloModule, schedule: HloModule, places: Any = PLACES, argument: Any = None) -> OpaqueReplay:
+    argument = np.array([1, 2, 3, 4], np.float32) if argument is None else argument
+    names = tuple(f"o{n}" for n, _ in enumerate(iterate_leaf_shapes(program.entry.root.shape)))
+
+    def place(shape: Any) -> Placement:
+        return Placement(shape=tuple(shape.dimensions), shards=(tuple((0, d) for d in shape.dimensions),))
+
+    signature = Signature(
+        inputs=("x",),
+        outputs=names,
+        input_placements=(place(program.entry.parameters[0].shape),),
+        output_placements=tuple(place(shape) for _, shape in iterate_leaf_shapes(program.entry.root.shape)),
+        devices=1,
+    )
+    programs = Programs(program=program, optimized=schedule, buffers=assign(schedule, places), signature=signature)
+    return replay_opaquely(programs, [argument], list_opaque_calls(program, schedule, find_effects))
+
+
+def call(name: str, operand: str, target: str = "mine") -> str:
+    return f'{name} = f32[4] custom-call({operand}), custom_call_target="{target}"'
+
+
+def attribute(found: OpaqueReplay) -> list[str]:
+    assert found.state is ReplayState.DONE, found.reason
+    return [numbers.attribution.value for numbers in found.outputs.values()]
+
+
+def run_reader(*, means_after: bool, runs_after: bool, target: str = "mine", read: str = "negate(h)") -> OpaqueReplay:
+    kernel = call("k_ld2" if means_after else "k_ld3", "h_ld1", target)
+    reader = f"r_ld{3 if means_after else 2} = f32[4] {read.replace('(h)', '(h_ld1)')}"
+    root = f"t = (f32[4], f32[4]) tuple({'k_ld2, r_ld3' if means_after else 'k_ld3, r_ld2'})"
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", kernel, reader, root)
+    lines = [call("k", "h", target), f"r = f32[4] {read}"]
+    first, second = lines if runs_after else lines[::-1]
+    text = f"x = f32[4] parameter(0)\nh = f32[4] copy(x)\n{first}\n{second}\nROOT t = (f32[4], f32[4]) tuple(k, r)"
+    return replay(program, parse(f"{{\n{text}\n}}"))
+
+
+@pytest.mark.parametrize(
+    ("means_after", "runs_after", "expected"),
+    [(True, True, "fresh"), (True, False, "stale"), (False, False, "fresh"), (False, True, "neither")],
+)
+def test_the_order_of_a_read_and_a_hidden_write_shows(means_after: bool, runs_after: bool, expected: str) -> None:
+    found = run_reader(means_after=means_after, runs_after=runs_after)
+    assert attribute(found) == ["fresh", expected]
+    numbers = found.outputs["o1"]
+    assert (numbers.error <= LEAST / 1e4) if expected == "fresh" else (numbers.error > 1e6 * LEAST)
+
+
+def test_a_program_in_a_narrow_type_is_told_apart_as_clearly() -> None:
+    wide = parse_program("x = bf16[4] parameter(0)", "h_ld1 = bf16[4] copy(x)",
+                         'k_ld2 = bf16[4] custom-call(h_ld1), custom_call_target="mine"',
+                         "s_ld3 = bf16[4] add(h_ld1, h_ld1)", "t = (bf16[4], bf16[4]) tuple(k_ld2, s_ld3)")  # fmt: skip
+    lines = ["x = bf16[4] parameter(0)", "h = bf16[4] copy(x)", "r = bf16[4] add(h, h)",
+             'k = bf16[4] custom-call(h), custom_call_target="mine"', "ROOT t = (bf16[4], bf16[4]) tuple(k, r)"]  # fmt: skip
+    found = replay(wide, parse("{\n" + "\n".join(lines) + "\n}"))
+    assert attribute(found) == ["fresh", "stale"]
+    assert found.outputs["o1"].tolerance == LEAST
+
+
+def test_a_read_of_elements_that_the_call_leaves_alone_is_fresh_in_either_order() -> None:
+    for runs_after in (True, False):
+        found = run_reader(means_after=True, runs_after=runs_after, target="part", read="negate(h)")
+        assert attribute(found)[1] == ("fresh" if runs_after else "stale")
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1", "part"),
+                            "s_ld3 = f32[2] slice(h_ld1), slice={[2:4]}",
+                            "t = (f32[4], f32[2]) tuple(k_ld2, s_ld3)")  # fmt: skip
+    lines = ["x = f32[4] parameter(0)", "h = f32[4] copy(x)", "r = f32[2] slice(h), slice={[2:4]}",
+             call("k", "h", "part"), "ROOT t = (f32[4], f32[2]) tuple(k, r)"]  # fmt: skip
+    assert attribute(replay(program, parse("{\n" + "\n".join(lines) + "\n}"))) == ["fresh", "fresh"]
+
+
+def run_two(order: str) -> list[str]:
+    """Runs two calls that update one value, then a reader; `order` is that of the schedule."""
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1", "one"),
+                            call("k_ld3", "h_ld1", "two"), "r_ld4 = f32[4] negate(h_ld1)",
+                            "t = (f32[4], f32[4], f32[4]) tuple(k_ld2, k_ld3, r_ld4)")  # fmt: skip
+    lines = {"1": call("k", "h", "one"), "2": call("k2", "h", "two"), "r": "r = f32[4] negate(h)"}
+    text = "\n".join(["x = f32[4] parameter(0)", "h = f32[4] copy(x)", *(lines[one] for one in order)])
+    return attribute(replay(program, parse(f"{{\n{text}\nROOT t = (f32[4], f32[4], f32[4]) tuple(k, k2, r)\n}}")))
+
+
+def test_two_writers_of_one_value_are_told_apart() -> None:
+    assert run_two("12r") == ["fresh", "fresh", "fresh"]
+    assert run_two("r12") == ["fresh", "fresh", "stale"]
+    assert run_two("1r2") == ["fresh", "fresh", "neither"]
+    assert run_two("21r") == ["neither", "stale", "neither"]
+
+
+def test_merged_calls_compute_what_each_of_them_did() -> None:
+    program = parse_program("x = f32[4] parameter(0)", "a_ld1 = f32[4] copy(x)", "b_ld2 = f32[4] copy(x)",
+                            call("k_ld3", "a_ld1"), call("k_ld4", "b_ld2"),
+                            "t = (f32[4], f32[4]) tuple(k_ld3, k_ld4)")  # fmt: skip
+    lines = ["x = f32[4] parameter(0)", "h = f32[4] copy(x)", call("k", "h"), "r = f32[4] copy(k)",
+             "ROOT t = (f32[4], f32[4]) tuple(k, r)"]  # fmt: skip
+    assert attribute(replay(program, parse("{\n" + "\n".join(lines) + "\n}"))) == ["fresh", "fresh"]
+
+
+LOOP = """body {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  %s
+  ROOT next = (s32[], f32[4]) tuple(j, o)
+}
+condition {
+  cs = (s32[], f32[4]) parameter(0)
+  ci = s32[] get-tuple-element(cs), index=0
+  three = s32[] constant(40)
+  ROOT less = pred[] compare(ci, three), direction=LT
+}"""
+
+
+def run_loop(before: bool) -> OpaqueReplay:
+    kernel = 'k = f32[4] custom-call(h), custom_call_target="mine"'
+    tagged = f'{kernel}, metadata={{op_name="f#ld11"}}\n  o = f32[4] add(h, k), metadata={{op_name="f#ld12"}}'
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
+             "start = (s32[], f32[4]) tuple(zero, h_ld1)",
+             "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
+             "out = f32[4] get-tuple-element(w_ld2), index=1"]  # fmt: skip
+    program = parse_program(*lines, computations=LOOP % tagged)
+    read = "q = f32[4] copy(h)"
+    steps = f"{read}\n  {kernel}\n  o = f32[4] add(q, k)" if before else f"{kernel}\n  {read}\n  o = f32[4] add(q, k)"
+    body = """{
+x = f32[4] parameter(0)
+h0 = f32[4] copy(x)
+zero = s32[] constant(0)
+i0 = s32[] copy(zero)
+start = (s32[], f32[4]) tuple(i0, h0)
+w = (s32[], f32[4]) while(start), condition=condition, body=body
+ROOT out = f32[4] get-tuple-element(w), index=1
+}"""
+    places = {"x": (0, 0), "h0": 0, "zero": (50, 0), "i0": 64, "one": (51, 0), "three": (52, 0), "j": 64, "k": 128,
+              "q": 256, "o": 0, "less": 192, "w{0}": 64, "w{1}": 0}  # fmt: skip
+    return replay(program, parse(body, LOOP % steps), places)
+
+
+def test_a_loop_that_repeats_a_call_keeps_its_precision() -> None:
+    assert attribute(run_loop(before=False)) == ["fresh"]
+    assert run_loop(before=False).outputs["o0"].error < LEAST
+    assert attribute(run_loop(before=True)) == ["stale"]
+
+
+CONDITIONAL = """write {
+  wp = f32[4] parameter(0)
+  ROOT k = f32[4] custom-call(wp), custom_call_target="mine"
+}
+leave {
+  ROOT lp = f32[4] parameter(0)
+}"""
+
+
+@pytest.mark.parametrize(("before", "sign", "expected"), [(False, 1, "fresh"), (True, 1, "stale"), (True, -1, "fresh")])
+def test_a_write_in_a_branch_counts_if_the_branch_is_taken(before: bool, sign: int, expected: str) -> None:
+    condition = ["e_ld2 = f32[1] slice(x), slice={[0:1]}", "z_ld3 = f32[] reshape(e_ld2)", "n = f32[] constant(0)",
+                 "p_ld4 = pred[] compare(z_ld3, n), direction=GT"]  # fmt: skip
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", *condition,
+                            "c_ld5 = f32[4] conditional(p_ld4, h_ld1, h_ld1), true_computation=write,"
+                            " false_computation=leave",
+                            "r_ld6 = f32[4] negate(h_ld1)", "t = (f32[4], f32[4]) tuple(c_ld5, r_ld6)",
+                            computations=CONDITIONAL)  # fmt: skip
+    taken = "c = f32[4] conditional(p, h, h), true_computation=write, false_computation=leave"
+    lines = [taken, "r = f32[4] negate(h)"]
+    text = "\n".join(["x = f32[4] parameter(0)", "h = f32[4] copy(x)", "e = f32[1] slice(x), slice={[0:1]}",
+                      "z = f32[] reshape(e)", "n = f32[] constant(0)", "p = pred[] compare(z, n), direction=GT",
+                      *(lines[::-1] if before else lines)])  # fmt: skip
+    schedule = parse(f"{{\n{text}\nROOT t = (f32[4], f32[4]) tuple(c, r)\n}}", CONDITIONAL)
+    places = PLACES | {"e": 400, "z": 464, "n": (50, 0), "p": 528, "wp": 0, "lp": 0, "k": 64, "c": 320}
+    argument = sign * np.array([1, 2, 3, 4], np.float32)
+    assert attribute(replay(program, schedule, places, argument))[1] == expected
+
+
+def test_a_constant_that_xla_has_rounded_is_no_difference() -> None:
+    rounded = float(np.float32(1 / 3))
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1"),
+                            "three = f32[] constant(3)", "b_ld3 = f32[4] broadcast(three), dimensions={}",
+                            "r_ld4 = f32[4] divide(h_ld1, b_ld3)", "t = (f32[4], f32[4]) tuple(k_ld2, r_ld4)")  # fmt: skip
+    for before, expected in ((False, "fresh"), (True, "stale")):
+        lines = [call("k", "h"), "r = f32[4] multiply(h, b)"]
+        text = "\n".join(["x = f32[4] parameter(0)", "h = f32[4] copy(x)", f"n = f32[] constant({rounded!r})",
+                          "b = f32[4] broadcast(n), dimensions={}", *(lines[::-1] if before else lines)])  # fmt: skip
+        schedule = parse(f"{{\n{text}\nROOT t = (f32[4], f32[4]) tuple(k, r)\n}}")
+        found = replay(program, schedule, PLACES | {"n": (50, 0), "b": 400})
+        assert attribute(found) == ["fresh", expected]
+        assert LEAST < found.outputs["o1"].tolerance < 1e-6
+
+
+def test_a_small_stale_term_is_wrong_and_not_lossy() -> None:
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1"),
+                            "tiny = f32[] constant(1e-7)", "b_ld3 = f32[4] broadcast(tiny), dimensions={}",
+                            "m_ld4 = f32[4] multiply(h_ld1, b_ld3)", "r_ld5 = f32[4] add(m_ld4, h_ld1)",
+                            "t = (f32[4], f32[4]) tuple(k_ld2, r_ld5)")  # fmt: skip
+    text = "\n".join(["x = f32[4] parameter(0)", "h = f32[4] copy(x)", "n = f32[] constant(1e-7)",
+                      "b = f32[4] broadcast(n), dimensions={}", "c = f32[4] multiply(h, b)", call("k", "h"),
+                      "r = f32[4] add(c, h)"])  # fmt: skip
+    schedule = parse(f"{{\n{text}\nROOT t = (f32[4], f32[4]) tuple(k, r)\n}}")
+    found = replay(program, schedule, PLACES | {"n": (50, 0), "b": 400})
+    assert attribute(found) == ["fresh", "neither"]
+
+
+def test_a_call_that_the_program_does_not_have_is_not_covered() -> None:
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1", "mine"))
+    schedule = parse("{\nx = f32[4] parameter(0)\nh = f32[4] copy(x)\nROOT " + call("k", "h", "other") + "\n}")
+    found = replay(program, schedule)
+    assert found.state is ReplayState.NOT_COVERED
+    assert "XLA has changed the payload" in found.reason
