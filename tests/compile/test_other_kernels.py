@@ -1,4 +1,4 @@
-"""What a compile worker tells cuTile and CuTe DSL, and which stages of FFI handlers it registers.
+"""The answers that a compile worker gives cuTile and CuTe DSL, and the stages of FFI handlers that it registers.
 
 The packages themselves compile in `tests/effects/test_library_programs.py`, where they are installed.
 """

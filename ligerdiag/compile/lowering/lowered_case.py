@@ -45,9 +45,9 @@ from ligerdiag.compile.lowering.kernel_calls import (
     has_partitioned,
 )
 from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
-from ligerdiag.compile.lowering.library_kernels import find_library_kernels
 from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_architecture
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
+from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
