@@ -1,4 +1,4 @@
-"""What a compile worker tells cuTile and CuTe DSL, and which stages of FFI handlers it registers.
+"""A compile worker tells cuTile and CuTe DSL the architecture, and registers FFI handlers without one of their stages.
 
 The packages themselves compile in `tests/effects/test_library_programs.py`, where they are installed.
 """
