@@ -1,4 +1,4 @@
-"""The answers that a compile worker gives cuTile and CuTe DSL, and the stages of FFI handlers that it registers.
+"""A compile worker tells cuTile and CuTe DSL the architecture, and registers FFI handlers without one of their stages.
 
 The packages themselves compile in `tests/effects/test_library_programs.py`, where they are installed.
 """

@@ -3,8 +3,8 @@
 python -m tests.effects.record_library_programs [LIBRARY …]
 
 Per case `recorded/LIBRARY-CASE.tar.xz` gets the program and the schedule of XLA's dump, in which paths of this machine are
-overwritten by as many other letters, because machine code has paths, too. The file `warp-kernels.json.xz` beside them
-gets the kernels of Warp, of which a dump has nothing but the target.
+overwritten by as many other letters, because machine code has paths, too. `warp-kernels.json.xz` beside them gets the
+kernels of Warp, of which a dump has nothing but the target.
 """
 
 import io

@@ -1,5 +1,6 @@
 """LD014 unknown-effect: it is unknown what a custom call does to its operands."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
@@ -22,6 +23,9 @@ BY_INSTALLATION = "install the package that the reason names, and inspect the du
 OR_ELSEWHERE = ", or inspect it with the Triton version that compiled it"
 BY_NUMBER = "name the operands that it overwrites under `[tool.ligerdiag.effects.{}]`: `writes = {}`"
 OR_TRUSTED = ', `writes = "aliased"` for only the operands that its outputs alias'
+
+_BARE_KEY = re.compile(r"[\w-]+", re.ASCII)
+"""Matches a name that needs no quotes as a key of TOML."""
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -62,16 +66,17 @@ def _name_operands(numbers: Sequence[int]) -> str:
 
 
 def _advise(call: HloInstruction, effects: CallEffects, *, is_trusted: bool) -> str:
+    name = effects.kernel if _BARE_KEY.fullmatch(effects.kernel) else f'"{effects.kernel}"'
     if any(NOT_INSTALLED in reason for reason in effects.reasons):
         return BY_INSTALLATION
     if carries_kernel(call.proto.custom_call_target) and not any(NOT_TRUSTED in one for one in effects.reasons):
         is_read = not any(NOT_UNDERSTOOD in reason for reason in effects.reasons)
-        return IN_THE_KERNEL if is_read else BY_DECLARATION.format(effects.kernel) + OR_ELSEWHERE
+        return IN_THE_KERNEL if is_read else BY_DECLARATION.format(name) + OR_ELSEWHERE
     if is_custom_partitioning(call):
         return IN_THE_SHARDS
     if any(reason.startswith(NOT_TRUSTED) for reason in effects.reasons):
-        return BY_NUMBER.format(effects.kernel, sorted(call.operand_output_aliases))
-    return BY_DECLARATION.format(effects.kernel) + (OR_TRUSTED if is_trusted else "")
+        return BY_NUMBER.format(name, sorted(call.operand_output_aliases))
+    return BY_DECLARATION.format(name) + (OR_TRUSTED if is_trusted else "")
 
 
 FORGED_POINTER = make_example(
