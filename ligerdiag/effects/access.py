@@ -275,14 +275,18 @@ class CallEffects:
     """
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
     """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
+    operand_names: tuple[str, ...] = ()
+    """For each operand, the name of the kernel's parameter that gets it; empty where unknown."""
 
     def __post_init__(self) -> None:
-        """Fills in `operand_uses`, `output_uses` and `operand_stores` where they were not given."""
+        """Fills in the fields with an entry for each operand or output where they were not given."""
         for name, accesses in (("operand_uses", self.operands), ("output_uses", self.outputs)):
             if not getattr(self, name):
                 object.__setattr__(self, name, tuple(compute_plain_use(access, "") for access in accesses))
         if not self.operand_stores:
             object.__setattr__(self, "operand_stores", ((),) * len(self.operands))
+        if not self.operand_names:
+            object.__setattr__(self, "operand_names", ("",) * len(self.operands))
 
     def is_put_back(self, operand: int, output: int) -> bool:
         """Returns whether an autotuning launcher restores the given operand after its trial runs.

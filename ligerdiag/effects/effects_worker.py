@@ -50,10 +50,11 @@ def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffe
         effects = parse_record(CallEffects, text)
     except FieldError:
         return None
-    counts = len(effects.operands), len(effects.operand_uses), len(effects.operand_stores)
+    fields = effects.operands, effects.operand_uses, effects.operand_stores, effects.operand_names
     fits = (
-        counts == (operands,) * 3
+        all(len(field) == operands for field in fields)
         and len(effects.outputs) == len(effects.output_uses) == outputs
+        and all(not name or name.isidentifier() for name in effects.operand_names)
         and all(place.line >= 0 for places in effects.operand_stores for place in places)
         and all(
             0 <= number < operands + outputs and pair.neighbours is not Neighbours.UNKNOWN

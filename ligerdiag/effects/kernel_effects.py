@@ -66,7 +66,14 @@ def compute_kernel_effects(
             tuple(dict.fromkeys(line for effects in per_call for line in effects.operand_stores[index]))
             for index in range(operands)
         ),
+        operand_names=tuple(
+            _join_names([effects.operand_names[index] for effects in per_call]) for index in range(operands)
+        ),
     )
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return names[0] if len(set(names)) == 1 else ""
 
 
 def _compute_configuration(
@@ -112,6 +119,7 @@ def _compute_configuration(
         output_uses=tuple(uses[operands:]),
         in_place=_compute_in_place(call, effects, numbers, arguments, module),
         operand_stores=_find_operand_stores(module, call.function, numbers, operands),
+        operand_names=_find_operand_names(module.functions[call.function].names, numbers, operands),
     )
 
 
@@ -157,6 +165,17 @@ def _find_operand_stores(
         if number is not None and number < operands:
             found[number] = lines
     return tuple(found)
+
+
+def _find_operand_names(names: Sequence[str], numbers: Sequence[int | None], operands: int) -> tuple[str, ...]:
+    """Returns, for each of the call's `operands` operands, the name of the kernel's parameter that gets it; empty where
+    unknown.
+
+    names: those of the kernel's arguments, () if unknown. numbers: for each argument, the number of its buffer, or None
+    (see `_assign_buffers`).
+    """
+    named = {number: name for number, name in zip(numbers, names, strict=False) if number is not None}
+    return tuple(named.get(number, "") for number in range(operands))
 
 
 def _create_unknown(call: LaunchConfiguration, operands: int, outputs: int, reason: str) -> CallEffects:

@@ -26,6 +26,10 @@ from ligerdiag.model.findings import SourceLine
 _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)":(\d{1,9}):\d+|(#loc\d*)')
 _MOST_PARTS = 64
+_NAMED = re.compile(r' loc\((?:"([^"\\]*)"\(|(#loc\d*)\))')
+"""The location of a function's argument: a name with a place, or the number of its definition."""
+_NAME = re.compile(r'"([^"\\]*)"\(')
+_LONGEST_NAME = 60
 _OWN_TEXT = "/proc/self/fd/"
 """Start of the name of the file from which `libtriton` parses a module. MLIR gives a location in that file to an
 operation without a location in the kernel's Python source.
@@ -61,6 +65,30 @@ def _find_place(line: str, definitions: Mapping[str, str]) -> SourceLine | None:
         else:
             pending += reversed(inner)
     return next((place for place in found if not place.is_installed), next(iter(found), None))
+
+
+def parse_argument_names(text: str, function: str, arguments: int) -> tuple[str, ...]:
+    """Returns the name that each argument of a function has in the kernel's Python source, empty where unknown; () if the
+    text does not give a location for each argument.
+
+    text: the whole printed module. function: the function's name. arguments: how many it has. Triton writes the names as
+    locations since about version 3.3.
+    """
+    head = next((line for line in text.splitlines() if _is_head(line, function)), "")
+    found = _NAMED.findall(head)
+    if len(found) != arguments:
+        return ()
+    definitions = dict(_DEFINITION.findall(text))
+    names: list[str] = []
+    for name, number in found:
+        match = _NAME.match(definitions.get(number, ""))
+        own = name or (match[1] if match else "")
+        names.append(own if own.isidentifier() and len(own) <= _LONGEST_NAME else "")
+    return tuple("" if names.count(name) > 1 else name for name in names)  # the parts of a tuple have one name
+
+
+def _is_head(line: str, function: str) -> bool:
+    return line.lstrip().startswith("tt.func ") and (f"@{function}(" in line or f'@"{function}"(' in line)
 
 
 _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
@@ -119,6 +147,8 @@ class Function:
     """The values of this function that can carry an address."""
     types: Mapping[int, str]
     """The type of every value of this function, as MLIR prints it."""
+    names: tuple[str, ...] = ()
+    """The name of each argument in the kernel's Python source, empty where unknown; () if none is known."""
 
     @cached_property
     def _members(self) -> Mapping[tuple[int, int, int], list[Operation]]:
@@ -157,13 +187,14 @@ def parse_ttir(source: bytes) -> TtirModule:
     module, context = libtriton.parse_module(source)
     handles: list[libtriton.MlirOperation] = []
     module.walk(handles.append)
-    lines, places = _align(module, handles)
+    printed = module.str()
+    lines, places = _align(module, handles, printed)
     reader = _Reader(handles, lines, places)
     reader.add_first_lines(libtriton.print_module(module))
     functions: dict[str, Function] = {}
     for handle in handles:
         if handle.get_name() == "tt.func":
-            function = reader.read_function(handle)
+            function = reader.read_function(handle, printed)
             functions[function.name] = function
     del module, context
     if not functions:
@@ -172,10 +203,10 @@ def parse_ttir(source: bytes) -> TtirModule:
 
 
 def _align(
-    module: libtriton.Module, handles: list[libtriton.MlirOperation]
+    module: libtriton.Module, handles: list[libtriton.MlirOperation], printed: str
 ) -> tuple[dict[int, str], dict[int, SourceLine]]:
     """Returns the lines of the printed module, and of the kernel's source, by an operation's position in the walk; both
-    empty if the text does not match.
+    empty if the text does not match. printed: the printed module with its locations.
     """
     leaves = [
         position
@@ -186,9 +217,7 @@ def _align(
     lines = align_lines(libtriton.print_module(module), names)
     if not lines:
         return {}, {}
-    with_places = module.str()
-    located = align_lines(with_places, names)
-    places = parse_places(with_places, located)
+    places = parse_places(printed, align_lines(printed, names))
     return dict(zip(leaves, lines, strict=True)), {
         position: place for position, place in zip(leaves, places, strict=False) if place is not None
     }
@@ -253,7 +282,7 @@ class _Reader:
         lines = libtriton.align_first_lines(text, [self._handles[position].get_name() for position in before])
         self._lines = {**self._lines, **dict(zip(before, lines, strict=False))}
 
-    def read_function(self, handle: libtriton.MlirOperation) -> Function:
+    def read_function(self, handle: libtriton.MlirOperation, printed: str) -> Function:
         types: dict[int, str] = {}
         body = handle.get_region(0).id()
         order: list[tuple[int, int]] = []
@@ -278,13 +307,16 @@ class _Reader:
             for index, (position, number) in enumerate(order)
         )
         blocks = self._read_blocks(body, types)
+        name = handle.get_str_attr("sym_name") or ""
+        arguments = blocks[0].arguments if blocks else ()
         return Function(
-            name=handle.get_str_attr("sym_name") or "",
-            arguments=blocks[0].arguments if blocks else (),
+            name=name,
+            arguments=arguments,
             blocks=blocks,
             operations=operations,
             pointers=frozenset(number for number, text in types.items() if _carries_address(text)),
             types=types,
+            names=parse_argument_names(printed, name, len(arguments)),
         )
 
     def _read_operation(self, position: int, parent: int, region: int, index: int, types: dict[int, str]) -> Operation:

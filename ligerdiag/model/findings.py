@@ -159,7 +159,13 @@ class CallPlace:
     is_declared: bool = False
     """Whether an output of the call already aliases the overwritten operand."""
     written: tuple[int, ...] = ()
-    """Numbers of all operands that the call overwrites without XLA's knowledge."""
+    """Numbers of all operands that the call overwrites without XLA's knowledge. They count arrays only: a scalar that is
+    passed to the kernel is no operand of the custom call.
+    """
+    parameters: tuple[str, ...] = ()
+    """Names of the kernel's parameters that get the operands in `written`, in the same order; empty where unknown."""
+    kernel: str = ""
+    """The kernel's function name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

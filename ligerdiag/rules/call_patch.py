@@ -67,12 +67,12 @@ def compute_patch(
     if tree is None or found is None:
         return None
     node, statement = found
-    arguments = [_quote(argument) for argument in node.args]
-    if len(arguments) != call.operands or any(isinstance(argument, ast.Starred) for argument in node.args):
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
         return None
-    written = call.written or (operand,)
-    values = [arguments[number] for number in written if number < len(arguments)]
-    if len(values) < len(written) or not all(value and len(value) <= _MAX_TEXT for value in values):
+    arguments = [_quote(argument) for argument in node.args]
+    passed = _find_passed(call, operand, node, _find_kernel_parameters(call, tree, roots))
+    values = [_quote(one.value) for one in passed]
+    if not values or not all(value and len(value) <= _MAX_TEXT for value in values):
         return None
     outputs = _find_outputs(node)
     if not outputs:
@@ -81,10 +81,10 @@ def compute_patch(
     names = _name_values(values, targets)
     results = ", ".join((*_list_results(call, targets), *names))
     results += "" if "," in results else ","
-    passed = ", ".join(arguments)
-    given = passed if passed and len(passed) <= 2 * _MAX_TEXT else "…"
-    use = f"{_describe_use(call, values, names, reads)} ({SPARE})"
-    number = _render_written(written)
+    given = ", ".join([*arguments, *(f"{one.name}={_quote(one.value)}" for one in passed if one.is_keyword)])
+    given = given if given and len(given) <= 2 * _MAX_TEXT else "…"
+    use = f"{_describe_use(call, values, names, reads)} ({SPARE}){_explain_positions(passed)}"
+    number = _render_written([one.written for one in passed])
     before, after = (), ()
     if statement is not None and not (_is_nested(node, statement) and call.outputs != 1):
         starred = f"*{results}" if _is_one_of_a_sequence(node, statement) else results
@@ -99,6 +99,66 @@ def compute_patch(
         after=after,
         imports=() if _has_import(tree) else (IMPORT,),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Passed:
+    """An overwritten array as the source of the call passes it."""
+
+    value: ast.expr
+    written: str
+    """Source text of its entry in `written`: a position among all arguments of the call, or a parameter's name."""
+    operand: int
+    """Number of the operand of the custom call."""
+    name: str = ""
+    """Name of the kernel's parameter; empty if unknown."""
+    is_keyword: bool = False
+    """Whether the call passes the array by the parameter's name."""
+
+
+def _find_passed(call: CallPlace, operand: int, node: ast.Call, parameters: Sequence[str]) -> list[_Passed]:
+    """Returns the overwritten arrays; [] if one of them is not found.
+
+    operand: the number of the overwritten operand if `call` lists none. parameters: those of the kernel, in order; () if
+    unknown. The number of an operand is its position only if every argument of the call is an array.
+    """
+    found: list[_Passed] = []
+    by_name = {one.arg: one.value for one in node.keywords if one.arg}
+    numbers = call.written or (operand,)
+    for number, name in zip(numbers, call.parameters or ("",) * len(numbers), strict=True):
+        if name and name in by_name:
+            found.append(_Passed(value=by_name[name], written=f'"{name}"', operand=number, name=name, is_keyword=True))
+        elif name in parameters and (position := parameters.index(name)) < len(node.args):
+            found.append(_Passed(value=node.args[position], written=str(position), operand=number, name=name))
+        elif name not in parameters and len(node.args) == call.operands and number < len(node.args):
+            text = f'"{name}"' if name else str(number)
+            found.append(_Passed(value=node.args[number], written=text, operand=number, name=name))
+        else:
+            return []
+    return [] if any(isinstance(one.value, ast.Constant) for one in found) else found
+
+
+def _explain_positions(passed: Sequence[_Passed]) -> str:
+    """Returns words for the end of a patch on the positions in `written` that are not the numbers of the operands."""
+    moved = [one for one in passed if one.written.isdecimal() and int(one.written) != one.operand]
+    named = join_words([f"{one.written} for operand {one.operand}, `{one.name}`" for one in moved])
+    return f"; `written` counts scalars, too, so it is {named}" if moved else ""
+
+
+def _find_kernel_parameters(call: CallPlace, tree: ast.Module, roots: Sequence[str]) -> list[str]:
+    """Returns the names of the kernel's parameters, in order; [] if its source is not found, or is not the only one.
+
+    tree: the file that calls the kernel. The kernel is sought there and in the files whose lines write the operand.
+    """
+    files = dict.fromkeys(line.file for line in call.stores if call.line is None or line.file != call.line.file)
+    trees = [tree, *(one for file in files if (one := parse_source(file, roots)) is not None)]
+    found = [
+        [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        for one in trees
+        for node in ast.walk(one)
+        if isinstance(node, ast.FunctionDef) and node.name == call.kernel
+    ]
+    return found[0] if len(found) == 1 else []
 
 
 def _name_values(values: Sequence[str], targets: str) -> list[str]:
@@ -243,8 +303,8 @@ def _is_one_of_a_sequence(node: ast.Call, statement: ast.stmt) -> bool:
             return isinstance(declared, (ast.Tuple, ast.List)) and len(declared.elts) == 1
 
 
-def _render_written(operands: Sequence[int]) -> str:
-    return str(operands[0]) if len(operands) == 1 else str(tuple(operands))
+def _render_written(entries: Sequence[str]) -> str:
+    return entries[0] if len(entries) == 1 else f"({', '.join(entries)})"
 
 
 def _find_outputs(node: ast.Call) -> str:

@@ -60,6 +60,7 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
     """
     site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
     effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
+    written = _list_written(context, write)
     return replace(
         locate_instruction(write.module, write.call, site),
         stores=() if effects is None else effects.operand_stores[write.operand],
@@ -68,7 +69,9 @@ def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
         operands=len(write.call.operands),
         outputs=sum(1 for _ in iterate_leaves(write.call.shape)),
         is_declared=write.operand in write.call.operand_output_aliases,
-        written=_list_written(context, write),
+        written=written,
+        parameters=() if effects is None else tuple(effects.operand_names[operand] for operand in written),
+        kernel=write.kernel,
     )
 
 
@@ -249,11 +252,10 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
     call = locate_call(context, write)
     number = write.operand
     if has_trait(call.target, JAX_TRITON):
-        named = join_words([str(operand) for operand in call.written])
-        one = len(call.written) == 1
+        s = "" if len(call.written) == 1 else "s"
         return (
-            f"call `{write.kernel}` through `ligerdiag.in_place.call_in_place`, with operand{'' if one else 's'} {named} as"
-            f" `written`, and use the new value{'' if one else 's'} that it returns after the outputs ({SPARE})"
+            f"call `{write.kernel}` through `ligerdiag.in_place.call_in_place`, with {describe_written(call)}, and use the"
+            f" new value{s} that it returns after the outputs ({SPARE})"
         )
     if has_trait(call.target, CallTrait.TILE_IR):
         return (
@@ -261,6 +263,26 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
             " that `cutile_call` returns for it"
         )
     return f"declare an output that aliases operand {number}, which the call overwrites, and use that output"
+
+
+def describe_written(call: CallPlace) -> str:
+    """Returns words on what to pass as `written` of `call_in_place`: the names of the kernel's parameters if all are known.
+
+    The number of an operand is no position: `written` counts all arguments of the call, and the operands of the custom
+    call lack the scalars. The payload lacks those that are 1, so it does not give the position either.
+    """
+    if call.parameters and all(call.parameters):
+        return f"`written={render_names(call.parameters)}`"
+    one = len(call.written) == 1
+    named = join_words([str(operand) for operand in call.written])
+    position = "its position" if one else "their positions"
+    return f"operand{'' if one else 's'} {named} as `written` ({position} among all arguments of the call, scalars included)"
+
+
+def render_names(names: Sequence[str]) -> str:
+    """Returns the source text of `written` for these parameters of a kernel: one string, or a tuple of several."""
+    texts = [f'"{name}"' for name in names]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:

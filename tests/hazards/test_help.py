@@ -49,7 +49,44 @@ def step(x, w):
 
 CASE = Case(name="optimizer", function=step, args=(Arg(shape=(128,)), Arg(shape=(128,))))
 '''
-PROGRAMS = {"mine": (README, 1), "optimizer": (OPTIMIZER, 2)}
+SHRINKAGE = '''\
+import jax
+import jax.numpy as jnp
+import jax_triton
+import triton
+import triton.language as tl
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def shrink_kernel(rate, x_ptr, y_ptr, kept_ptr, N: tl.constexpr):
+    """Overwrites `y`, operand 1 of the custom call and argument 2 of the call in Python."""
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    y = tl.load(y_ptr + at)
+    kept = tl.maximum(tl.abs(y) - rate, 0.0)
+    tl.store(kept_ptr + tl.program_id(0), tl.sum(kept))
+    tl.store(y_ptr + at, (tl.where(y > 0, kept, -kept) + tl.load(x_ptr + at)).to(tl.float32))
+
+
+def step(x, w):
+    y = x @ w
+    kept = jax_triton.triton_call(
+        RATE, x, y, kernel=shrink_kernel, out_shape=jax.ShapeDtypeStruct((8,), "float32"), grid=(8,), N=32
+    )
+    return {"kept": kept, "norm": (y * y).sum(1)}
+
+
+CASE = Case(name="NAME", function=step, args=(Arg(shape=(8, 32)), Arg(shape=(32, 32))))
+'''
+PROGRAMS = {
+    "mine": (README, 1),
+    "optimizer": (OPTIMIZER, 2),
+    "shrinkage": (SHRINKAGE.replace("RATE, x", "0.3, x").replace("NAME", "shrinkage"), 1),
+    "by_one": (
+        SHRINKAGE.replace("RATE, x", "1, x").replace("NAME", "by_one"),
+        1,
+    ),  # the payload lacks a scalar that is 1
+}
 """Case name to its file, and the number of operands that its kernel overwrites."""
 
 

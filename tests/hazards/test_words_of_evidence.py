@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.analysis.explain.output_sentences import describe_untraced
+from ligerdiag.model.findings import CallPlace
 from ligerdiag.model.report import CaseReport
 from ligerdiag.rules.rule import make_example
 from ligerdiag.rules.schedules import ld002_stale_copy
+from ligerdiag.rules.wording import describe_written
 from tests.analysis.pair_files import judge_pair
 from tests.hazards.conftest import check_with_budgets
 
@@ -38,6 +40,27 @@ def step(xs, w):
 
 
 CASE = Case(name="scanned", function=step, args=(Arg(shape=(4, 8, 16)), Arg(shape=(16, 32))))
+""",
+)
+SHRUNK = make_example(
+    about="A scalar precedes the arrays, and the call does not show its arguments one by one.",
+    code="""\
+@triton.jit
+def shrink_kernel(rate, x_ptr, y_ptr, sums_ptr, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    y = tl.load(y_ptr + at) * rate + tl.load(x_ptr + at)
+    tl.store(sums_ptr + tl.program_id(0), tl.sum(y).to(tl.float32))
+    tl.store(y_ptr + at, y.to(tl.float32))
+
+
+def step(x, w):
+    given = (0.5, x, x @ w)
+    types = jax.ShapeDtypeStruct((8,), x.dtype)
+    sums = jt.triton_call(*given, kernel=shrink_kernel, out_shape=types, grid=(8,), N=32)
+    return {"sums": sums, "norm": given[2].sum(0)}
+
+
+CASE = Case(name="shrunk", function=step, args=(Arg(shape=(8, 32)), Arg(shape=(32, 32))))
 """,
 )
 
@@ -78,3 +101,30 @@ def test_a_value_that_was_not_found_comes_with_the_next_step_of_its_library(targ
         write.call.proto.custom_call_target = target
     (line,) = describe_untraced(context)
     assert line.endswith(f"; {advice}, then it can be decided")
+
+
+def test_the_help_names_the_parameter_that_gets_an_overwritten_array(tmp_path: Path, shared_cache: Path) -> None:
+    """The array is operand 1 of the custom call, but argument 2 of the call in Python."""
+    case = check_with_budgets(SHRUNK, tmp_path, shared_cache)
+    helps = {one.help for one in case.findings if "call_in_place" in one.help}
+    assert helps, case.findings
+    assert all('`ligerdiag.in_place.call_in_place`, with `written="y_ptr"`, and use' in text for text in helps)
+
+
+@pytest.mark.parametrize(
+    ("written", "parameters", "words"),
+    [
+        ((1,), ("y_ptr",), '`written="y_ptr"`'),
+        ((0, 2), ("p_ptr", "m_ptr"), '`written=("p_ptr", "m_ptr")`'),
+        ((1,), (), "operand 1 as `written` (its position among all arguments of the call, scalars included)"),
+        (
+            (0, 2),
+            ("p_ptr", ""),
+            "operands 0 and 2 as `written` (their positions among all arguments of the call, scalars included)",
+        ),
+    ],
+)
+def test_the_number_of_an_operand_is_not_given_as_its_position(
+    written: tuple[int, ...], parameters: tuple[str, ...], words: str
+) -> None:
+    assert describe_written(CallPlace(line=None, written=written, parameters=parameters)) == words

@@ -54,6 +54,60 @@ def test_all_operands_that_a_call_overwrites_are_declared_in_one_patch(tmp_path:
     assert "and use `p` and `m` from there on" in text
 
 
+KERNEL = "def k(rate, x_ptr, y_ptr, kept_ptr):\n    tl.store(y_ptr, 1.0)\n"
+
+
+def patch_scalar(folder: Path, code: str, *, operands: int = 2, name: str = "y_ptr") -> str:
+    """Returns the patch for the last line of `code`, a call whose kernel overwrites operand 1."""
+    file = folder / "mine.py"
+    file.write_text(code, encoding="utf-8")
+    call = CallPlace(
+        line=SourceLine(file=str(file), line=code.count("\n")),
+        stores=(SourceLine(file=str(folder / "kernels.py"), line=2),),
+        target=SINCE,
+        operands=operands,
+        outputs=1,
+        written=(1,),
+        parameters=(name,),
+        kernel="k",
+    )
+    patch = compute_patch(call, operand=1, source_roots=[str(folder)])
+    return "" if patch is None else patch.sentence
+
+
+@pytest.mark.parametrize("scalar", ["0.3", "1", "rate"])
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_scalar_before_the_array_counts(scalar: str, is_elsewhere: bool, tmp_path: Path) -> None:
+    """The custom call has no scalars, and the payload has none that is 1: only the kernel's source has the position."""
+    call = f"kept = jt.triton_call({scalar}, x, y, kernel=k, out_shape=o)\n"
+    (tmp_path / "kernels.py").write_text(KERNEL if is_elsewhere else "", encoding="utf-8")
+    text = patch_scalar(tmp_path, call if is_elsewhere else KERNEL + call)
+    assert text.startswith(f"`kept, y = call_in_place({scalar}, x, y, written=2, outputs=o, …)`")
+    assert text.endswith("; `written` counts scalars, too, so it is 2 for operand 1, `y_ptr`")
+
+
+def test_an_array_that_is_passed_by_name_is_declared_by_name(tmp_path: Path) -> None:
+    text = patch_scalar(tmp_path, f"{KERNEL}kept = jt.triton_call(0.3, x, y_ptr=y, kernel=k, out_shape=o)\n")
+    assert text.startswith('`kept, y = call_in_place(0.3, x, y_ptr=y, written="y_ptr", outputs=o, …)`')
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "kept = jt.triton_call(0.3, x, y, kernel=k, out_shape=o)\n",  # the kernel's source is not known
+        f"{KERNEL}{KERNEL}kept = jt.triton_call(0.3, x, y, kernel=k, out_shape=o)\n",  # nobody knows which one it is
+        f"{KERNEL}kept = jt.triton_call(0.3, x, 2.0, kernel=k, out_shape=o)\n",  # no array: this is another call
+    ],
+)
+def test_a_call_with_scalars_whose_positions_are_unknown_has_no_patch(code: str, tmp_path: Path) -> None:
+    assert patch_scalar(tmp_path, code) == ""
+
+
+def test_without_the_kernel_s_source_an_array_is_declared_by_name(tmp_path: Path) -> None:
+    text = patch_scalar(tmp_path, "kept = jt.triton_call(x, y, kernel=k, out_shape=o)\n")
+    assert text.startswith('`kept, y = call_in_place(x, y, written="y_ptr", outputs=o, …)`')
+
+
 def test_a_declared_write_is_not_declared_again(tmp_path: Path) -> None:
     """`ref = jax.new_ref(ref)` was once the remedy for a call with a Ref that XLA had fused with a slice."""
     assert not patch(tmp_path, "o = jt.triton_call(ref, y, kernel=k)\n", target=SINCE, is_declared=True)
