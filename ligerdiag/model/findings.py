@@ -286,6 +286,10 @@ class OutputNumbers:
     """Number of rows that equal the stale ones and not the intended ones."""
     rows: int = 0
     """Number of all rows; 0 if no comparison row by row was requested."""
+    nan_as_stale: bool = False
+    """Whether the output has NaN in exactly the elements in which the stale numbers have it, and the intended ones are
+    finite.
+    """
 
 
 class MemoryOperation(StrEnum):
