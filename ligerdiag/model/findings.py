@@ -238,7 +238,9 @@ class Attribution(StrEnum):
     NEITHER = "neither"
     """The numbers are neither the intended ones nor the stale ones."""
     UNDECIDED = "undecided"
-    """The numbers decide nothing: the intended and the stale ones are equal, or the intended ones are not finite."""
+    """The numbers decide nothing: the intended and the stale ones are equal, or the intended ones are not finite, or
+    their rounding errors are as large as the difference.
+    """
 
     @property
     def is_wrong(self) -> bool:
