@@ -30,7 +30,7 @@ from ligerdiag.replay.runs.attribution import compare_output, compute_error, ran
 from ligerdiag.replay.runs.case_inputs import compute_reference, draw_arrays
 from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs, replay_programs
 from ligerdiag.replay.runs.kernels import KernelRunner
-from ligerdiag.replay.runs.rounding import demote_imprecise, measure_rounding, needs_rounding
+from ligerdiag.replay.runs.rounding import judge_rounded, measure_rounding, needs_rounding
 from ligerdiag.workers.loop import Answerer, serve
 
 
@@ -68,8 +68,8 @@ def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws:
                             tolerances,
                             devices=programs.signature.devices,
                         )[name]
-                        numbers = compare_output(array, runs.intended[name], runs.stale[name], tolerance=wider)
-                        numbers = demote_imprecise(numbers, tolerances[name])
+                        widened = compare_output(array, runs.intended[name], runs.stale[name], tolerance=wider)
+                        numbers = judge_rounded(numbers, widened, tolerances[name])
                     attribution = _judge_precision(numbers.attribution, array, name, reference, tolerances[name])
                     errors.setdefault(name, []).append(numbers.error)
                     distances[name] = min(distances.get(name, inf), numbers.distance)

@@ -244,7 +244,9 @@ class Attribution(StrEnum):
     NEITHER = "neither"
     """The numbers are neither the intended ones nor the stale ones."""
     UNDECIDED = "undecided"
-    """The numbers decide nothing: the intended and the stale ones are equal, or the intended ones are not finite."""
+    """The numbers decide nothing: the intended and the stale ones are equal, or the intended ones are not finite, or
+    their rounding errors are as large as the difference.
+    """
 
     @property
     def is_wrong(self) -> bool:
@@ -292,6 +294,10 @@ class OutputNumbers:
     """Number of rows that equal the stale ones and not the intended ones."""
     rows: int = 0
     """Number of all rows; 0 if no comparison row by row was requested."""
+    nan_as_stale: bool = False
+    """Whether the output has NaN in exactly the elements in which the stale numbers have it, and the intended ones are
+    finite.
+    """
 
 
 class MemoryOperation(StrEnum):

@@ -25,7 +25,7 @@ from ligerdiag.config import Config, load_config, require_known
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.report.terminal.concise import render_reason
+from ligerdiag.report.terminal.concise import rank_reason, render_reason
 from ligerdiag.report.terminal.full_report import MIN_WIDTH, render_terminal
 from ligerdiag.run_options import CheckOptions
 
@@ -222,8 +222,8 @@ class Schedule:
         )
 
     def _require_right(self, report: CheckReport, words: MarkerKeywords) -> CaseReport:
-        """Returns the report of the first target. Raises WrongScheduleError with the report of the first target that
-        fails, if one does.
+        """Returns the report of the first target. Raises WrongScheduleError with the worst report of a target that fails,
+        if one does: the first of several that are as bad.
         """
         __tracebackhide__ = True
         strict = words.get("strict", self._settings.strict)
@@ -234,13 +234,16 @@ class Schedule:
             if compute_exit_code(replace(report, cases=(case,)), fail_on=fail_on, strict=strict) not in PASSING
         ]
         if wrong:
+            wrong.sort(key=rank_reason, reverse=True)  # keeps the order of targets that are as bad
             raise WrongScheduleError(_describe(report, wrong), wrong[0])
         return report.cases[0]
 
 
 def _describe(report: CheckReport, cases: Sequence[CaseReport]) -> str:
-    """Returns the text of a WrongScheduleError: a line with the worst finding of the first case that is not right, and
-    with all such cases; and the report of all cases.
+    """Returns the text of a WrongScheduleError: a line with the worst finding of the first of the cases, and with all of
+    them; and the report of all cases.
+
+    cases: those that are not right, the worst first.
 
     pytest's summary shows the beginning of that line alone, so the rule and the output come first.
     """

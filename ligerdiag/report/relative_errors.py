@@ -41,15 +41,36 @@ def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
             distance = f"the stale prediction is {render_figure(numbers.distance)} away"
             words = f"{error}, but the numbers cannot tell fresh from stale: {distance}, tolerance {tolerance}"
         case Attribution.FRESH | Attribution.LOSSY:
-            distance = render_figure(numbers.distance)
-            words = f"{error}, tolerance {tolerance}, the stale prediction {distance} away"
+            words = f"{error}, tolerance {tolerance}, {_place_stale(numbers, 'away')}"
+        case Attribution.NEITHER if numbers.nan_as_stale:
+            words = "not a number, as in the stale prediction"
         case Attribution.NEITHER:
-            words = f"{error}, and {render_figure(numbers.stale_error)} from the stale prediction"
+            words = f"{error}, and {_compare_with_stale(numbers)}"
             if verdict is Verdict.STALE:
                 words += ": neither the intended nor the stale value, so perhaps a mixture, partly old and partly new"
         case Attribution.UNDECIDED:
-            words = f"{error}, the stale prediction {render_figure(numbers.distance)} away from the intended"
+            words = f"{error}, {_place_stale(numbers, 'away from the intended')}"
     return words + rows if numbers.rows else words
+
+
+def _place_stale(numbers: OutputNumbers, away: str) -> str:
+    """Returns the distance of the stale prediction from the intended numbers, or says which of the two is not finite.
+
+    away: words behind the distance.
+    """
+    if not isnan(numbers.distance):
+        return f"the stale prediction {render_figure(numbers.distance)} {away}"
+    is_fault_of_intended = numbers.attribution is Attribution.UNDECIDED and isnan(numbers.error)
+    return "the intended value not finite" if is_fault_of_intended else "the stale prediction not finite"
+
+
+def _compare_with_stale(numbers: OutputNumbers) -> str:
+    """Returns how far an output that is neither as intended nor stale is from the stale prediction."""
+    if not isnan(numbers.stale_error):
+        return f"{render_figure(numbers.stale_error)} from the stale prediction"
+    if not isnan(numbers.distance):
+        return "the stale prediction is finite"
+    return f"the stale prediction is not finite{' either' if isnan(numbers.error) else ''}"
 
 
 def is_blind(numbers: OutputNumbers) -> bool:

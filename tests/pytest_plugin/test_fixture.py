@@ -150,6 +150,46 @@ def test_with_several_targets_the_schedule_must_be_right_on_each(run) -> None:
     run(text, "--ligerdiag-target=h200,a100").assert_outcomes(passed=5)
 
 
+def test_with_several_wrong_targets_the_worst_comes_first(run) -> None:
+    text = """
+        import dataclasses
+        import pytest
+        import ligerdiag.pytest_plugin.settings as plugin
+        from ligerdiag.model.findings import Finding, Severity, Verdict
+        from ligerdiag.model.report import Status
+
+        FOUND = {
+            "a100": ("LD003", Severity.WARNING, Verdict.LATENT),
+            "h100": ("LD001", Severity.ERROR, Verdict.STALE),
+            "b200": ("LD001", Severity.ERROR, Verdict.STALE),
+        }
+
+        @pytest.fixture(autouse=True)
+        def each(monkeypatch, answers):
+            answer = plugin.check_live
+            def answer_each(live, options, root):
+                report = answer(live, options, root)
+                cases = []
+                for target in options.targets:
+                    rule, severity, verdict = FOUND[target]
+                    finding = Finding(rule=rule, severity=severity, message="-", outputs=("loss",))
+                    cases.append(
+                        dataclasses.replace(
+                            report.cases[0], target=target, outputs={"loss": verdict}, findings=(finding,)
+                        )
+                    )
+                return dataclasses.replace(report, cases=tuple(cases))
+            monkeypatch.setattr(plugin, "check_live", answer_each)
+
+        def test_it(schedule):
+            first = "^LD001: output `loss` is stale; `step` on h100: findings, `step` on b200: findings, `step` on a100"
+            with pytest.raises(AssertionError, match=first) as caught:
+                schedule.check(lambda: ("latent", "findings"), target="a100,h100,b200")
+            assert caught.value.report.target == "h100"
+    """
+    run(text).assert_outcomes(passed=1)
+
+
 def test_the_configuration_decides_which_findings_fail(run) -> None:
     text = """
         def test_latent(schedule):

@@ -317,3 +317,33 @@ def test_the_error_of_two_arrays_is_relative_to_the_second() -> None:
     assert compute_error(np.array([3, 4]), np.array([0, 4])) == 0.5
     assert math.isnan(compute_error(np.array([np.nan]), np.array([1.0])))
     assert math.isnan(compute_error(np.array([1.0]), np.array([np.inf])))
+
+
+@pytest.mark.parametrize(
+    ("actual", "intended", "stale", "same"),
+    [
+        ([np.nan, 1], [2, 1], [np.nan, 1], True),
+        ([np.nan, 3], [2, 1], [np.nan, 1], True),
+        ([np.nan, 1], [2, 1], [1, np.nan], False),
+        ([np.nan, 1], [2, 1], [np.nan, np.nan], False),
+        ([np.nan, 1], [2, 1], [2, 1], False),
+        ([2, 1], [2, 1], [np.nan, 1], False),
+        ([np.inf, 1], [2, 1], [np.inf, 1], False),
+        ([np.nan, 1], [np.nan, 1], [np.nan, 1], False),
+        ([2, 1], [2, 1], [2, 1], False),
+    ],
+)
+def test_nan_is_as_in_the_stale_numbers_if_it_is_in_the_same_elements(
+    actual: list[float], intended: list[float], stale: list[float], same: bool
+) -> None:
+    numbers = compare_output(*(np.array(one, np.float32) for one in (actual, intended, stale)), tolerance=TOLERANCE)
+    assert numbers.nan_as_stale is same
+
+
+def test_nan_in_another_block_is_compared_as_well() -> None:
+    intended = np.ones(2 * compare.BLOCK, np.float32)
+    actual, stale = intended.copy(), intended.copy()
+    actual[0] = stale[0] = np.nan
+    assert compare_output(actual, intended, stale, tolerance=TOLERANCE).nan_as_stale
+    stale[-1] = np.nan
+    assert not compare_output(actual, intended, stale, tolerance=TOLERANCE).nan_as_stale

@@ -48,6 +48,7 @@ NUMBERS = OutputNumbers(
     rows_fresh=1,
     rows_stale=2,
     rows=3,
+    nan_as_stale=True,
 )
 MEETING = ProgramMeeting(
     buffer=1,

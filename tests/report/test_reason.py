@@ -2,7 +2,7 @@
 
 from ligerdiag.model.findings import Severity, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.report.terminal.concise import render_reason
+from ligerdiag.report.terminal.concise import rank_reason, render_reason
 from tests.report.samples import make_case, make_finding
 
 
@@ -45,3 +45,17 @@ def test_without_findings_the_trouble_is_the_reason() -> None:
     unknown = make_case("step", Status.INCONCLUSIVE, expected=None, outputs={"loss": Verdict.UNKNOWN})
     assert "`loss`" in render_reason(unknown)
     assert render_reason(make_case("step", Status.CLEAN, expected=None, outputs={"a": Verdict.FRESH})) == ""
+
+
+def test_a_reason_ranks_by_severity_and_then_by_verdict() -> None:
+    warning = make_finding(rule="LD003", severity=Severity.WARNING, outputs=("a",))
+    cases = [
+        make_case("step", Status.CLEAN, expected=None, outputs={"a": Verdict.FRESH}),
+        make_wrong({"a": Verdict.FRESH}, make_finding(rule="LD012", severity=Severity.WARNING, outputs=("a",))),
+        make_wrong({"a": Verdict.LATENT}, warning),
+        make_case("step", Status.ERROR, error="it broke", outputs={}),
+        make_wrong({"a": Verdict.CLOBBERED, "b": Verdict.LATENT}, warning, make_finding(rule="LD004", outputs=("a",))),
+        make_wrong({"a": Verdict.STALE}, make_finding(rule="LD001", outputs=("a",))),
+    ]
+    ranks = [rank_reason(case) for case in cases]
+    assert ranks == sorted(set(ranks))

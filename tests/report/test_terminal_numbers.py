@@ -248,6 +248,45 @@ def test_a_stale_output_that_is_neither_value_may_be_a_mixture() -> None:
     )
 
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        (
+            make_numbers(Attribution.NEITHER, error=NAN, stale_error=NAN, distance=NAN, nan_as_stale=True),
+            "not a number, as in the stale prediction",
+        ),
+        (
+            make_numbers(Attribution.NEITHER, error=NAN, stale_error=NAN, distance=NAN),
+            "relative error not a number, and the stale prediction is not finite either",
+        ),
+        (
+            make_numbers(Attribution.NEITHER, error=NAN, stale_error=NAN, distance=1.0),
+            "relative error not a number, and the stale prediction is finite",
+        ),
+        (
+            make_numbers(Attribution.NEITHER, error=2.0, stale_error=NAN, distance=NAN),
+            "relative error 2, and the stale prediction is not finite",
+        ),
+        (
+            make_numbers(Attribution.FRESH, error=0.0, stale_error=NAN, distance=NAN, tolerance=1e-4),
+            "relative error 0, tolerance 0.0001, the stale prediction not finite",
+        ),
+        (
+            make_numbers(Attribution.UNDECIDED, error=NAN, stale_error=NAN, distance=NAN),
+            "relative error not a number, the intended value not finite",
+        ),
+    ],
+)
+def test_numbers_that_are_not_finite_are_no_distance(numbers: OutputNumbers, words: str) -> None:
+    assert render_error(numbers) == words
+    assert ("perhaps a mixture" in render_error(numbers, Verdict.STALE)) is (
+        numbers.attribution is Attribution.NEITHER and not numbers.nan_as_stale
+    )
+
+
 def test_numbers_that_cannot_tell_say_so_and_change_no_verdict() -> None:
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)

@@ -9,7 +9,8 @@ is 0, and their error is the share of elements that differ.
 
 The first match decides:
 
-- Undecided: `intended` has a NaN or an infinity. Neither: only `actual` has one. NaN and infinity equal nothing.
+- Undecided: `intended` has a NaN or an infinity. Neither: only `actual` has one. NaN and infinity equal nothing, but
+  `nan_as_stale` says whether `actual` and `stale` have NaN in the same elements.
 - Fresh: error <= tolerance, whatever the stale values are. So an output that no hidden write reaches is fresh.
 - Stale: stale_error <= tolerance. If distance <= tolerance as well, the two predictions (intended and stale) agree, and
   the output is undecided.
@@ -126,6 +127,7 @@ def compare_output(
         rows_fresh=counts.fresh if rows else 0,
         rows_stale=counts.stale if rows else 0,
         rows=views.rows if rows else 0,
+        nan_as_stale=sums.finite_intended and sums.has_nan and sums.same_nan,
     )
 
 
@@ -159,6 +161,10 @@ class _Sums:
     finite_actual: bool = True
     finite_intended: bool = True
     finite_stale: bool = True
+    has_nan: bool = False
+    """Whether the actual values have a NaN."""
+    same_nan: bool = True
+    """Whether the actual and the stale values have NaN in the same elements."""
 
     @property
     def to_intended(self) -> float:
@@ -271,6 +277,10 @@ def _add_block(sums: _Sums, actual: Array, intended: Array, stale: Array) -> Non
         sums.finite_actual &= math.isfinite(own) or bool(np.isfinite(actual).all())
         sums.finite_intended &= math.isfinite(weights[0])
         sums.finite_stale &= math.isfinite(weights[1])
+        if not (math.isfinite(own) and math.isfinite(weights[1])):
+            nans = np.isnan(actual)
+            sums.has_nan |= bool(nans.any())
+            sums.same_nan &= np.array_equal(nans, np.isnan(stale))
     sums.actual_intended += own
     sums.actual_stale += other
     sums.stale_intended += between

@@ -11,6 +11,7 @@ program order.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import inf, isnan
 from pathlib import Path
 from time import perf_counter
@@ -44,8 +45,8 @@ from ligerdiag.replay.runs.program import (
     run_program,
 )
 from ligerdiag.replay.runs.rounding import (
-    demote_imprecise,
     is_overwritten,
+    judge_rounded,
     measure_rounding,
     measure_workarounds,
     needs_rounding,
@@ -343,20 +344,21 @@ def compare_runs(
         runner,
         setup.run_schedule_with,
     )
+    widen = cache(lambda: setup.measure_rounding(runs.intended, tolerances))
     reason = _explain_nan(setup) if needs_explanation(numbers, runs.intended) else ""
     if cuts.loops:
         numbers, unexplained = _judge_cut_loops(numbers, runs.stale, setup)
         reason = reason or unexplained
     elif names := [name for name, one in numbers.items() if needs_rounding(one)]:
-        found = setup.measure_rounding(runs.intended, tolerances)
+        found = widen()
         again = _compare(runs, {name: found[name] for name in names}, rows=rows)
-        numbers |= {name: demote_imprecise(one, tolerances[name]) for name, one in again.items()}
+        numbers |= {name: judge_rounded(numbers[name], one, tolerances[name]) for name, one in again.items()}
         undecided = [name for name in names if numbers[name].attribution is Attribution.UNDECIDED]
         if undecided and not reason:
             error = f"{found[undecided[0]]:.1g}"
             reason = f"the rounding errors of `{undecided[0]}` add up to {error} of its value even in program order"
     if not cuts.loops:
-        numbers |= _find_overwritten(numbers, runs, tolerances, setup)
+        numbers |= _find_overwritten(numbers, runs, widen, setup)
     rounded = measure_workarounds(
         programs.program,
         arguments,
@@ -450,17 +452,18 @@ def _judge_cut_loops(
 
 
 def _find_overwritten(
-    numbers: Mapping[str, OutputNumbers], runs: CaseRuns, tolerances: Mapping[str, float], setup: _Setup
+    numbers: Mapping[str, OutputNumbers], runs: CaseRuns, widen: Callable[[], Mapping[str, float]], setup: _Setup
 ) -> dict[str, OutputNumbers]:
     """Returns corrected numbers for the outputs that look lossy but are wrong, because one term among many is stale.
 
     The error of these outputs exceeds the roundings of program order. With kernels that leave their operands unchanged,
-    the schedule's error is within these roundings, so the hidden writes make the difference.
+    the schedule's error is within these roundings, so the hidden writes make the difference. widen: returns the
+    tolerances that `measure_rounding` found.
     """
     names = [n for n, one in numbers.items() if one.attribution is Attribution.LOSSY and one.error > one.tolerance]
     if not names:
         return {}
-    widened = setup.measure_rounding(runs.intended, tolerances)
+    widened = widen()
     names = [name for name in names if numbers[name].error > widened[name]]
     if not names:
         return {}

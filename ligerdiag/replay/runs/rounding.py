@@ -47,12 +47,32 @@ _MOST = 100.0
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
     """Returns whether it remains to be measured if roundings explain the output's error: it exceeds the tolerance, and
-    no hidden write explains it, because the intended and the stale values agree.
+    the output is neither intended nor stale, or lossy although no hidden write changes it.
     """
-    return (
-        numbers.attribution in (Attribution.NEITHER, Attribution.LOSSY)
-        and numbers.distance <= numbers.tolerance < numbers.error
-    )
+    if not numbers.error > numbers.tolerance:
+        return False
+    is_lossy = numbers.attribution is Attribution.LOSSY
+    return numbers.attribution is Attribution.NEITHER or (is_lossy and not _is_reached(numbers))
+
+
+def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: float) -> OutputNumbers:
+    """Returns the numbers of an output of which `needs_rounding` holds, corrected by the measured roundings.
+
+    If the intended and the stale values agree, these are `widened`, undecided where so wide a tolerance proves nothing.
+    If a hidden write changes the output, it may also cause the error: the output stays as it is unless the roundings
+    alone reach the error, and is undecided then, never fresh. widened: the numbers of the same output, compared with the
+    measured tolerance. tolerance: the tolerance of the dtypes.
+    """
+    if not _is_reached(numbers):
+        return demote_imprecise(widened, tolerance)
+    if numbers.error <= widened.tolerance:
+        return replace(widened, attribution=Attribution.UNDECIDED)
+    return numbers
+
+
+def _is_reached(numbers: OutputNumbers) -> bool:
+    """Returns whether a hidden write changes the output: the intended and the stale values differ."""
+    return not numbers.distance <= numbers.tolerance
 
 
 def measure_rounding(

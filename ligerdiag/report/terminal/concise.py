@@ -8,7 +8,7 @@ that no output means that nothing is wrong or unknown.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport
@@ -32,11 +32,24 @@ def render_reason(case: CaseReport) -> str:
     output `loss` is stale (kernel `clip_kernel`, operand 0)". For a case without findings that count, it is the message
     of the first trouble, without a rule; empty if the case has no trouble either.
     """
-    causes = compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots)
+    causes = _list_causes(case)
     lines = [_name_cause(one, case) for one in sorted(causes, key=lambda one: -one.severity.weight)]
     lines += [trouble.message for trouble in list_troubles(case) if not causes]
     more = f", and {count_of(len(lines) - 1, 'more finding')}" if len(causes) > 1 else ""
     return compute_printable(f"{lines[0]}{more}") if lines else ""
+
+
+def rank_reason(case: CaseReport) -> tuple[int, int]:
+    """Returns a sort key of the thing that `render_reason` names, larger if it is worse: its severity, then the worst
+    verdict on an output of the case.
+    """
+    severities = [one.severity for one in _list_causes(case) or list_troubles(case)]
+    verdict = max(map(VERDICT_ORDER.index, case.outputs.values()), default=0)
+    return max((one.weight for one in severities), default=-1), verdict
+
+
+def _list_causes(case: CaseReport) -> Sequence[Finding]:
+    return compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots)
 
 
 def _name_cause(cause: Finding, case: CaseReport) -> str:
@@ -66,7 +79,7 @@ def render_statistics(report: CheckReport) -> str:
 
 def _list_lines(case: CaseReport, *, several: bool) -> Iterator[str]:
     name = f"{case.id} on {case.target}" if several else case.id
-    for finding in compute_causes(list_unexcused(case), tuple(case.outputs), case.source_roots):
+    for finding in _list_causes(case):
         place = compute_place(finding.source) if finding.source is not None else "-"
         rule = get_rule(finding.rule)
         origin = "" if finding.follows_from is None else f" (follows from {finding.follows_from.rule})"
