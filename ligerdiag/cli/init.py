@@ -1,4 +1,4 @@
-"""`ligerdiag init`: writes a first case, a test and the configuration into the user's repository."""
+"""`ligerdiag init`: writes a first case and a test, and the configuration into an existing pyproject.toml."""
 
 import sys
 import tomllib
@@ -12,8 +12,8 @@ import typer
 from ligerdiag.errors import InputError
 
 HELP = """Starts a case of your own: writes a small in-place kernel with its case, a test for
-pytest, and the table [tool.ligerdiag] of pyproject.toml. Existing files and tables are
-not changed.
+pytest, and the table [tool.ligerdiag] into an existing pyproject.toml. Without that file
+it prints the table. Existing files and tables are not changed.
 """
 
 EPILOG = """\b

@@ -35,7 +35,8 @@ overwrites one of its operands?
 
 EPILOG = """\b
 First run:
-  ligerdiag init                writes a first case, a test and the configuration
+  ligerdiag init                writes a first case and a test, and the
+                                configuration into an existing pyproject.toml
   ligerdiag check               checks all of cases/, without a GPU
   ligerdiag check mine.py       checks a file of yours that defines CASE
   ligerdiag explain LD001       explains a finding

@@ -51,8 +51,9 @@ _BACKWARD = (
 )
 _ROTATED = (
     "pass the array that is returned unchanged and the array that gives the bytes as two donated arguments, not in one"
-    " structure, and return the unchanged one first: `def step(weights, spare): return weights, weights - update`; the"
-    " caller then passes the second result as `weights` and the first one as `spare`"
+    " structure, and return the unchanged one first: `def step(weights, spare): return weights, weights - update`; give"
+    " `jax.jit` `keep_unused=True`, since it drops an argument that is never read; the caller then passes the second result"
+    " as `weights` and the first one as `spare`"
 )
 _NEEDS_BOTH = (
     "compare only the part that changes: read it before the write, as in"
@@ -186,7 +187,8 @@ CASE = Case(name="read_first", function=write, args=(Arg(shape=(512, 512), donat
 SPLIT = Example(
     about="""\
 Two arguments, and the unchanged one is returned first: it keeps its bytes, and the new weights take those of `spare`. The \
-caller swaps the names: `previous, weights = step(weights, previous, gradient)`.""",
+caller swaps the names: `previous, weights = step(weights, previous, gradient)`. Its `jax.jit` needs `keep_unused=True`, \
+because the program never reads `spare`.""",
     code=f"""{_BEFORE}def step(weights, spare, gradient):
     return weights, weights - 0.1 * gradient
 
@@ -219,7 +221,8 @@ outputs in the order and in the layout of the donated arguments. JAX goes throug
 the bytes of the first donated argument of its shape and dtype that is still free. A dictionary is in the order of its sorted
 keys, so a structure that is passed in and returned may fix an order that costs copies. If an output returns an argument
 unchanged, as in double buffering, split the structure into several donated arguments and return the unchanged one
-first.""",
+first. Give `jax.jit` `keep_unused=True` then: it drops an argument that the program never reads, and neither deletes nor
+reuses it.""",
     limits="""\
 Copies below 64 KiB do not count. The schedule is that of the described GPU: autotuning on the machine may choose other
 layouts. Where XLA moves a value for a reason that neither the schedule nor the buffer assignment shows, the cause is
