@@ -69,7 +69,7 @@ MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.FINDINGS: "different verdicts, readers, copies or shared bytes, for better or for worse",
     ExitCode.INPUT: "usage or input error",
     ExitCode.NOT_ANALYSED: "could not analyse one of the two compiles, or find out when a kernel writes",
-    ExitCode.NOTHING_CHECKED: "nothing compared: no in-place kernel on either side",
+    ExitCode.NOTHING_CHECKED: "nothing compared: no kernel overwrites an operand behind XLA's back on either side",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 """The meaning of each exit code of `diff`."""
