@@ -87,6 +87,17 @@ def test_a_note_says_which_new_findings_are_known_only_on_another_target(tmp_pat
     assert known.describe_other_targets([("step", "a100", replace(FOUND, rule="LD001"))]) == ()
 
 
+def test_no_note_says_that_a_second_finding_of_a_known_kind_is_known_only_on_another_target(tmp_path: Path) -> None:
+    record(tmp_path, FOUND)
+    known = record(tmp_path, FOUND, target="a100")
+    for target in ("a100", "h100"):
+        assert list_new(known, FOUND, FOUND, target=target) == [FOUND]
+    assert known.describe_other_targets([("step", "a100", FOUND), ("step", "h100", FOUND)]) == ()
+    lesser = replace(FOUND, outputs=("bias",))
+    record(tmp_path, replace(FOUND, outputs=("bias", "input", "weight")))
+    assert load_known(tmp_path / "known.json").describe_other_targets([("step", "a100", lesser)]) == ()
+
+
 def test_a_run_on_one_target_neither_drops_nor_calls_gone_what_is_known_on_another(tmp_path: Path) -> None:
     record(tmp_path, FOUND)
     known = record(tmp_path, FOUND, target="a100")

@@ -101,18 +101,20 @@ class KnownFindings:
 
     def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
         """Returns a line for each target on which a new finding would be known if the file's entry were not about another
-        target. new: case, target and finding of each finding that counts.
+        target. A second finding of a kind that the file has for its own target is plainly new. new: case, target and
+        finding of each finding that counts.
         """
         found: dict[str, dict[str, None]] = {}
         for case, target, finding in new:
             own = identify_finding(case, target, finding)
-            for one in self.findings:
-                if one.target != target and replace(one, target=target).covers(own):
-                    found.setdefault(target, {})[f"`{one.target}`"] = None
+            having = dict.fromkeys(one.target for one in self.findings if replace(one, target=target).covers(own))
+            if target not in having:  # else a second finding of its kind, for which the file has one entry too few
+                found.setdefault(target, {}).update(dict.fromkeys(f"`{other}`" for other in having))
         return tuple(
             f"`{self.where}` has findings that are new on `{target}` only for {join_words(list(others))}: a finding is known"
             f" on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
             for target, others in found.items()
+            if others
         )
 
     def list_gone(self, analysed: Collection[tuple[str, str]]) -> tuple[KnownFinding, ...]:
