@@ -22,6 +22,8 @@ class LigerdiagError(Exception):
     exit_code: ClassVar[int] = 3
     printed: str = ""
     """The text that the user's code printed before the error."""
+    file: str = ""
+    """Absolute path of the case file that the error is about; empty if it is about no one case file."""
 
 
 class InputError(LigerdiagError):

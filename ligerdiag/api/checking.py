@@ -11,6 +11,7 @@ from time import perf_counter
 from ligerdiag.api.judging import (
     Run,
     expect_of,
+    find_file,
     ignore_progress,
     judge_result,
     list_declared,
@@ -319,12 +320,17 @@ def _compile(
         open_readers(toolchain, cache, templates) as readers,
     ):
         broken: list[tuple[Source, LigerdiagError]] = []
+
+        def add_broken(source: Source, error: LigerdiagError) -> None:
+            error.file = find_file(source)
+            broken.append((source, error))
+
         cases = discover_cases(
             options.selectors,
             pool=pool,
             refresh=options.refresh,
             report_progress=report_progress,
-            on_broken=lambda source, error: broken.append((source, error)),
+            on_broken=add_broken,
             on_printed=lambda source, text: run.printed.update({name_source(source): text}),
         )
         cases = tuple(expect_of(case, toolchain) for case in cases)
@@ -337,9 +343,9 @@ def _compile(
                 _require_expectation(case)
                 parse_declared(case)
             except LigerdiagError as error:
+                add_broken(case.source, error)
                 if is_alone:
                     raise
-                broken.append((case.source, error))
         unreadable = {source for source, _ in broken}
         cases = course.choose(
             tuple(case for case in cases if case.source not in unreadable), [target.name for target in targets]

@@ -84,8 +84,10 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns a record that holds the error for a file whose cases cannot be read."""
-    file = "" if source is None else find_file(source)
+    """Returns a record that holds the error for a file whose cases cannot be read. source: defines those cases; by
+    default, the record names the error's own file.
+    """
+    file = error.file if source is None else find_file(source)
     return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
 
 

@@ -86,9 +86,9 @@ def discover_cases(
     """Returns the selected cases, each once, in the order of the selectors.
 
     directory: the folder to which paths and modules are relative; by default the current one. refresh: whether to read
-    the sources even if the cache knows their cases. on_broken: called for each source whose cases cannot be found, if
-    there are several sources; the cases of the other sources are returned. on_printed: called with the text that a source
-    printed while it was imported, in this run or in the one whose answer the cache has.
+    the sources even if the cache knows their cases. on_broken: called for each source whose cases cannot be found; if
+    there are several sources, the cases of the others are returned, else the error is raised. on_printed: called with the
+    text that a source printed while it was imported, in this run or in the one whose answer the cache has.
 
     Raises InputError for a selector that matches nothing, and for a size in the environment that no file requests by
     calling `ligerdiag.size`; CaseError for a file that cannot be imported; CompileError if the worker dies.
@@ -112,11 +112,12 @@ def discover_cases(
             try:
                 answer = future.result()
             except LigerdiagError as error:
+                if on_broken is not None:
+                    on_broken(source, error)
                 if on_broken is None or len(sources) == 1:
                     raise
                 broken.add(source)
                 found[source] = ()
-                on_broken(source, error)
                 continue
             found[source], printed[source] = answer.cases, answer.printed
             kept = {"cases": encode_record(answer.cases), "printed": answer.printed}

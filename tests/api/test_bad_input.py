@@ -219,3 +219,30 @@ def test_a_kernel_that_does_not_compile_is_shown_in_triton_s_format_and_exits_wi
     assert shown[0].endswith("kernel.py:9:16")
     assert shown[1:4] == ["def helper(x):", "    return x + no_such_name", "               ^"]
     assert "Traceback" not in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    ("case", "selectors"),
+    [
+        ("Case(name='a', function=f, args=(X,), mesh=8)", ()),
+        ("Case(name='a', function=f, args=(X,), mesh=8)", ("cases.mine:CASES",)),
+        ("Case(name='a', function=f, args=(X,), expected='fersh')", ("cases",)),
+    ],
+)
+def test_the_only_file_is_annotated_if_its_cases_cannot_be_read(
+    case: str, selectors: tuple[str, ...], tmp_path: Path, run_cli: RunCli
+) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "mine.py").write_text(
+        f"from ligerdiag import Arg, Case\nf, X = (lambda x: x), Arg(shape=(4,))\nCASES = [{case}]\n"
+    )
+    outcome = run_cli("check", *selectors, "--no-replay", "--format", "github", "--output", "all.sarif", cwd=tmp_path)
+    assert outcome.code == 2
+    assert "::error file=cases/mine.py,line=3,endLine=3,title=not analysed" in outcome.out
+    (result,) = json.loads((tmp_path / "all.sarif").read_text())["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "cases/mine.py"
+
+
+def test_a_wrong_target_is_not_the_fault_of_the_only_file(folder: Path, run_cli: RunCli) -> None:
+    outcome = run_cli("check", "troubles.py", "--target", "h1000", "--format", "github", cwd=folder)
+    assert "::error title=not analysed" in outcome.out
