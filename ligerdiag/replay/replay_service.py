@@ -59,6 +59,7 @@ _PARTS = (
     "compile/cases/array_records.py",
     "compile/cases/known_fields.py",
     "compile/cases/live_functions.py",
+    "compile/cases/plugin.py",
     "compile/cases/shardings.py",
     "artifacts/call_records.py",
 )

@@ -9,7 +9,7 @@ import pytest
 from jax import export
 
 import ligerdiag
-from ligerdiag.compile.lowering.jax_versions import assume_capability
+from ligerdiag.compile.lowering.jax_versions import assume_gpu
 from ligerdiag.errors import InputError
 from tests.device import opcheck_kernels as kernels
 
@@ -26,7 +26,7 @@ def step(x: Any, unused: Any, *, w: Any) -> Any:
 
 def make_exported(function: Any, *args: Any, platforms: tuple[str, ...] = ("cuda",), **keywords: Any) -> Any:
     allowed = [export.DisabledSafetyCheck.custom_call("triton_kernel_call")]
-    with assume_capability(90):
+    with assume_gpu(90):
         make = export.export(jax.jit(function), platforms=platforms, disabled_checks=allowed)
         return make(*args, **keywords)
 

@@ -122,7 +122,9 @@ def list_private_sets(path: Path) -> list[str]:
 
 
 def test_no_other_file_lists_opcodes() -> None:
-    others = [path for path in PACKAGE.rglob("*.py") if IMPLEMENTATIONS not in path.parents]
+    """Tile IR has operations of its own, some with names that HLO has, too."""
+    tile_ir = PACKAGE / "effects" / "tile_ir.py"
+    others = [path for path in PACKAGE.rglob("*.py") if IMPLEMENTATIONS not in path.parents and path != tile_ir]
     assert [found for path in sorted(others) for found in list_private_sets(path)] == []
 
 

@@ -169,9 +169,10 @@ def test_a_sum_that_is_zero_up_to_rounding_is_wrong_if_a_small_share_of_its_term
     assert judge_rounded(wrong, replace(wrong, tolerance=found), 1e-4) is wrong
 
 
-def test_an_output_that_a_hidden_write_changes_is_undecided_only_if_roundings_reach_its_error() -> None:
+def test_an_output_that_a_hidden_write_changes_is_undecided_only_if_roundings_reach_its_error_and_its_value() -> None:
     numbers = replace(NUMBERS, distance=0.3, stale_error=0.1, error=0.2)
-    enough, narrow = (replace(numbers, tolerance=one, attribution=Attribution.FRESH) for one in (0.2, 0.19))
+    enough, narrow = (replace(numbers, tolerance=one, attribution=Attribution.FRESH) for one in (1.0, 0.99))
+    assert judge_rounded(replace(numbers, error=1.1), enough, 1e-4).attribution is Attribution.NEITHER
     assert judge_rounded(numbers, enough, 1e-4).attribution is Attribution.UNDECIDED  # never fresh
     assert judge_rounded(numbers, replace(narrow, attribution=Attribution.UNDECIDED), 1e-4) is numbers
 

@@ -60,12 +60,13 @@ def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: flo
 
     If the intended and the stale values agree, these are `widened`, undecided where so wide a tolerance proves nothing.
     If a hidden write changes the output, it may also cause the error: the output stays as it is unless the roundings
-    alone reach the error, and is undecided then, never fresh. widened: the numbers of the same output, compared with the
+    alone reach the error and the whole value, as in a sum that is zero but for roundings; it is undecided then, never
+    fresh. widened: the numbers of the same output, compared with the
     measured tolerance. tolerance: the tolerance of the dtypes.
     """
     if not _is_reached(numbers):
         return demote_imprecise(widened, tolerance)
-    if numbers.error <= widened.tolerance:
+    if max(numbers.error, 1.0) <= widened.tolerance:
         return replace(widened, attribution=Attribution.UNDECIDED)
     return numbers
 
