@@ -21,10 +21,10 @@ from ligerdiag.device.device_jobs import (
     ComparisonAnswer,
     load_results,
     parse_comparison_request,
-    render_answer,
 )
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
+from ligerdiag.model.jobs import render_answer
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
 from ligerdiag.replay.runs.case_inputs import compute_reference, draw_arrays

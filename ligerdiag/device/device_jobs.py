@@ -6,17 +6,16 @@ same inputs, on the CPU. The device worker passes its results to the comparison 
 arguments (a draw). NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype and shape.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
-from ligerdiag.codec import Json, decode_record, encode_record, read_record
+from ligerdiag.codec import Json, read_record
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
-from ligerdiag.model.jobs import CompileRequest, Job, Source, parse_answer, render_request
+from ligerdiag.model.jobs import CompileRequest, Job, Source, make_job
 
 if TYPE_CHECKING:
     import numpy as np  # takes a fifth of a command's import time, and only workers have arrays
@@ -168,25 +167,14 @@ class ComparisonAnswer:
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
     """Returns the job that sends this request to a device worker. timeout: in seconds."""
-    return Job(
-        source=request.compile.source,
-        name=f"the run of case `{request.compile.case_id}` on the GPU",
-        render=lambda log: render_request("DeviceRequest", encode_record(request), log),
-        parse=lambda line: decode_record(DeviceAnswer, parse_answer(line)),
-        leftovers=(request.compile.scratch, f"{request.compile.scratch}-old"),
-        timeout=timeout,
-    )
+    source, name = request.compile.source, f"the run of case `{request.compile.case_id}` on the GPU"
+    return make_job(request, DeviceAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
     """Returns the job that sends this request to a comparison worker. timeout: in seconds."""
-    return Job(
-        source=request.source,
-        name=f"the replay of case `{request.case_id}` as the GPU ran it",
-        render=lambda log: render_request("ComparisonRequest", encode_record(request), log),
-        parse=lambda line: decode_record(ComparisonAnswer, parse_answer(line)),
-        timeout=timeout,
-    )
+    name = f"the replay of case `{request.case_id}` as the GPU ran it"
+    return make_job(request, ComparisonAnswer, request.source, name, timeout=timeout)
 
 
 def parse_device_request(job: Json) -> DeviceRequest:
@@ -195,8 +183,3 @@ def parse_device_request(job: Json) -> DeviceRequest:
 
 def parse_comparison_request(job: Json) -> ComparisonRequest:
     return read_record(ComparisonRequest, job, "request")
-
-
-def render_answer(answer: DeviceAnswer | ComparisonAnswer) -> str:
-    """Returns the answer as the line that the worker sends to its parent."""
-    return json.dumps({"answer": encode_record(answer)}) + "\n"

@@ -39,9 +39,10 @@ from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import lower_case
-from ligerdiag.device.device_jobs import DeviceAnswer, DeviceRequest, parse_device_request, render_answer, write_results
+from ligerdiag.device.device_jobs import DeviceAnswer, DeviceRequest, parse_device_request, write_results
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.model.case import Case
+from ligerdiag.model.jobs import render_answer
 from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.case_inputs import compute_reference
 from ligerdiag.workers.loop import Answerer, serve

@@ -1,10 +1,9 @@
 """Messages between `ligerdiag.opcheck` and its worker."""
 
-import json
 from dataclasses import dataclass
 
-from ligerdiag.codec import Json, decode_record, encode_record, read_record
-from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.codec import Json, read_record
+from ligerdiag.model.jobs import Job, Source, make_job
 from ligerdiag.model.opcheck_report import FoundCall
 
 FAILED = "the call failed on the device: "
@@ -37,19 +36,8 @@ class OpcheckAnswer:
 
 def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:
     """Returns the job that sends this request to a worker. timeout: in seconds."""
-    return Job(
-        source=request.source,
-        name=f"the kernel calls of `{request.source}`",
-        render=lambda log: render_request("OpcheckRequest", encode_record(request), log),
-        parse=lambda line: decode_record(OpcheckAnswer, parse_answer(line)),
-        timeout=timeout,
-    )
+    return make_job(request, OpcheckAnswer, request.source, f"the kernel calls of `{request.source}`", timeout=timeout)
 
 
 def parse_opcheck_request(job: Json) -> OpcheckRequest:
     return read_record(OpcheckRequest, job, "request")
-
-
-def render_opcheck_answer(answer: OpcheckAnswer) -> str:
-    """Returns the answer as the line that the worker sends to its parent."""
-    return json.dumps({"answer": encode_record(answer)}) + "\n"

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from ligerdiag.codec import Json
-from ligerdiag.device.opcheck_jobs import parse_opcheck_request, render_opcheck_answer
+from ligerdiag.device.opcheck_jobs import parse_opcheck_request
+from ligerdiag.model.jobs import render_answer
 from ligerdiag.workers.loop import Answerer, serve
 
 
@@ -29,7 +30,7 @@ def prepare() -> Answerer:
 
     def answer(job: Json, log: Path) -> str:
         del log
-        return render_opcheck_answer(find_calls(parse_opcheck_request(job), loader))
+        return render_answer(find_calls(parse_opcheck_request(job), loader))
 
     return answer
 

@@ -1,10 +1,9 @@
 """Messages between ligerdiag and the worker that records the choices of XLA's autotuner on this machine's GPUs."""
 
-import json
 from dataclasses import dataclass
 
-from ligerdiag.codec import Json, decode_record, encode_record, read_record
-from ligerdiag.model.jobs import CompileRequest, Job, parse_answer, render_request
+from ligerdiag.codec import Json, read_record
+from ligerdiag.model.jobs import CompileRequest, Job, make_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +32,9 @@ class TuningAnswer:
 
 def make_tuning_job(request: TuningRequest, timeout: float) -> Job[TuningAnswer]:
     """Returns the job that sends this request to a tuning worker. timeout: in seconds."""
-    return Job(
-        source=request.compile.source,
-        name=f"the tuning of case `{request.compile.case_id}`",
-        render=lambda log: render_request("TuningRequest", encode_record(request), log),
-        parse=lambda line: decode_record(TuningAnswer, parse_answer(line)),
-        leftovers=(request.compile.scratch, f"{request.compile.scratch}-old"),
-        timeout=timeout,
-    )
+    source, name = request.compile.source, f"the tuning of case `{request.compile.case_id}`"
+    return make_job(request, TuningAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
 
 
 def parse_tuning_request(job: Json) -> TuningRequest:
     return read_record(TuningRequest, job, "request")
-
-
-def render_tuning_answer(answer: TuningAnswer) -> str:
-    """Returns the answer as the line that the worker sends to its parent."""
-    return json.dumps({"answer": encode_record(answer)}) + "\n"

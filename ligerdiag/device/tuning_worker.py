@@ -16,9 +16,9 @@ from ligerdiag.compile.lowering.autotuner_choices import FORM, LOAD
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, lower_case
 from ligerdiag.device.device_worker import arrange_gpus, build_device_mesh
-from ligerdiag.device.tuning_jobs import TuningAnswer, TuningRequest, parse_tuning_request, render_tuning_answer
+from ligerdiag.device.tuning_jobs import TuningAnswer, TuningRequest, parse_tuning_request
 from ligerdiag.errors import CompileError
-from ligerdiag.model.jobs import Flag
+from ligerdiag.model.jobs import Flag, render_answer
 from ligerdiag.workers.loop import Answerer, serve
 
 ASKED = "`ligerdiag record-tuning`"
@@ -73,7 +73,7 @@ def prepare() -> Answerer:
     loader = CaseLoader(once=True)
 
     def answer(job: Json, log: Path) -> str:
-        return render_tuning_answer(tune_case(parse_tuning_request(job), loader, log))
+        return render_answer(tune_case(parse_tuning_request(job), loader, log))
 
     return answer
 

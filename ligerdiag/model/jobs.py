@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ligerdiag.codec import Json, decode_record, encode_record, parse_object, read_object, read_record, read_str
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
@@ -137,6 +137,10 @@ class CompileRequest:
     tuning: TuningFile | None = None
     """The choices of XLA's autotuner with which the worker compiles; None compiles without them."""
 
+    def list_leftovers(self) -> tuple[str, ...]:
+        """Returns the directories that the worker may leave behind."""
+        return (self.scratch, f"{self.scratch}-old")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
@@ -149,7 +153,6 @@ class CompileAnswer:
 
 
 type Request = DiscoverRequest | CompileRequest
-type Answer = DiscoverAnswer | CompileAnswer
 
 _REFUSAL = '{"refused": true}'
 _ERRORS: dict[str, type[LigerdiagError]] = {
@@ -159,23 +162,38 @@ _ERRORS: dict[str, type[LigerdiagError]] = {
 
 def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
     """Returns the job that asks a compile worker for the cases of a source."""
-    return Job(
-        source=request.source,
-        name=f"`{request.source}`",
-        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
-        parse=lambda line: decode_record(DiscoverAnswer, parse_answer(line)),
-        imports_only=True,
-    )
+    job = make_job(request, DiscoverAnswer, request.source, f"`{request.source}`")
+    return replace(job, imports_only=True)
 
 
 def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
     """Returns the job that asks a compile worker to compile a case into an artifact."""
+    return make_job(
+        request, CompileAnswer, request.source, f"case `{request.case_id}`", leftovers=request.list_leftovers()
+    )
+
+
+def make_job[A](
+    request: object,
+    answer: type[A],
+    source: Source,
+    name: str,
+    *,
+    timeout: float | None = None,
+    leftovers: tuple[str, ...] = (),
+) -> Job[A]:
+    """Returns the job that sends a record to a worker and gets another record as the answer.
+
+    request: the record; its type is the kind of the request. answer: the type of the answer. The others are the fields
+    of Job.
+    """
     return Job(
-        source=request.source,
-        name=f"case `{request.case_id}`",
+        source=source,
+        name=name,
         render=lambda log: render_request(type(request).__name__, encode_record(request), log),
-        parse=lambda line: decode_record(CompileAnswer, parse_answer(line)),
-        leftovers=(request.scratch, f"{request.scratch}-old"),
+        parse=lambda line: decode_record(answer, parse_answer(line)),
+        leftovers=leftovers,
+        timeout=timeout,
     )
 
 
@@ -190,8 +208,8 @@ def parse_request(job: Json) -> Request:
     return read_record(kind, job, "request")
 
 
-def render_answer(answer: Answer) -> str:
-    """Returns the answer as one line, which the worker sends to its parent process."""
+def render_answer(answer: object) -> str:
+    """Returns the answer, a record, as one line, which the worker sends to its parent process."""
     return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 

@@ -5,7 +5,6 @@ The worker replays one artifact after another on the CPU. Its messages use Pytho
 """
 
 import ctypes
-import json
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from ligerdiag.codec import Json, decode_record, encode_record, read_record, rea
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState
-from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
+from ligerdiag.model.jobs import Job, Source, make_job, render_answer
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.text import render_bytes
 from ligerdiag.workers.loop import Answerer, serve
@@ -164,23 +163,12 @@ class ReplayAnswer:
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
     """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
-    return Job(
-        source=request.source,
-        name="the replay",
-        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
-        parse=lambda line: decode_record(ReplayAnswer, parse_answer(line)),
-        timeout=timeout,
-    )
+    return make_job(request, ReplayAnswer, request.source, "the replay", timeout=timeout)
 
 
 def parse_replay_request(job: Json) -> ReplayRequest:
     """Parses the request from a job that a replay worker has received."""
     return read_record(ReplayRequest, job, "request")
-
-
-def render_replay_answer(answer: ReplayAnswer) -> str:
-    """Returns the answer as one line of JSON, which the worker sends to its parent."""
-    return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,13 +195,7 @@ class OpaqueAnswer:
 
 def make_opaque_job(request: OpaqueRequest, timeout: float) -> Job[OpaqueAnswer]:
     """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
-    return Job(
-        source=request.source,
-        name="the replay with opaque functions",
-        render=lambda log: render_request(type(request).__name__, encode_record(request), log),
-        parse=lambda line: decode_record(OpaqueAnswer, parse_answer(line)),
-        timeout=timeout,
-    )
+    return make_job(request, OpaqueAnswer, request.source, "the replay with opaque functions", timeout=timeout)
 
 
 def _keep_freed_memory() -> None:
@@ -276,8 +258,7 @@ def prepare() -> Answerer:
     def answer_opaquely(request: OpaqueRequest) -> str:
         case = loader.find_case(request.source, request.case_id)
         replay = _replay_opaquely(request, lambda: find_inputs(case, request.source).arguments)
-        answer = OpaqueAnswer(replay=replay, dependencies=loader.compute_dependencies())
-        return json.dumps({"answer": encode_record(answer)}) + "\n"
+        return render_answer(OpaqueAnswer(replay=replay, dependencies=loader.compute_dependencies()))
 
     def answer(job: Json, log: Path) -> str:
         del log
@@ -305,7 +286,7 @@ def prepare() -> Answerer:
         except Exception as fault:
             traceback.print_exception(fault)
             replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
-        return render_replay_answer(ReplayAnswer(replay=replay, dependencies=loader.compute_dependencies()))
+        return render_answer(ReplayAnswer(replay=replay, dependencies=loader.compute_dependencies()))
 
     return answer
 

@@ -370,7 +370,9 @@ def _find_differences(
         agreements = _compare_with_replay(outputs, opaque, findings)
         for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
-            found.append(_between_verdict_and_opaque(name, outputs[name], opaque.outputs[name], evidence))
+            found.append(
+                _between_verdict_and_replay(name, outputs[name], opaque.outputs[name], evidence, is_opaque=True)
+            )
     found += _list_order_disagreements(outputs, replay)
     if device is not None:
         unsteady = find_unsteady(findings, device)
@@ -425,31 +427,24 @@ def contradicts_replay(output: DeviceOutput) -> bool:
 
 
 def _between_verdict_and_replay(
-    name: str, verdict: Verdict, numbers: OutputNumbers, evidence: tuple[tuple[str, str], ...]
+    name: str,
+    verdict: Verdict,
+    numbers: OutputNumbers,
+    evidence: tuple[tuple[str, str], ...],
+    *,
+    is_opaque: bool = False,
 ) -> Disagreement:
+    """Returns the disagreement. is_opaque: whether opaque functions took the place of the kernels in this replay."""
+    how = " with opaque functions in place of its kernels" if is_opaque else ""
     return Disagreement(
         output=name,
         static=verdict,
         numbers=numbers.attribution,
         message=(
             f"`{name}` is {verdict.value} according to its schedule, but {numbers.attribution.value} when it is replayed"
+            f"{how}"
         ),
-        evidence=(("static", verdict.value), *evidence, ("replay", render_numbers(numbers))),
-    )
-
-
-def _between_verdict_and_opaque(
-    name: str, verdict: Verdict, numbers: OutputNumbers, evidence: tuple[tuple[str, str], ...]
-) -> Disagreement:
-    return Disagreement(
-        output=name,
-        static=verdict,
-        numbers=numbers.attribution,
-        message=(
-            f"`{name}` is {verdict.value} according to its schedule, but {numbers.attribution.value} when it is replayed"
-            " with opaque functions in place of its kernels"
-        ),
-        evidence=(("static", verdict.value), *evidence, ("opaque", render_numbers(numbers))),
+        evidence=(("static", verdict.value), *evidence, ("opaque" if is_opaque else "replay", render_numbers(numbers))),
     )
 
 

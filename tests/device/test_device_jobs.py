@@ -17,11 +17,10 @@ from ligerdiag.device.device_jobs import (
     make_device_job,
     parse_comparison_request,
     parse_device_request,
-    render_answer,
 )
 from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
 from ligerdiag.model.findings import Attribution, DeviceOutput
-from ligerdiag.model.jobs import CompileRequest, Job, Source, render_error
+from ligerdiag.model.jobs import CompileRequest, Job, Source, render_answer, render_error
 
 FILE = Source(file="/project/mine.py", root="/project")
 MODULE = Source(module="mine:CASES", root="/project")

@@ -24,7 +24,7 @@ from ligerdiag.model.findings import (
     SourceLine,
     UnwrittenRead,
 )
-from ligerdiag.model.jobs import Source, parse_answer
+from ligerdiag.model.jobs import Source, parse_answer, render_answer
 from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls, OpaqueUse
 from ligerdiag.replay.replay_worker import (
     OpaqueAnswer,
@@ -36,7 +36,6 @@ from ligerdiag.replay.replay_worker import (
     parse_replay,
     parse_replay_request,
     render_replay,
-    render_replay_answer,
 )
 
 NUMBERS = OutputNumbers(
@@ -169,7 +168,7 @@ def test_a_request_reaches_the_worker_unchanged() -> None:
 
 def test_an_answer_reaches_the_parent_unchanged() -> None:
     answer = ReplayAnswer(replay=REPLAY, dependencies={"/a/mine.py": "0"})
-    line = render_replay_answer(answer)
+    line = render_answer(answer)
     assert line.count("\n") == 1
     assert make_replay_job(REQUEST, 7.0).parse(line) == answer
     assert "replay" in parse_answer(line)
