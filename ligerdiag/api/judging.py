@@ -205,6 +205,7 @@ class Run:
                     if done.opaque is None and (opaque or done.state is ReplayState.NOT_COVERED):
                         left = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
                         self.replays[key] = replace(done, opaque=left)
+                        self.undone.add(key)
                 if device:
                     self.devices.setdefault(key, DeviceRun(device="", count=0, runs=0, error=why))
 

@@ -575,6 +575,15 @@ class Replay:
     estimated_bytes: int = 0
     cached: bool = False
 
+    @property
+    def deaths(self) -> tuple[str, ...]:
+        """The reasons why a replay has no numbers although it was tried: its own, and that of the replay with opaque
+        functions.
+        """
+        opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
+        own = (self.reason,) if self.state is ReplayState.FAILED else ()
+        return (*own, *[f"with opaque functions: {reason}" for reason in opaque])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:

@@ -174,6 +174,9 @@ class _Planner:
         if buffers is None:
             raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
         calls = self._list_calls(artifact, declared, program, optimized)
+        if calls.not_covered:
+            # not cached: a reader of kernels that died may read them the next time
+            return OpaqueReplay(state=ReplayState.NOT_COVERED, reason=calls.not_covered, kernels=calls.kernels)
         devices, bounds = artifact.provenance.devices, self.options.bounds
         size = find_scale(optimized) * (devices * count_allocated_bytes(buffers) + count_live_bytes(program))
         ways = () if bounds.full else list_cuts(program, optimized, _compute_kernel_seconds)

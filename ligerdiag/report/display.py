@@ -47,8 +47,11 @@ def _render_with_basis(report: CheckReport) -> str:
     if not judged:
         return render_terminal(report)
     replayed = sum(case.replay is not None and case.replay.state is ReplayState.DONE for case in judged)
+    opaque = [case.replay.opaque for case in judged if case.replay is not None and case.replay.opaque is not None]
+    covered = sum(one.state is ReplayState.DONE for one in opaque)
     ran = sum(case.device is not None and bool(case.device.outputs) for case in judged)
-    others = [f"{number} {words}" for number, words in ((replayed, "replayed"), (ran, "run on a device")) if number]
+    counted = ((replayed, "replayed"), (covered, "replayed with opaque functions"), (ran, "run on a device"))
+    others = [f"{number} {words}" for number, words in counted if number]
     basis = f"and numbers ({', '.join(others)}, of {len(judged)})" if others else "alone, without numbers"
     return f"{render_terminal(report)}verdicts rest on: analysis of the schedule {basis}\n"
 

@@ -129,8 +129,8 @@ def compare_rules(
         return RuleContradictions()
     wanted, ignored = expected.wanted, undecided_rules | expected.possible
     found = {finding.rule for finding in findings}
-    ignored = ignored | set(list_ids(RuleKind.QUESTION))
-    extra = [rule.id for rule in RULES if rule.id in found - wanted - ignored]
+    questions = set(list_ids(RuleKind.QUESTION))
+    extra = [rule.id for rule in RULES if rule.id in found - wanted - ignored - questions]
     missing = [rule.id for rule in RULES if rule.id in wanted - found - ignored]
     return RuleContradictions(
         extra=f"expected no finding of {', '.join(extra)}" if extra else "",
@@ -257,18 +257,20 @@ def _find_unexpected_errors(
 
     Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
     case's reference (LD016), so a case that expects it to be right contradicts an error about it. An error that names
-    no output, such as an access outside of an array (LD020), concerns all of them. Three kinds of findings contradict
+    no output, such as an access outside of an array (LD020), may be why any output is wrong, so it contradicts only a
+    case that expects all of them to be right. Three kinds of findings contradict
     no expectation: a write to an argument of the caller (LD009), which leaves the outputs right; drifts and exceeded
     budgets, which count in any case, see `compute_excuse`.
     """
     rest, others = wanted.get(_ALL, _FRESH), list_ids(*BEYOND_EXPECTATION, RuleKind.CALLER_WRITE)
     lines: list[str] = []
     for finding in list_counted(findings):
-        concerned = [name for name in finding.outputs if name in outputs] or list(outputs)
-        should_be_right = all(
+        named = [name for name in finding.outputs if name in outputs]
+        is_right = [
             outputs[name] is not Verdict.UNKNOWN and not any(verdict.is_wrong for verdict in wanted.get(name, rest))
-            for name in concerned
-        )
+            for name in named or outputs
+        ]
+        should_be_right = any(is_right) if named else all(is_right)
         if finding.severity is Severity.ERROR and finding.rule not in others and should_be_right:
             lines.append(f"expected no error, but {finding.rule}: {finding.message}")
     return lines
@@ -438,10 +440,7 @@ def _conclude(
     surprising = [one for one, rules in explained if set(rules).isdisjoint(identity.expected_rules or ())]
     if surprising and status in _WITHOUT_DOUBT:
         status, mismatch = Status.UNEXPECTED, "; ".join(one.message for one in surprising)
-    is_lost = (
-        replay is not None and replay.state is ReplayState.FAILED
-    )  # its numbers, and the comparison with a reference
-    if (failures or is_lost) and status in _WITHOUT_DOUBT:
+    if (failures or (replay is not None and replay.deaths)) and status in _WITHOUT_DOUBT:
         status = Status.INCONCLUSIVE
     return CaseReport(
         **_identify(judged),

@@ -1,11 +1,13 @@
 """How verdicts and numbers become a status: a contradiction between them outweighs the expectation."""
 
+from dataclasses import replace
+
 import pytest
 
 from ligerdiag.api import conclude
 from ligerdiag.cli.exit_codes import FailOn, compute_exit_code
 from ligerdiag.errors import CompileError
-from ligerdiag.model.findings import Attribution, Replay, ReplayState, Verdict
+from ligerdiag.model.findings import Attribution, OpaqueReplay, Replay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, Identity, Status, leave_undone, refuse
 from ligerdiag.report.terminal.full_report import render_terminal
 from tests.report.samples import make_device, make_judged, make_numbers, make_refused, make_replay, make_report
@@ -45,6 +47,15 @@ def test_a_case_without_a_replay_keeps_its_status() -> None:
     refused = make_refused(ReplayState.TOO_LARGE, "42 s")
     for replay in (None, refused):
         assert judge("hazard", replay).status is Status.EXPECTED
+
+
+def test_a_replay_with_opaque_functions_that_died_leaves_doubt_as_any_other_does() -> None:
+    dead = OpaqueReplay(state=ReplayState.FAILED, reason="the worker was aborted")
+    for replay in (replace(make_replay(STALE), opaque=dead), Replay(state=ReplayState.NOT_COVERED, opaque=dead)):
+        case = judge("hazard", replay)
+        assert case.status is Status.INCONCLUSIVE
+        assert "the worker was aborted" in render_terminal(make_report(case))
+    assert judge("hazard", replace(make_replay(STALE), opaque=None)).status is Status.EXPECTED
 
 
 def test_a_case_that_could_not_be_analysed_keeps_that_status() -> None:

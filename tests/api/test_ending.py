@@ -63,6 +63,7 @@ def test_a_replay_with_opaque_functions_that_was_not_done_is_named(run: Run) -> 
     run.mark_undone(Ending.TERMINATE, "default", replay=True, device=False)
     assert run.replays[done].opaque is None
     assert run.replays[replayed].opaque == OpaqueReplay(state=ReplayState.NOT_DONE, reason=WHY)
+    assert replayed in run.undone
     assert run.replays[compiled].opaque is None
     run.mark_undone(Ending.TERMINATE, "default", replay=True, device=False, opaque=True)
     assert run.replays[done].opaque == OpaqueReplay(state=ReplayState.NOT_DONE, reason=WHY)

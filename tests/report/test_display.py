@@ -9,7 +9,7 @@ import pytest
 
 import ligerdiag.api  # noqa: F401 - gives the records their renderers
 from ligerdiag.model import shown
-from ligerdiag.model.findings import Attribution, Replay, ReplayState, Severity, Verdict
+from ligerdiag.model.findings import Attribution, OpaqueReplay, Replay, ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.compared.report_comparison import compare_reports, make_side
 from ligerdiag.report.comparisons import Axis, Bisection, DifferenceReport
@@ -81,6 +81,10 @@ def test_the_text_of_a_case_is_the_terminal_s_for_this_case_alone() -> None:
         (None, "alone, without numbers"),
         (Replay(state=ReplayState.TOO_LARGE), "alone, without numbers"),
         (Replay(state=ReplayState.DONE), "and numbers (1 replayed, of 2)"),
+        (
+            Replay(state=ReplayState.NOT_COVERED, opaque=OpaqueReplay(state=ReplayState.DONE)),
+            "and numbers (1 replayed with opaque functions, of 2)",
+        ),
     ],
 )
 def test_the_last_line_says_what_the_verdicts_rest_on(replay: Replay | None, basis: str) -> None:

@@ -120,6 +120,12 @@ def test_an_error_about_an_output_that_should_be_fresh_is_unexpected(expected: E
     assert mismatch == ("" if status is Status.EXPECTED else "expected no error, but LD016: `a` is wrong")
 
 
+def test_an_error_about_a_wrong_and_a_right_output_is_unexpected_for_the_right_one() -> None:
+    error = make_finding(rule="LD016", severity=Severity.ERROR, outputs=("a", "b"), message="`a` and `b` are wrong")
+    found, mismatch = compute_status({"a": FRESH, "b": STALE}, [error], {"b": "stale"}, WRITES)
+    assert (found, mismatch) == (Status.UNEXPECTED, "expected no error, but LD016: `a` and `b` are wrong")
+
+
 def test_an_error_that_names_no_output_concerns_all_unless_it_is_about_an_argument() -> None:
     outside = make_finding(rule="LD020", severity=Severity.ERROR, outputs=(), message="reads outside")
     argument = make_finding(rule="LD009", severity=Severity.ERROR, outputs=(), message="`x` is overwritten")

@@ -45,6 +45,12 @@ def test_a_rule_that_does_not_fire_is_a_contradiction() -> None:
     assert judge("LD006", wanted=("LD006", "LD009")) == (Status.UNEXPECTED, "expected a finding of LD009")
 
 
+def test_a_question_may_come_unexpectedly_and_must_come_if_it_is_expected() -> None:
+    assert judge("LD035", wanted=()) == (Status.EXPECTED, "")
+    assert judge("LD035", wanted=("LD035",)) == (Status.EXPECTED, "")
+    assert judge(wanted=("LD035",)) == (Status.UNEXPECTED, "expected a finding of LD035")
+
+
 def test_a_rule_that_fires_unexpectedly_is_a_contradiction() -> None:
     assert judge("LD006", "LD009", wanted=("LD006",)) == (Status.UNEXPECTED, "expected no finding of LD009")
 

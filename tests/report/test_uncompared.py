@@ -1,6 +1,7 @@
 """A report says for each case with a reference why its outputs were not compared with it."""
 
 import json
+from math import nan
 
 import pytest
 
@@ -32,7 +33,8 @@ def make_device(intended_from: str) -> DeviceRun:
         ({"has_reference": False}, ""),
         ({"replay": COMPARED}, ""),
         ({"replay": Replay(state=ReplayState.TOO_LARGE)}, "the replay is `too large`"),
-        ({"replay": Replay(state=ReplayState.DONE)}, "the reference is not finite"),
+        ({"replay": Replay(state=ReplayState.DONE)}, "the replay compared no output with it"),
+        ({"replay": Replay(state=ReplayState.DONE, reference={"y": nan, "z": 0.0})}, "no finite error of `y`"),
         ({"device": make_device("reference: no replay")}, ""),
         ({"device": make_device("program order")}, "--no-replay"),
         ({"status": Status.ERROR}, ""),

@@ -10,8 +10,9 @@ another type, nor a `bitcast-convert` that the schedule runs by itself, because 
 
 The buffer assignment is that of the original schedule. `WideMemory` makes each of its bytes `WideMemory.scale` bytes
 long, as many as the narrowest float needs. Element i of a value then starts where the byte starts in which it started
-before, so two values share elements if and only if they did in the original bytes. Elements lie further apart than
-their own size.
+before, so two values that share elements did so in the original bytes. Elements lie further apart than their own size.
+So the converse fails for values of different widths: a narrow element in the second half of a wide one overwrites a
+gap, and a run does not see that it overwrites the wide element.
 """
 
 from dataclasses import dataclass, replace
@@ -50,6 +51,7 @@ def widen_module(module: HloModule) -> HloModule:
         made: dict[int, HloInstruction] = {}
         order: list[HloInstruction] = []
         for one in computation.instructions:
+            _refuse_bits(one)
             operands = tuple([made[operand.id] for operand in one.operands])
             if one.opcode == "bitcast-convert" and _is_float(one.shape):
                 if computation.sequence:
@@ -61,7 +63,6 @@ def widen_module(module: HloModule) -> HloModule:
                 order.append(bits)
                 made[one.id] = _make(one, one.id, (bits,), _widen_proto(one, "convert"))
             else:
-                _refuse_bits(one)
                 made[one.id] = _make(one, one.id, operands, _widen_proto(one))
             order.append(made[one.id])
         widened[number] = replace(

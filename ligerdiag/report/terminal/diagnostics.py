@@ -336,8 +336,8 @@ def _find_unexplained(case: CaseReport) -> Iterator[Trouble]:
 
 
 def _find_dead(case: CaseReport) -> Iterator[Trouble]:
-    if case.replay is not None and case.replay.state is ReplayState.FAILED:
-        yield _make(TroubleKind.NO_NUMBERS, f"not replayed: {case.replay.reason}")
+    for death in () if case.replay is None else case.replay.deaths:
+        yield _make(TroubleKind.NO_NUMBERS, f"not replayed: {death}")
     if case.device is not None and case.device.died:
         yield _make(TroubleKind.NO_NUMBERS, f"not run on {case.device.device}: {case.device.error}")
 

@@ -1,14 +1,17 @@
 """Says why the outputs of a case were not compared with the case's reference."""
 
+from math import isnan
+
 from ligerdiag.model.findings import ReplayState
 from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.text import join_words
 
 NO_REPLAY = "--no-replay"
 
 
 def explain_uncompared_reference(case: CaseReport) -> str:
-    """Returns why nothing was compared with the case's reference, such as `--no-replay`; empty if the case has none, if its
-    outputs were compared with it, or if the case could not be analysed at all.
+    """Returns why outputs were not compared with the case's reference, such as `--no-replay`; empty if the case has none, if
+    all outputs were compared with it, or if the case could not be analysed at all.
     """
     if not case.has_reference or case.status in (Status.ERROR, Status.NOT_CHECKED):
         return ""
@@ -21,4 +24,7 @@ def explain_uncompared_reference(case: CaseReport) -> str:
         return f"the replay is `{replay.state.value}`"
     if replay.cut:
         return "the replay cut a loop short"
-    return "" if replay.reference else "the reference is not finite"
+    unclear = [f"`{name}`" for name, error in replay.reference.items() if isnan(error)]
+    if not replay.reference:
+        return "the replay compared no output with it"
+    return f"no finite error of {join_words(unclear)}" if unclear else ""
