@@ -2,7 +2,7 @@
 the modules. A tag is a number that the worker writes into the metadata of each operation before the compile, to find
 the operation again in the optimized module.
 
-XLA's own metadata then replaces the tags. This module also corrects the tags of conditional branches that XLA has
+XLA's own metadata then replaces the tags. This module also corrects the tags of branches and loop bodies that XLA has
 deduplicated.
 
 XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
@@ -46,6 +46,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
 _ENTERED = having(Trait.RUNS_SCHEDULED)
+_SHARING = frozenset({"conditional", "while"})
 _PIECES = having(Trait.BROADCAST_IN_DIM)
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
@@ -366,41 +367,44 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 """Tag path and opcode of each operation of a branch, in program order."""
 
 
-def retag_shared_branches(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module in which each instruction of a deduplicated branch has the tag that belongs to its
-    own branch of the program.
+def retag_shared_computations(program: HloModule, optimized: HloModule) -> HloModule:
+    """Returns the optimized module in which each instruction of a deduplicated branch or loop body has the tag that
+    belongs to its own branch or loop of the program.
 
-    XLA makes two branches of a conditional one computation if they compute the same from their arguments
-    (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first branch.
-    But the branches get different arguments, so that a kernel in them overwrites different values: `kernel(a, b)` in
-    one branch and `kernel(b, a)` in the other.
+    XLA makes two computations one if they compute the same from their arguments
+    (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first one. But
+    they get different arguments, so that a kernel in them overwrites different values: `kernel(a, b)` in one branch and
+    `kernel(b, a)` in the other, or two equal loops that run on two values.
 
-    An instruction in branch k of the schedule with the tag of an operation in another branch of the program gets the
-    tag of the operation at the same position in branch k, if both branches have the same opcodes in the same order. A
-    conditional on a predicate has the branch of `true` first; a conditional with two branches on an index has the
-    branch of `false` first.
+    An instruction in branch k of the schedule with the tag of an operation in another branch or loop of the program gets
+    the tag of the operation at the same position in branch k, if both have the same opcodes in the same order; likewise
+    in the body and the condition of a loop. A conditional on a predicate has the branch of `true` first; a conditional
+    with two branches on an index has the branch of `false` first.
     """
-    branches: dict[int, tuple[HloInstruction, list[_Operations]]] = {}
-    for one in program.instructions:
-        path = program.find_tag_path(one) if one.opcode == "conditional" else ()
-        if path:
-            branches[path[-1]] = one, [_list_operations(program, callee) for callee in one.called_computations]
-    tags = dict(optimized.tags)
-    for one in optimized.instructions if branches else ():
+    callers = {
+        path[-1]: one for one in program.instructions if one.opcode in _SHARING and (path := program.find_tag_path(one))
+    }
+    own = {
+        tag: [_list_operations(program, callee) for callee in one.called_computations] for tag, one in callers.items()
+    }
+    alike: defaultdict[tuple[str, ...], list[_Operations]] = defaultdict(list)
+    for some in own.values():
+        for operations in some:
+            alike[_list_opcodes(operations)].append(operations)
+    tags, homes = dict(optimized.tags), _find_callers(optimized)
+    for one in optimized.instructions if callers else ():
         path = tags.get(one.id, ())
-        if one.opcode != "conditional" or not path or path[-1] not in branches:
+        caller = callers.get(path[-1]) if path else None
+        if caller is None or one.opcode != caller.opcode or len(one.called_computations) != len(own[path[-1]]):
             continue
-        conditional, operations = branches[path[-1]]
-        if len(one.called_computations) == len(operations):
-            order = _find_order(conditional, one)
-            inside = [set(_list_inside(optimized, callee)) for callee in one.called_computations]
-            for number, computations in zip(order, inside, strict=True):
-                others = [some for some in inside if some is not computations]
-                renamed = _find_renamed(operations, number)
-                for home in computations.difference(*others) if renamed else ():
-                    for instruction in optimized.computations[home].instructions:
-                        if own := tags.get(instruction.id):
-                            tags[instruction.id] = tuple([renamed.get(tag, tag) for tag in own])
+        order = _find_order(caller, one) if one.opcode == "conditional" else range(len(one.called_computations))
+        for number, callee in zip(order, one.called_computations, strict=True):
+            operations = own[path[-1]][number]
+            renamed = _find_renamed(alike[_list_opcodes(operations)], operations)
+            for home in _list_inside(optimized, callee, homes) if renamed else ():
+                for instruction in optimized.computations[home].instructions:
+                    if found := tags.get(instruction.id):
+                        tags[instruction.id] = tuple([renamed.get(tag, tag) for tag in found])
     return replace(optimized, tags=tags) if tags != optimized.tags else optimized
 
 
@@ -410,20 +414,21 @@ def _find_order(program: HloInstruction, optimized: HloInstruction) -> Sequence[
     return [own[others.index(number)] for number in range(len(others))]
 
 
-def _find_renamed(operations: Sequence[_Operations], number: int) -> Mapping[int, int]:
-    """Maps the tags of operations in other branches to the tags of the operations at the same position in branch
-    `number`. Only branches with the same opcodes in the same order count; a tag that branch `number` has itself is left
-    out.
+def _list_opcodes(operations: _Operations) -> tuple[str, ...]:
+    return tuple([opcode for _, opcode in operations])
+
+
+def _find_renamed(alike: Sequence[_Operations], own: _Operations) -> Mapping[int, int]:
+    """Maps the tags of operations in other computations to the tags of the operations at the same position in `own`,
+    except tags that `own` has itself. alike: the computations with the opcodes of `own` in the same order.
     """
-    own = {path[-1] for path, _ in operations[number]}
-    renamed: dict[int, int] = {}
-    for other in operations:
-        if [opcode for _, opcode in other] != [opcode for _, opcode in operations[number]]:
-            continue
-        for (path, _), (mine, _) in zip(other, operations[number], strict=True):
-            if path[-1] not in own:
-                renamed[path[-1]] = mine[-1]
-    return renamed
+    known = {path[-1] for path, _ in own}
+    return {
+        path[-1]: mine[-1]
+        for other in alike
+        for (path, _), (mine, _) in zip(other, own, strict=True)
+        if path[-1] not in known
+    }
 
 
 def _list_operations(program: HloModule, callee: int) -> _Operations:
@@ -441,10 +446,27 @@ def _iterate_operations(program: HloModule, callee: int) -> Iterator[tuple[TagPa
             yield from _iterate_operations(program, inner)
 
 
-def _list_inside(optimized: HloModule, callee: int) -> Iterator[int]:
-    """Yields the ids of the computation and of all computations that it calls, directly or not."""
+def _find_callers(module: HloModule) -> Mapping[int, Sequence[int]]:
+    """Maps each computation to the computations whose instructions call it, once for each call."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for home, computation in module.computations.items():
+        for one in computation.instructions:
+            for callee in one.called_computations:
+                found[callee].append(home)
+    return found
+
+
+def _list_inside(optimized: HloModule, callee: int, callers: Mapping[int, Sequence[int]]) -> set[int]:
+    """Returns the ids of the computation and of all computations that it calls, directly or not, without those that
+    are also called from elsewhere.
+    """
 
     def list_called(home: int) -> list[int]:
         return [inner for one in optimized.computations[home].instructions for inner in one.called_computations]
 
-    return iter(search([callee], list_called))
+    if len(callers[callee]) > 1:
+        return set()
+    inside = set(search([callee], list_called))
+    while outer := {home for home in inside if home != callee and not inside.issuperset(callers[home])}:
+        inside -= outer
+    return inside

@@ -17,7 +17,7 @@ from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods, list_k
 from ligerdiag.analysis.explain.sharing_sentences import describe_must_share
 from ligerdiag.analysis.explain.view_builder import compute_schedule_view
 from ligerdiag.analysis.lost_refs import find_lost_refs
-from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_branches
+from ligerdiag.analysis.provenance import compute_tags, forget_entered, retag_shared_computations
 from ligerdiag.analysis.tag_trust import compute_tag_trust
 from ligerdiag.analysis.unwritten_memory import find_unresolved_reads
 from ligerdiag.analysis.verdict.schedule_alone import find_mixed_up_donations
@@ -421,7 +421,7 @@ def _compute_context(
     elif needs_tags:
         optimized = forget_entered(program, optimized)
         if writes_something:
-            optimized = retag_shared_branches(program, optimized)
+            optimized = retag_shared_computations(program, optimized)
     if writes_something and compilation.is_foreign:
         tag_trust = compute_tag_trust(program, optimized)
         optimized = tag_trust.without_refuted(optimized)

@@ -75,3 +75,11 @@ def test_a_loop_that_surely_runs_and_ignores_its_state_returns_nothing_of_its_in
     loops: Programs,
 ) -> None:
     assert loops["unread_state"].verdicts == {"last": "fresh", "sums": "fresh"}
+
+
+@pytest.mark.parametrize("case", ["equal_loops", "equal_branches"])
+def test_equal_loops_and_branches_on_two_values_have_their_own_verdicts(loops: Programs, case: str) -> None:
+    # XLA makes their bodies one computation, with the tags of the first; every reader waits for its own kernel
+    program = loops[case]
+    assert program.verdicts == {"first": "fresh", "second": "fresh", "z": "fresh"}
+    assert not {one.rule for one in program.inspection.findings} & {"LD007", "LD008"}

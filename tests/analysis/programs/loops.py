@@ -181,3 +181,28 @@ def unread_state(x, w):
     sums = double(h)
     last, _ = jax.lax.scan(lambda _, row: (jnp.cos(jnp.outer(x[:, 0], row)), None), h * 3, w)
     return {"last": last, "sums": sums}
+
+
+def double_three_times(h):
+    return jax.lax.fori_loop(0, 3, lambda _, total: total + double(h), jnp.zeros(h.shape[0]))
+
+
+@CASES.add(X, W)
+def equal_loops(x, w):
+    y = x @ w
+    first = double_three_times(y)
+    z = (y + 0 * first[:, None]) @ w.T @ w
+    second = double_three_times(z)
+    return {"first": first, "second": second, "z": z + 0 * second[:, None]}
+
+
+@CASES.add(X, W)
+def equal_branches(x, w):
+    def double_if(h):
+        return jax.lax.cond(h[0, 0] > 0, lambda: double(h) * 3, lambda: jnp.zeros(h.shape[0]))
+
+    y = x @ w
+    first = double_if(y)
+    z = (y + 0 * first[:, None]) @ w.T @ w
+    second = double_if(z)
+    return {"first": first, "second": second, "z": z + 0 * second[:, None]}
