@@ -10,7 +10,8 @@ has only its operand's pointer; the output that aliases this operand has none.
 A value of Tile IR may be an address: a pointer, or a view of memory. An address *points to* the arguments from which it
 was made, the union over all of them. Names are visible to the end of their region. Control flow, masks and bounds are
 ignored. All accesses are UNKNOWN if an address is loaded, stored, made from an integer, carried through a loop or
-branch, or passed to an operation that is missing here.
+branch, or passed to an operation that is missing here, and if a line is no operation in the short form, such as MLIR's
+generic form, a wrapped line, or the head of a block.
 """
 
 import re
@@ -29,6 +30,8 @@ _OPERATION = re.compile(r"(?:(?P<results>%[^=\n]*?) = )?(?P<name>[a-z_][\w.]*)(?
 _ARGUMENT = re.compile(r"(?P<name>%[\w$.-]+): (?P<type>[^%]+?)(?:, (?=%)|$)", re.ASCII)
 _ADDRESS_TYPES = ("ptr<", "view<")
 _MANGLED = re.compile(r"_K[a-z]\d+(?:_.*)?$", re.ASCII | re.DOTALL)
+_FRAME = frozenset({"", "}", "} else {"})
+"""Lines inside a kernel, without indentation, that are no operations."""
 _DEEPEST = 100
 """The most regions around an operation."""
 
@@ -129,13 +132,15 @@ class _Flow:
     def follow(self, lines: Iterator[str]) -> None:
         """Visits the operations up to the end of the kernel."""
         for line in map(str.strip, lines):
+            opens = line.endswith("{")
+            match = _OPERATION.match(line)
+            if line not in _FRAME and (match is None or line.count("{") - line.count("}") != opens):
+                raise ArtifactError("a line in the Tile IR has a form that ligerdiag does not read")
             if line.startswith("}"):
                 self.scopes.pop()
                 if not self.scopes:
                     return
-            opens = line.endswith("{")
-            match = _OPERATION.match(line.removeprefix("}").lstrip())
-            if match is not None and match["name"] != "else":
+            if match is not None:
                 self._visit(match["name"], match["results"] or "", match["rest"], opens=opens)
             if opens:
                 self.scopes.append({})
@@ -162,7 +167,7 @@ class _Flow:
                 self._define(results, frozenset[int]().union(*addresses))
             elif returns_address:
                 raise ArtifactError(f"`{name}` in the Tile IR makes an address of unknown origin")
-        elif name not in _READS_SHAPE and (addresses or returns_address or (opens and _is_address(rest))):
+        elif name not in _READS_SHAPE and (addresses or _is_address(rest)):
             raise ArtifactError(f"`{name}` in the Tile IR uses an address in a way that ligerdiag does not follow")
 
     def _find(self, value: str) -> frozenset[int] | None:

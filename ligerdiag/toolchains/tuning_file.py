@@ -46,12 +46,17 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
     """Returns the file at `path`, of which it keeps a copy below `cache_root`.
 
     Raises InputError if the file cannot be read, is no such protobuf, has no entry, has a version that XLA does not
-    read, or has no entry for one of the targets.
+    read, or has no entry for one of the targets, as for any GPU of another vendor than NVIDIA.
     """
     try:
         data = read_untrusted(path, MAXIMUM_BYTES)
     except ArtifactError as error:
         raise InputError(str(error)) from error
+    other = next((target for target in targets if target.platform is not Platform.CUDA), None)
+    if other is not None:
+        raise InputError(
+            f"`{path}` has no entry for target `{other.name}`: XLA reads such files for GPUs of NVIDIA alone"
+        )
     found, is_text = _parse(path, data)
     content, notes = data, tuple[str, ...]()
     if isinstance(found, AutotuneResults):
@@ -193,10 +198,10 @@ def _fit(path: Path, devices: set[str], target: Target, renamed: dict[str, str])
     if len(same) != 1:
         shown = ", ".join(f"`{device}`" for device in sorted(devices)[:_SHOWN])
         more = f" and {len(devices) - _SHOWN} other GPUs" if len(devices) > _SHOWN else ""
-        lacking = f"`{path}` has no entry for target `{target.name}`"
-        if not wanted:
-            raise InputError(f"{lacking}: XLA reads such files for GPUs of NVIDIA alone")
-        raise InputError(f"{lacking}, which XLA calls `{wanted}`: its entries are for {shown}{more}")
+        raise InputError(
+            f"`{path}` has no entry for target `{target.name}`, which XLA calls `{wanted}`: its entries are for "
+            f"{shown}{more}"
+        )
     renamed[same[0]] = wanted
     was, now = (device.partition(_DNN)[2] for device in (same[0], wanted))
     return (
@@ -227,8 +232,13 @@ def _keep(content: bytes, path: Path) -> Path:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(content)
-        os.replace(file.name, path)
+            try:
+                file.write(content)
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise InputError(
             f"cannot keep a copy of the autotuning results in `{path.parent}`: {error.strerror}"

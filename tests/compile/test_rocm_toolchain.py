@@ -21,7 +21,6 @@ from ligerdiag.toolchains.toolchain_table import find_spec
 from tests.compile.test_other_toolchains import CASES, require
 
 AMD = tuple(target.name for target in list_targets() if target.platform is Platform.ROCM)
-PROGRAMS = Path(__file__).parent / "programs"
 SEED = f"{CASES / 'seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]"
 LOAD = """
 import ctypes, glob, os, sys

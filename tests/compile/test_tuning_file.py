@@ -133,6 +133,19 @@ def test_the_form_with_fingerprints_is_read_without_a_look_at_the_gpu(tmp_path: 
         found = load_tuning(write(tmp_path, content), [h100], tmp_path)
         assert (found.form, found.entries) == (TuningForm.CACHE, entries)
         assert Path(found.copy).read_bytes() == (content if isinstance(content, bytes) else content.encode())
+        for targets in ([load_target("mi300")], [h100, load_target("mi300")]):
+            with pytest.raises(
+                InputError, match="no entry for target `mi300`: XLA reads such files for GPUs of NVIDIA"
+            ):
+                load_tuning(write(tmp_path, content), targets, tmp_path)
+
+
+def test_a_copy_that_cannot_be_kept_leaves_no_file(tmp_path: Path, h100: Target) -> None:
+    name = sha256(BOTH.encode()).hexdigest()
+    (tmp_path / "tuning" / f"{name}.textproto").mkdir(parents=True)
+    with pytest.raises(InputError, match="cannot keep a copy of the autotuning results"):
+        load_tuning(write(tmp_path, BOTH), [h100], tmp_path)
+    assert [one.name for one in (tmp_path / "tuning").iterdir()] == [f"{name}.textproto"]
 
 
 @pytest.mark.parametrize("name", ["joined.pbtxt", "joined.pb"])
