@@ -10,7 +10,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.config import Config, load_config
 from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.device.opcheck_service import CUDA, find_kernel_calls
-from ligerdiag.effects.declared import DeclaredEffects, find_declaration, parse_declarations
+from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import InputError
 from ligerdiag.harmless_logs import has_nvidia_device
@@ -127,7 +127,6 @@ def _judge_calls(
             judged.append(judge_unread(found, reason))
             continue
         (call,) = inside
-        code = reader.find(call)
-        stated = find_declaration(declared, target=call.proto.custom_call_target, kernel=code.kernel)
-        judged.append(CallJudge(found=found, call=call, effects=code, stated=stated).judge())
+        judge = CallJudge(found=found, call=call, effects=reader.find(call), declarations=declared)
+        judged.append(judge.judge())
     return tuple(judged)

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite, WriteCoverage
-from ligerdiag.effects.declared import DeclaredEffects
+from ligerdiag.effects.call import explain_untrusted, find_aliased
+from ligerdiag.effects.declared import Contradiction, DeclaredEffects, apply_declarations, find_declaration
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaf_shapes, render_shape
 from ligerdiag.model.findings import SourceLine
@@ -29,7 +30,7 @@ from ligerdiag.model.opcheck_report import (
     ProblemKind,
     Seen,
 )
-from ligerdiag.text import join_words
+from ligerdiag.text import count_of, join_words
 
 _ALIAS = "alias it to an output (`ligerdiag.in_place.call_in_place`), and read that output instead of the operand"
 _FILL = "write every element, or alias the output to an operand that holds the values to keep"
@@ -60,7 +61,7 @@ class _Operand:
     stated_read: bool
     """Whether `effects` allow the call to read the operand; true if they do not say."""
     is_stated: bool
-    """Whether `effects` have an entry for the call."""
+    """Whether `effects` decide what the call does with the operand, where the code does not."""
     access: Access
     """The access that the code may make, through the operand's pointer and that of the output that aliases it."""
     use: OperandUse
@@ -94,22 +95,25 @@ class CallJudge:
     call: HloInstruction
     effects: CallEffects
     """Those of the code alone, without declarations."""
-    stated: DeclaredEffects | None
-    """The entry of `effects` for this call; None if there is none."""
+    declarations: Sequence[DeclaredEffects] = ()
+    """All entries of `effects`, for this call and for others."""
 
     def judge(self) -> JudgedCall:
         """Returns the call with its problems."""
-        operands = [self._describe(number) for number in range(len(self.call.operands))]
+        decided, contradictions = self._apply_declarations()
+        operands = [self._describe(number, decided) for number in range(len(self.call.operands))]
         result = JudgedCall(call=self._tabulate(operands))
         for operand in operands:
             result.problems += self._judge_write(operand)
             result.problems += self._judge_read(operand)
+        for contradiction in contradictions:
+            result.problems += self._judge_contradiction(contradiction)
         for output in range(len(self.effects.outputs)):
             result.problems += self._judge_output(output)
         result.problems += self._judge_places(operands)
         if self.found.is_dropped:
             result.problems.append(_make_dropped(self.found))
-        result.not_covered += self._list_undecided(operands)
+        result.not_covered += self._list_undecided(operands, decided.reasons)
         result.notes += self._list_notes()
         return result
 
@@ -123,12 +127,23 @@ class CallJudge:
         leaves = [leaf for leaf, _ in iterate_leaf_shapes(self.call.shape)]
         return {key: leaves.index(leaf) for key, leaf in self.call.operand_output_aliases.items()}
 
-    def _describe(self, number: int) -> _Operand:
+    def _apply_declarations(self) -> tuple[CallEffects, tuple[Contradiction, ...]]:
+        """Returns the effects of the call with those declared where the code is UNKNOWN, and the contradictions."""
+        return apply_declarations(
+            self.effects,
+            target=self.call.proto.custom_call_target,
+            declarations=self.declarations,
+            aliased=find_aliased(self.call),
+            untrusted=explain_untrusted(self.call),
+        )
+
+    def _describe(self, number: int, decided: CallEffects) -> _Operand:
         output = self._aliased.get(number)
         access, use = self.effects.operands[number], self.effects.operand_uses[number]
         if output is not None:
             access = access.cover(self.effects.outputs[output])
-        stated = self.stated
+        target = self.call.proto.custom_call_target
+        stated = find_declaration(self.declarations, target=target, kernel=self.effects.kernel)
         writes = frozenset[int]() if stated is None or stated.writes is None else stated.writes
         return _Operand(
             number=number,
@@ -136,7 +151,7 @@ class CallJudge:
             output=output,
             stated_write=number in writes,
             stated_read=stated is None or stated.reads is None or number in stated.reads,
-            is_stated=stated is not None,
+            is_stated=decided.operands[number] is not Access.UNKNOWN,
             access=access,
             use=use,
             stores=self.effects.operand_stores[number],
@@ -190,6 +205,27 @@ class CallJudge:
                 f"a run of `{self.found.kernel}` reads {name}, and its code does not",
                 evidence,
                 _MISREAD,
+            )
+
+    def _judge_contradiction(self, contradiction: Contradiction) -> Iterator[Problem]:
+        """Yields the problem of an entry of `effects` that contradicts the call, unless `_judge_write` or `_judge_read`
+        names it.
+        """
+        number, count = contradiction.operand, len(self.call.operands)
+        if number >= count:
+            yield self._make(
+                ProblemKind.NO_OPERAND,
+                f"`effects` for `{contradiction.target}` name operand {number}, which `{self.found.kernel}` lacks",
+                (f"call: {count_of(count, 'operand')}, numbered from 0",),
+                "declare the operands of this call, under the name of its kernel",
+            )
+        elif number in self._aliased and contradiction.found.writes and not contradiction.declared.writes:
+            yield self._make(
+                ProblemKind.UNDECLARED_WRITE,
+                f"`{self.found.kernel}` writes operand {number}, which `writes` in its declared effects leaves out",
+                (f"call: output {self._aliased[number]} aliases the operand",),
+                f"add {number} to `writes`",
+                self.effects.operand_stores[number],
             )
 
     def _judge_output(self, output: int) -> Iterator[Problem]:
@@ -267,15 +303,15 @@ class CallJudge:
                 _ZERO,
             )
 
-    def _list_undecided(self, operands: Sequence[_Operand]) -> Iterator[str]:
+    def _list_undecided(self, operands: Sequence[_Operand], reasons: Sequence[str]) -> Iterator[str]:
         """Yields a line on the operands of which neither code, declaration nor run decides whether the call writes them. A
-        run without a write does not decide it.
+        run without a write does not decide it. reasons: why they are not decided.
         """
         undecided = [one for one in operands if not (one.is_known or one.is_stated or one.is_written)]
         numbers = [one.number for one in undecided if one.output is None]
         if numbers:
             names = f"operand{'s' * (len(numbers) > 1)} {join_words([str(number) for number in numbers])}"
-            reason = "; ".join(self.effects.reasons) or "its code could not be read"
+            reason = "; ".join(reasons) or "its code could not be read"
             yield f"whether `{self.found.kernel}` writes {names}: {reason}"
 
     def _list_notes(self) -> Iterator[str]:

@@ -95,6 +95,7 @@ class ProblemKind(StrEnum):
     UNDECLARED_READ = "undeclared read"
     UNWRITTEN_OUTPUT = "unwritten output"
     OLD_OUTPUT = "read of an unwritten output"
+    NO_OPERAND = "no such operand"
     OUTSIDE = "access outside of a buffer"
     CONTRADICTION = "code and run disagree"
     DROPPED = "dropped call"

@@ -1,10 +1,12 @@
 """The judgement of one call from its declaration, its kernel's code and its runs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCoverage, create_unknown_effects
+from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
 from ligerdiag.model.opcheck_report import CallRun, FoundCall, OperandRun, OutputRun, ProblemKind, Seen
 from tests.replay.xla_cpu import parse_text
@@ -34,11 +36,21 @@ def make_run(written: Seen, read: Seen = Seen.YES, left: Seen = Seen.NO, **words
     )
 
 
-def judge(code: CallEffects, run: CallRun | None = None, *, aliasing: str = "", not_run: str = "") -> JudgedCall:
-    module = parse_text(MODULE.replace("ALIASING", aliasing))
+def judge(
+    code: CallEffects,
+    run: CallRun | None = None,
+    *,
+    aliasing: str = "",
+    not_run: str = "",
+    effects: Mapping[str, object] | None = None,
+    target: str = "k",
+) -> JudgedCall:
+    text = MODULE.replace('target="k"', f'target="{target}"')
+    module = parse_text(text.replace("ALIASING", aliasing))
     ((_, call),) = module.iterate_custom_calls()
     found = FoundCall(kernel="k", run=run, not_run=not_run)
-    return CallJudge(found=found, call=call, effects=code, stated=None).judge()
+    declared = parse_declarations(effects or {})
+    return CallJudge(found=found, call=call, effects=code, declarations=declared).judge()
 
 
 @pytest.mark.parametrize(
@@ -69,6 +81,35 @@ def test_a_declared_write_needs_no_known_code() -> None:
 def test_unknown_code_is_not_covered_however_often_the_call_ran() -> None:
     assert judge(UNKNOWN).not_covered == ["whether `k` writes operand 0: no code"]
     assert judge(UNKNOWN, make_run(Seen.NO)).not_covered == ["whether `k` writes operand 0: no code"]
+
+
+def test_declared_effects_decide_for_unknown_code() -> None:
+    judged = judge(UNKNOWN, effects={"k": {"writes": []}})
+    assert (judged.problems, judged.not_covered) == ([], [])
+    assert judge(UNKNOWN, effects={"*": {"writes": "aliased"}}).not_covered == []
+
+
+def test_aliases_are_not_trusted_for_a_kernel_whose_code_cannot_be_read() -> None:
+    (line,) = judge(UNKNOWN, effects={"*": {"writes": "aliased"}}, target="triton_kernel_call").not_covered
+    assert line.startswith('whether `k` writes operand 0: `writes = "aliased"` is declared, but not trusted: the call')
+    aliases = ALIASED + ", custom_call_has_side_effect=true"
+    assert judge(UNKNOWN, effects={"*": {"writes": "aliased"}}, aliasing=aliases).not_covered == []
+    untrusted = judge(UNKNOWN, effects={"*": {"writes": "aliased"}}, aliasing=", custom_call_has_side_effect=true")
+    assert untrusted.not_covered[0].endswith("the call has side effects; no code")
+
+
+def test_effects_that_name_an_operand_that_the_call_lacks_decide_nothing() -> None:
+    judged = judge(UNKNOWN, effects={"k": {"writes": [1]}})
+    assert [one.kind for one in judged.problems] == [ProblemKind.NO_OPERAND]
+    assert judged.problems[0].message == "`effects` for `k` name operand 1, which `k` lacks"
+    assert judged.not_covered == ["whether `k` writes operand 0: no code"]
+
+
+def test_effects_that_leave_out_a_write_are_wrong_even_if_an_output_aliases_the_operand() -> None:
+    judged = judge(make_code(Access.READ_WRITE), aliasing=ALIASED, effects={"k": {"writes": []}})
+    assert [one.message for one in judged.problems] == [
+        "`k` writes operand 0, which `writes` in its declared effects leaves out"
+    ]
 
 
 def test_a_run_that_leaves_what_the_code_writes_contradicts_it() -> None:
