@@ -34,11 +34,11 @@ from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, read_tr
 from ligerdiag.device.canary_runs import LoneKernel, compile_kernel
 from ligerdiag.device.device_worker import arrange_gpus
 from ligerdiag.device.kernel_equations import EagerEvaluation, iterate_kernel_equations
-from ligerdiag.device.opcheck_jobs import FAILED, OpcheckAnswer, OpcheckRequest
+from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.opcheck_report import CallRun, FoundCall
+from ligerdiag.model.opcheck_report import CallRun, FoundCall, RunFailure
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
@@ -76,7 +76,9 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
         dropped = [call for call in find_traced_calls(closed, binds) if not call.traced]
         platform = request.platform or "cuda"
         lowered = [_lower(equation, platform) for _, equation in equations]
-        missing = [_lower_bind(bind, platform) for bind in binds if any(bind.call.is_same(one) for one in dropped)]
+        missing = [
+            _lower_bind(bind, platform, request) for bind in binds if any(bind.call.is_same(one) for one in dropped)
+        ]
         runs = _Runs()
         if request.platform and len(devices) > 1:
             runs = _Runs(missed={id(one): f"the program is for {len(devices)} devices" for _, one in equations})
@@ -91,12 +93,11 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
             is_dropped=_is_dropped(jaxpr, equation),
             run=runs.found.get(id(equation)),
             not_run=runs.missed.get(id(equation), ""),
+            failure=runs.failures.get(id(equation), RunFailure.NONE),
         )
         for (jaxpr, equation), (module, trouble) in zip(equations, lowered, strict=True)
     ]
-    return OpcheckAnswer(
-        calls=(*calls, *missing), device=str(devices[0].device_kind) if request.platform and equations else ""
-    )
+    return OpcheckAnswer(calls=(*calls, *missing), device=str(devices[0].device_kind) if runs.found else "")
 
 
 type _Build = Callable[[Mapping[str, int], Sequence[str]], Any]
@@ -157,12 +158,19 @@ def _lower(equation: Any, platform: str) -> tuple[str, str]:
     return _lower_alone(equation.primitive, equation.params, [one.aval for one in equation.invars], platform)
 
 
-def _lower_bind(bind: Any, platform: str) -> FoundCall:
+def _lower_bind(bind: Any, platform: str, request: OpcheckRequest) -> FoundCall:
     """Returns the record of a call that JAX dropped while it traced the program."""
     module, trouble = _lower_alone(bind.primitive, bind.params, bind.avals, platform)
     call = bind.call
     source = SourceLine(file=call.lines[0][0], line=call.lines[0][1], function=call.function) if call.lines else None
-    return FoundCall(kernel=call.kernel, source=call.site or source, module=module, trouble=trouble, is_dropped=True)
+    return FoundCall(
+        kernel=call.kernel,
+        source=call.site or source,
+        module=module,
+        trouble=trouble,
+        is_dropped=True,
+        not_run="JAX drops it before the program runs" if request.platform else "",
+    )
 
 
 def _lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any], platform: str) -> tuple[str, str]:
@@ -206,6 +214,7 @@ class _Runs:
 
     found: dict[int, CallRun] = field(default_factory=dict[int, CallRun])
     missed: dict[int, str] = field(default_factory=dict[int, str])
+    failures: dict[int, RunFailure] = field(default_factory=dict[int, RunFailure])
 
 
 def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) -> _Runs:
@@ -227,10 +236,16 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
                 for one, aval, spec in zip(operands, avals, kernel.operands, strict=True)
             ]
             tried = compile_kernel(kernel, contents, device)
+        except Exception as fault:
+            traceback.print_exception(fault)
+            runs.missed[id(equation)] = f"it could not be compiled by itself for the device: {describe_fault(fault)}"
+            return
+        try:
             runs.found[id(equation)] = tried.observe(perturbs_integers=request.perturbs_integers)
         except Exception as fault:
             traceback.print_exception(fault)
-            runs.missed[id(equation)] = f"{FAILED}{describe_fault(fault)}"
+            runs.missed[id(equation)] = f"a run of it by itself failed: {describe_fault(fault)}"
+            runs.failures[id(equation)] = RunFailure.CALL
 
     def place(array: Any) -> Any:
         numbers = array if is_key(str(array.dtype)) else np.array(array)  # a copy, which a kernel may overwrite
@@ -239,13 +254,17 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
     with library.default_device(library.devices("cpu")[0]):
         drawn = library.tree.leaves(draw_arguments(case, 0))
     evaluation = EagerEvaluation(visit)
-    fault_text = "the program does not reach the call with these arguments"
+    fault_text, failure = "the program does not reach the call with these arguments", RunFailure.NONE
     try:
         evaluation.run(closed, [place(array) for array in drawn])
     except Exception as fault:
         traceback.print_exception(fault)
-        fault_text = f"{FAILED}{describe_fault(fault)}"
+        fault_text = f"the program failed before it reached the call: {describe_fault(fault)}"
+        failure = RunFailure.PROGRAM
     for _, equation in iterate_kernel_equations(closed.jaxpr):
         if id(equation) not in evaluation.visited:
             runs.missed[id(equation)] = evaluation.missed.get(id(equation), fault_text)
+            is_known = id(equation) in evaluation.missed
+            has_failed = id(equation) in evaluation.failed
+            runs.failures[id(equation)] = RunFailure.PROGRAM if has_failed else RunFailure.NONE if is_known else failure
     return runs

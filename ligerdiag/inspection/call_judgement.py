@@ -28,6 +28,7 @@ from ligerdiag.model.opcheck_report import (
     OutputRun,
     Problem,
     ProblemKind,
+    RunFailure,
     Seen,
 )
 from ligerdiag.text import count_of, join_words
@@ -97,6 +98,8 @@ class CallJudge:
     """Those of the code alone, without declarations."""
     declarations: Sequence[DeclaredEffects] = ()
     """All entries of `effects`, for this call and for others."""
+    requires_run: bool = False
+    """Whether a call that was not run is not covered, even if its run did not fail."""
 
     def judge(self) -> JudgedCall:
         """Returns the call with its problems."""
@@ -114,6 +117,10 @@ class CallJudge:
         if self.found.is_dropped:
             result.problems.append(_make_dropped(self.found))
         result.not_covered += self._list_undecided(operands, decided.reasons)
+        if self.found.not_run:
+            is_open = self.requires_run or self.found.failure is not RunFailure.NONE
+            lines = result.not_covered if is_open else result.notes
+            lines.append(f"`{self.found.kernel}` was not observed in a run: {self.found.not_run}")
         result.notes += self._list_notes()
         return result
 
@@ -316,8 +323,6 @@ class CallJudge:
 
     def _list_notes(self) -> Iterator[str]:
         kernel = self.found.kernel
-        if self.found.not_run:
-            yield f"`{kernel}` was not run: {self.found.not_run}"
         for output, use in enumerate(self.effects.output_uses):
             run = self._run.outputs[output] if self._run is not None else None
             is_open = run is None or run.is_left is Seen.UNTESTED
