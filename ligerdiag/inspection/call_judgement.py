@@ -331,8 +331,11 @@ class CallJudge:
         if self._run is not None and self._run.unsteady:
             names = ", ".join(self._run.unsteady)
             yield f"two runs of `{kernel}` with the same operands left different bytes in {names}"
-        if self._run is not None and any(one.elements and not one.is_guarded for one in self._run.operands):
-            yield f"some operands of `{kernel}` had no guard bytes: writes beside them would not be seen"
+        observed = () if self._run is None else self._run.operands
+        bare = [str(number) for number, one in enumerate(observed) if one.elements and not one.is_guarded]
+        if bare:
+            names, them = f"operand{'s' * (len(bare) > 1)} {join_words(bare)}", "them" if len(bare) > 1 else "it"
+            yield f"{names} of `{kernel}` had no guard bytes: writes beside {them} would not be seen"
 
     def _make(
         self,

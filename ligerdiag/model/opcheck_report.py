@@ -38,7 +38,7 @@ class OperandRun:
     outside: int = 0
     """Number of guard bytes around the operand that changed in at least one run."""
     is_guarded: bool = False
-    """Whether the operand lay between guard bytes."""
+    """Whether the buffer that the call got lay between guard bytes; false for a copy that XLA made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

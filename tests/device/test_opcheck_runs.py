@@ -189,6 +189,10 @@ def test_a_declared_write_is_seen_through_the_copy_that_xla_makes(check: Check) 
     report = check("aliased", make_floats())
     assert read_runs(report, "overwrite") == ["read, wrote 64 of 64", ""]
     assert read_runs(report, "clear_half") == ["not seen to be read, wrote 32 of 64", ""]
+    assert [line for line in report.notes if "guard bytes" in line] == [
+        f"operand 0 of `lone_{name}` had no guard bytes: writes beside it would not be seen"
+        for name in ("overwrite", "clear_half")
+    ]
     assert report.ok, report
 
 
