@@ -22,18 +22,20 @@ from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.cases.normalize import normalize_case
+from ligerdiag.compile.lowering.call_names import name_calls
 from ligerdiag.compile.lowering.jax_versions import (
     assume_gpu,
     enter_mesh,
+    find_ffi_primitives,
     find_kernel_primitives,
     is_reference,
     translate_to_hlo,
 )
 from ligerdiag.compile.lowering.kernel_calls import find_traced_calls
-from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, read_traceback, record_binds
+from ligerdiag.compile.lowering.traced_calls import Bind, TracedCall, compute_kernel_name, read_traceback, record_binds
 from ligerdiag.device.canary_runs import LoneKernel, compile_kernel
 from ligerdiag.device.device_worker import arrange_gpus
-from ligerdiag.device.kernel_equations import EagerEvaluation, iterate_kernel_equations
+from ligerdiag.device.kernel_equations import KERNELS, EagerEvaluation, iterate_kernel_equations
 from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
@@ -64,7 +66,8 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
         enter_mesh(mesh) if case.mesh else nullcontext(),
     ):
         try:
-            with record_binds(find_kernel_primitives()) as binds:
+            kernels = [*find_kernel_primitives(), *find_ffi_primitives()]
+            with record_binds(kernels) as binds, name_calls(kernels):  # JAX may bind a call again, without its lines
                 traced = library.jit(case.function, keep_unused=True).trace(*specs)
         except LigerdiagError:
             raise
@@ -73,12 +76,10 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
             raise CaseError(f"the function `{case.name}` raises: {describe_fault(fault)}") from fault
         closed: Any = traced.jaxpr
         equations = list(iterate_kernel_equations(closed.jaxpr))
-        dropped = [call for call in find_traced_calls(closed, binds) if not call.traced]
+        dropped = [call for call in find_traced_calls(closed, binds, KERNELS) if not call.traced]
         platform = request.platform or "cuda"
         lowered = [_lower(equation, platform) for _, equation in equations]
-        missing = [
-            _lower_bind(bind, platform, request) for bind in binds if any(bind.call.is_same(one) for one in dropped)
-        ]
+        missing = [_lower_bind(_find_bind(one, binds), platform, request) for one in dropped]
         runs = _Runs()
         if request.platform and len(devices) > 1:
             runs = _Runs(missed={id(one): f"the program is for {len(devices)} devices" for _, one in equations})
@@ -86,7 +87,7 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
             runs = _run_calls(closed, case, devices[0], request)
     calls = [
         FoundCall(
-            kernel=_name_kernel(equation),
+            kernel=compute_kernel_name(equation.params),
             source=_find_source(equation),
             module=module,
             trouble=trouble,
@@ -136,10 +137,6 @@ def _read_capability(device: Any) -> int:
     return int(str(getattr(device, "compute_capability", 0)).replace(".", ""))
 
 
-def _name_kernel(equation: Any) -> str:
-    return str(equation.params.get("target_name") or compute_kernel_name(equation.params))
-
-
 def _find_source(equation: Any) -> SourceLine | None:
     lines, function = read_traceback(equation.source_info.traceback)
     return SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
@@ -156,6 +153,10 @@ def _is_dropped(jaxpr: Any, equation: Any) -> bool:
 
 def _lower(equation: Any, platform: str) -> tuple[str, str]:
     return _lower_alone(equation.primitive, equation.params, [one.aval for one in equation.invars], platform)
+
+
+def _find_bind(call: TracedCall, binds: Sequence[Bind]) -> Bind:
+    return next(bind for bind in binds if bind.call.is_same(call))
 
 
 def _lower_bind(bind: Any, platform: str, request: OpcheckRequest) -> FoundCall:

@@ -80,6 +80,36 @@ def never_reached(x):
     return jax.lax.cond(x[0] > 0, lambda v: v, lambda v: call("double", v), x)
 
 
+@jax.custom_vjp
+def doubled(x):
+    return x * 2
+
+
+def forward(x):
+    call("double", x)
+    return x * 2, None
+
+
+doubled.defvjp(forward, lambda residual, change: (change * 2,))
+
+
+def dropped_in_trace(x):
+    """JAX leaves the call out of the program while it traces the derivative of the rematerialised function."""
+    return jax.grad(lambda v: jax.checkpoint(doubled)(v).sum())(x)
+
+
+@jax.custom_vjp
+def kept(x):
+    return x * 2
+
+
+kept.defvjp(lambda x: (x * 2, call("double", x)), lambda residual, change: (change * residual,))
+
+
+def rematerialised(x):
+    return jax.grad(lambda v: jax.checkpoint(kept)(v).sum())(x)
+
+
 def sorted_index(x, index):
     return call("sorted", x, index)
 
@@ -245,6 +275,18 @@ def test_a_report_names_no_device_if_the_program_reaches_no_call(check: Check) -
     report = check("never_reached", make_floats(), effects=NOTHING)
     assert (report.ok, report.device) == (True, "")
     assert "code read, no call run" in str(report)
+
+
+def test_a_call_that_jax_drops_while_it_traces_is_found(check: Check) -> None:
+    report = check("dropped_in_trace", make_floats(), effects=NOTHING)
+    assert list_kinds(report, "double") == [ProblemKind.DROPPED]
+    assert (len(report.calls), report.device) == (1, "")
+    assert "`lone_double` was not observed in a run: JAX drops it before the program runs" in report.notes
+
+
+def test_a_call_that_a_derivative_makes_again_is_not_dropped(check: Check) -> None:
+    report = check("rematerialised", make_floats(), effects=NOTHING)
+    assert (list_kinds(report), [call.kernel for call in report.calls]) == ([], ["lone_double"])
 
 
 def test_a_function_without_a_kernel_call_is_not_ok(check: Check) -> None:
