@@ -307,7 +307,7 @@ def read_wiring(module: HloModule, canaries: int) -> Wiring:
         is_own=tuple(number is not None and not copied for number, copied in sources),
         outputs=tuple(outputs),
         is_direct=tuple(direct),
-        aliases={operand: leaves.index(leaf) for operand, leaf in call.operand_output_aliases.items()},
+        aliases=dict(call.aliasing_outputs),
     )
 
 

@@ -128,12 +128,6 @@ class CallJudge:
     def _run(self) -> CallRun | None:
         return self.found.run
 
-    @property
-    def _aliased(self) -> dict[int, int]:
-        """Returns a map from the number of an operand to that of the output that aliases it."""
-        leaves = [leaf for leaf, _ in iterate_leaf_shapes(self.call.shape)]
-        return {key: leaves.index(leaf) for key, leaf in self.call.operand_output_aliases.items()}
-
     def _apply_declarations(self) -> tuple[CallEffects, tuple[Contradiction, ...]]:
         """Returns the effects of the call with those declared where the code is UNKNOWN, and the contradictions."""
         return apply_declarations(
@@ -145,7 +139,7 @@ class CallJudge:
         )
 
     def _describe(self, number: int, decided: CallEffects) -> _Operand:
-        output = self._aliased.get(number)
+        output = self.call.aliasing_outputs.get(number)
         access, use = self.effects.operands[number], self.effects.operand_uses[number]
         if output is not None:
             access = access.cover(self.effects.outputs[output])
@@ -226,17 +220,17 @@ class CallJudge:
                 (f"call: {count_of(count, 'operand')}, numbered from 0",),
                 "declare the operands of this call, under the name of its kernel",
             )
-        elif number in self._aliased and contradiction.found.writes and not contradiction.declared.writes:
+        elif number in self.call.aliasing_outputs and contradiction.found.writes and not contradiction.declared.writes:
             yield self._make(
                 ProblemKind.UNDECLARED_WRITE,
                 f"`{self.found.kernel}` writes operand {number}, which `writes` in its declared effects leaves out",
-                (f"call: output {self._aliased[number]} aliases the operand",),
+                (f"call: output {self.call.aliasing_outputs[number]} aliases the operand",),
                 f"add {number} to `writes`",
                 self.effects.operand_stores[number],
             )
 
     def _judge_output(self, output: int) -> Iterator[Problem]:
-        if output in self._aliased.values():
+        if output in self.call.aliasing_outputs.values():
             return
         use, access = self.effects.output_uses[output], self.effects.outputs[output]
         run = self._run.outputs[output] if self._run is not None else None
@@ -326,7 +320,7 @@ class CallJudge:
         for output, use in enumerate(self.effects.output_uses):
             run = self._run.outputs[output] if self._run is not None else None
             is_open = run is None or run.is_left is Seen.UNTESTED
-            if is_open and output not in self._aliased.values() and use.coverage is WriteCoverage.UNKNOWN:
+            if is_open and output not in self.call.aliasing_outputs.values() and use.coverage is WriteCoverage.UNKNOWN:
                 yield f"whether `{kernel}` writes all of its output {output} does not follow from its code"
         if self._run is not None and self._run.unsteady:
             names = ", ".join(self._run.unsteady)
@@ -367,7 +361,7 @@ class CallJudge:
             for one in operands
         ]
         for output, (_, shape) in enumerate(iterate_leaf_shapes(self.call.shape)):
-            operand = next((key for key, value in self._aliased.items() if value == output), None)
+            operand = next((key for key, value in self.call.aliasing_outputs.items() if value == output), None)
             rows.append(
                 BufferRow(
                     name=f"output {output}",
