@@ -51,8 +51,8 @@ def opcheck(
     specs: its arguments by position, as for `ligerdiag.check`. Give arrays of the sizes that the kernel is for: the runs
         use small arrays and all integers as they are, and draw the rest in the same range.
     kwargs: the arguments that the function gets by keyword.
-    device: "auto" runs the calls if the machine has a GPU, "gpu" requires one, "none" only reads the kernels' code. "cpu"
-        runs them on the CPU, for handlers of `jax.ffi` that are registered for it.
+    device: "auto" runs the calls if the machine has a GPU, "gpu" requires one and a run of each call, "none" only reads
+        the kernels' code. "cpu" runs them on the CPU, for handlers of `jax.ffi` that are registered for it.
     target: the GPU whose kernels are read if no call is run, see `ligerdiag targets`.
     effects: what kernels do according to their author, as in `Case`: `{"kernel": {"writes": [0]}}`. A hidden write that
         is stated here is no problem; the effects of a kernel whose code cannot be read are decided by it.
@@ -74,7 +74,7 @@ def opcheck(
     live = LiveFunction(function=fn, specs=specs, kwargs=kwargs, name=name)
     source = write_live_function(live, cache, Path.cwd())
     answer, notes = _find_calls(source, device, target, cache, timeout)
-    judged = _judge_calls(answer.calls, declared, cache)
+    judged = _judge_calls(answer.calls, declared, cache, requires_run=device == "gpu")
     return OpcheckReport(
         function=name or name_function(fn),
         calls=tuple(one.call for one in judged),
@@ -114,7 +114,7 @@ def _find_calls(
 
 
 def _judge_calls(
-    calls: Sequence[FoundCall], declared: Sequence[DeclaredEffects], cache: Cache
+    calls: Sequence[FoundCall], declared: Sequence[DeclaredEffects], cache: Cache, *, requires_run: bool
 ) -> tuple[JudgedCall, ...]:
     reader = CallEffectsReader(cache=cache.root / "effects")
     modules = [parse_hlo_module(base64.b64decode(one.module)) if one.module else None for one in calls]
@@ -127,6 +127,8 @@ def _judge_calls(
             judged.append(judge_unread(found, reason))
             continue
         (call,) = inside
-        judge = CallJudge(found=found, call=call, effects=reader.find(call), declarations=declared)
+        judge = CallJudge(
+            found=found, call=call, effects=reader.find(call), declarations=declared, requires_run=requires_run
+        )
         judged.append(judge.judge())
     return tuple(judged)

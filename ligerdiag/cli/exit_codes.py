@@ -1,6 +1,6 @@
 """The exit codes of the commands: the meaning of each, and which one a run gets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, assert_never
 
@@ -88,13 +88,27 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
 
 MEANINGS_OF_TUNING: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "the file is written",
-    ExitCode.INPUT: "usage or input error; no GPU on this machine; nothing in the cases is tuned",
-    ExitCode.NOT_ANALYSED: "a case could not be compiled; the file has the choices of the others",
+    ExitCode.INPUT: (
+        "usage or input error, perhaps of one case: the file has the choices of the others; no GPU on this machine; "
+        "nothing in the cases is tuned"
+    ),
+    ExitCode.NOT_ANALYSED: "a case could not be compiled; the file has the choices of the others, if there are any",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; nothing is written",
 }
 """The meaning of each exit code of `record-tuning`."""
 
+_ORDER = (
+    ExitCode.INTERRUPTED,
+    ExitCode.TERMINATED,
+    ExitCode.INPUT,
+    ExitCode.NOT_ANALYSED,
+    ExitCode.FINDINGS,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.NOTHING_CHECKED,
+    ExitCode.AS_EXPECTED,
+)
 PRECEDENCE = "If several apply, the first of these counts: 130 or 143, 2, 3, 1, 4, 5, 0."
+"""The order of `_ORDER`, for the user."""
 
 _OF_ENDINGS: Mapping[Ending, ExitCode] = {
     Ending.INTERRUPT: ExitCode.INTERRUPTED,
@@ -116,6 +130,11 @@ class FailOn(StrEnum):
 def _is_undecided(case: CaseReport) -> bool:
     """Returns whether the case has an expectation and all of its outputs are unknown."""
     return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
+
+
+def choose_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
+    """Returns the first of these codes in `PRECEDENCE`; there must be at least one."""
+    return min(codes, key=_ORDER.index)
 
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import typer
 
-from ligerdiag.cli.exit_codes import MEANINGS_OF_TUNING, ExitCode, render_table
+from ligerdiag.cli.exit_codes import MEANINGS_OF_TUNING, ExitCode, choose_exit_code, render_table
 from ligerdiag.cli.options import fill_options, make_command
 from ligerdiag.cli.output import require_writable, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
@@ -52,8 +52,10 @@ def run_record_tuning(line: TuningLine) -> None:
         cases = count_of(len(found.artifacts), "case")
         sys.stdout.write(f"written: {options.output}, {choices} of {found.device} in {cases}\n")
         sys.stdout.write(f"use it: {_describe_use(found.targets, options)}\n")
+    else:
+        sys.stderr.write("nothing written: no choice was recorded\n")
     if found.errors:
-        raise typer.Exit(max(ExitCode(error.exit_code) for error in found.errors.values()))
+        raise typer.Exit(choose_exit_code(ExitCode(error.exit_code) for error in found.errors.values()))
 
 
 def _describe_use(targets: tuple[str, ...], options: TuningOptions) -> str:

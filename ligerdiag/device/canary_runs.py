@@ -212,8 +212,12 @@ class CanaryRuns:
             is_written=Seen.UNTESTED if not masks else Seen.YES if changed.size else Seen.NO,
             is_read=self._find_read(operand, argument, outcomes[0], perturbed.get(argument), unsteady),
             outside=max(outcome.outside[argument] for outcome in outcomes),
-            is_guarded=outcomes[0].is_guarded[argument],
+            is_guarded=outcomes[0].is_guarded[argument] and self._is_original(operand),
         )
+
+    def _is_original(self, operand: int) -> bool:
+        """Returns whether the call gets the argument's own buffer, and no copy, beside which there are no guards."""
+        return self.wiring.is_own[operand] and operand not in self.wiring.aliases
 
     def _find_read(
         self, operand: int, argument: int, base: _Outcome, perturbed: _Outcome | None, unsteady: set[str]
@@ -303,7 +307,7 @@ def read_wiring(module: HloModule, canaries: int) -> Wiring:
         is_own=tuple(number is not None and not copied for number, copied in sources),
         outputs=tuple(outputs),
         is_direct=tuple(direct),
-        aliases={operand: leaves.index(leaf) for operand, leaf in call.operand_output_aliases.items()},
+        aliases=dict(call.aliasing_outputs),
     )
 
 

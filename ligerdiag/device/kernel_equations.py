@@ -64,6 +64,8 @@ class EagerEvaluation:
     """The `id()` of each equation of a kernel call that was reached."""
     missed: dict[int, str] = field(default_factory=dict[int, str])
     """From the `id()` of an equation of a kernel call to the reason why the evaluation could not reach it."""
+    failed: set[int] = field(default_factory=set[int])
+    """The keys of `missed` for which the reason is an operation that raised."""
 
     def run(self, closed: Any, arguments: Sequence[Any]) -> list[Any]:
         """Returns the results of a closed jaxpr. Passes on the errors of its operations."""
@@ -146,6 +148,7 @@ class EagerEvaluation:
             return self.run(closed, operands)
         except Exception as fault:
             inner = [id(one) for _, one in iterate_kernel_equations(closed.jaxpr) if id(one) not in self.visited]
+            self.failed.update(inner)
             self.missed.update(dict.fromkeys(inner, f"the loop's first step raises: {describe_fault(fault)}"))
             return []
 

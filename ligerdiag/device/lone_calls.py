@@ -22,23 +22,25 @@ from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.cases.normalize import normalize_case
+from ligerdiag.compile.lowering.call_names import name_calls
 from ligerdiag.compile.lowering.jax_versions import (
     assume_gpu,
     enter_mesh,
+    find_ffi_primitives,
     find_kernel_primitives,
     is_reference,
     translate_to_hlo,
 )
 from ligerdiag.compile.lowering.kernel_calls import find_traced_calls
-from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, read_traceback, record_binds
+from ligerdiag.compile.lowering.traced_calls import Bind, TracedCall, compute_kernel_name, read_traceback, record_binds
 from ligerdiag.device.canary_runs import LoneKernel, compile_kernel
 from ligerdiag.device.device_worker import arrange_gpus
-from ligerdiag.device.kernel_equations import EagerEvaluation, iterate_kernel_equations
-from ligerdiag.device.opcheck_jobs import FAILED, OpcheckAnswer, OpcheckRequest
+from ligerdiag.device.kernel_equations import KERNELS, EagerEvaluation, iterate_kernel_equations
+from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.opcheck_report import CallRun, FoundCall
+from ligerdiag.model.opcheck_report import CallRun, FoundCall, RunFailure
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
@@ -64,7 +66,8 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
         enter_mesh(mesh) if case.mesh else nullcontext(),
     ):
         try:
-            with record_binds(find_kernel_primitives()) as binds:
+            kernels = [*find_kernel_primitives(), *find_ffi_primitives()]
+            with record_binds(kernels) as binds, name_calls(kernels):  # JAX may bind a call again, without its lines
                 traced = library.jit(case.function, keep_unused=True).trace(*specs)
         except LigerdiagError:
             raise
@@ -73,10 +76,10 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
             raise CaseError(f"the function `{case.name}` raises: {describe_fault(fault)}") from fault
         closed: Any = traced.jaxpr
         equations = list(iterate_kernel_equations(closed.jaxpr))
-        dropped = [call for call in find_traced_calls(closed, binds) if not call.traced]
+        dropped = [call for call in find_traced_calls(closed, binds, KERNELS) if not call.traced]
         platform = request.platform or "cuda"
         lowered = [_lower(equation, platform) for _, equation in equations]
-        missing = [_lower_bind(bind, platform) for bind in binds if any(bind.call.is_same(one) for one in dropped)]
+        missing = [_lower_bind(_find_bind(one, binds), platform, request) for one in dropped]
         runs = _Runs()
         if request.platform and len(devices) > 1:
             runs = _Runs(missed={id(one): f"the program is for {len(devices)} devices" for _, one in equations})
@@ -84,19 +87,18 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
             runs = _run_calls(closed, case, devices[0], request)
     calls = [
         FoundCall(
-            kernel=_name_kernel(equation),
+            kernel=compute_kernel_name(equation.params),
             source=_find_source(equation),
             module=module,
             trouble=trouble,
             is_dropped=_is_dropped(jaxpr, equation),
             run=runs.found.get(id(equation)),
             not_run=runs.missed.get(id(equation), ""),
+            failure=runs.failures.get(id(equation), RunFailure.NONE),
         )
         for (jaxpr, equation), (module, trouble) in zip(equations, lowered, strict=True)
     ]
-    return OpcheckAnswer(
-        calls=(*calls, *missing), device=str(devices[0].device_kind) if request.platform and equations else ""
-    )
+    return OpcheckAnswer(calls=(*calls, *missing), device=str(devices[0].device_kind) if runs.found else "")
 
 
 type _Build = Callable[[Mapping[str, int], Sequence[str]], Any]
@@ -135,10 +137,6 @@ def _read_capability(device: Any) -> int:
     return int(str(getattr(device, "compute_capability", 0)).replace(".", ""))
 
 
-def _name_kernel(equation: Any) -> str:
-    return str(equation.params.get("target_name") or compute_kernel_name(equation.params))
-
-
 def _find_source(equation: Any) -> SourceLine | None:
     lines, function = read_traceback(equation.source_info.traceback)
     return SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
@@ -157,12 +155,23 @@ def _lower(equation: Any, platform: str) -> tuple[str, str]:
     return _lower_alone(equation.primitive, equation.params, [one.aval for one in equation.invars], platform)
 
 
-def _lower_bind(bind: Any, platform: str) -> FoundCall:
+def _find_bind(call: TracedCall, binds: Sequence[Bind]) -> Bind:
+    return next(bind for bind in binds if bind.call.is_same(call))
+
+
+def _lower_bind(bind: Any, platform: str, request: OpcheckRequest) -> FoundCall:
     """Returns the record of a call that JAX dropped while it traced the program."""
     module, trouble = _lower_alone(bind.primitive, bind.params, bind.avals, platform)
     call = bind.call
     source = SourceLine(file=call.lines[0][0], line=call.lines[0][1], function=call.function) if call.lines else None
-    return FoundCall(kernel=call.kernel, source=call.site or source, module=module, trouble=trouble, is_dropped=True)
+    return FoundCall(
+        kernel=call.kernel,
+        source=call.site or source,
+        module=module,
+        trouble=trouble,
+        is_dropped=True,
+        not_run="JAX drops it before the program runs" if request.platform else "",
+    )
 
 
 def _lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any], platform: str) -> tuple[str, str]:
@@ -206,6 +215,7 @@ class _Runs:
 
     found: dict[int, CallRun] = field(default_factory=dict[int, CallRun])
     missed: dict[int, str] = field(default_factory=dict[int, str])
+    failures: dict[int, RunFailure] = field(default_factory=dict[int, RunFailure])
 
 
 def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) -> _Runs:
@@ -227,10 +237,16 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
                 for one, aval, spec in zip(operands, avals, kernel.operands, strict=True)
             ]
             tried = compile_kernel(kernel, contents, device)
+        except Exception as fault:
+            traceback.print_exception(fault)
+            runs.missed[id(equation)] = f"it could not be compiled by itself for the device: {describe_fault(fault)}"
+            return
+        try:
             runs.found[id(equation)] = tried.observe(perturbs_integers=request.perturbs_integers)
         except Exception as fault:
             traceback.print_exception(fault)
-            runs.missed[id(equation)] = f"{FAILED}{describe_fault(fault)}"
+            runs.missed[id(equation)] = f"a run of it by itself failed: {describe_fault(fault)}"
+            runs.failures[id(equation)] = RunFailure.CALL
 
     def place(array: Any) -> Any:
         numbers = array if is_key(str(array.dtype)) else np.array(array)  # a copy, which a kernel may overwrite
@@ -239,13 +255,17 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
     with library.default_device(library.devices("cpu")[0]):
         drawn = library.tree.leaves(draw_arguments(case, 0))
     evaluation = EagerEvaluation(visit)
-    fault_text = "the program does not reach the call with these arguments"
+    fault_text, failure = "the program does not reach the call with these arguments", RunFailure.NONE
     try:
         evaluation.run(closed, [place(array) for array in drawn])
     except Exception as fault:
         traceback.print_exception(fault)
-        fault_text = f"{FAILED}{describe_fault(fault)}"
+        fault_text = f"the program failed before it reached the call: {describe_fault(fault)}"
+        failure = RunFailure.PROGRAM
     for _, equation in iterate_kernel_equations(closed.jaxpr):
         if id(equation) not in evaluation.visited:
             runs.missed[id(equation)] = evaluation.missed.get(id(equation), fault_text)
+            is_known = id(equation) in evaluation.missed
+            has_failed = id(equation) in evaluation.failed
+            runs.failures[id(equation)] = RunFailure.PROGRAM if has_failed else RunFailure.NONE if is_known else failure
     return runs

@@ -6,9 +6,6 @@ from ligerdiag.codec import Json, read_record
 from ligerdiag.model.jobs import Job, Source, make_job
 from ligerdiag.model.opcheck_report import FoundCall
 
-FAILED = "the call failed on the device: "
-"""The beginning of the reason why a call has no runs, if other integers may have made the kernel leave its buffers."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpcheckRequest:

@@ -4,20 +4,22 @@ from dataclasses import replace
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.device.device_service import DEVICE_ENVIRONMENT
-from ligerdiag.device.opcheck_jobs import FAILED, OpcheckAnswer, OpcheckRequest, make_opcheck_job
+from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest, make_opcheck_job
 from ligerdiag.errors import CaseError, CompileError, InputError
+from ligerdiag.model.opcheck_report import RunFailure
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
 
 OPCHECK_WORKER = "ligerdiag.device.opcheck_worker"
 CUDA = "cuda"
+KEPT = "operands of integers kept their values, because"
 
 
 def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) -> tuple[OpcheckAnswer, str]:
     """Returns the worker's answer, and a note on what the runs left out; empty if they left nothing out.
 
-    If a run fails or kills the worker, the calls run once more, in a new worker, with the integers that the function
-    gives them: other integers, which may be indices, may have made a kernel leave its buffers.
+    If a run of a call fails or kills the worker, the calls run once more, in a new worker, with the integers that the
+    function gives them: other integers, which may be indices, may have made a kernel leave its buffers.
 
     timeout: seconds for the worker. Raises the worker's LigerdiagError.
     """
@@ -29,10 +31,14 @@ def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) 
         if not request.platform:
             raise
     else:
-        if not any(call.not_run.startswith(FAILED) for call in answer.calls):
+        if not _has_failed_run(answer):
             return answer, ""
     careful = _ask(replace(request, perturbs_integers=False), cache, timeout)
-    return careful, "operands of integers kept their values, because a run with other integers failed"
+    return careful, f"{KEPT} {'a first run failed' if _has_failed_run(careful) else 'a run with other integers failed'}"
+
+
+def _has_failed_run(answer: OpcheckAnswer) -> bool:
+    return any(call.failure is RunFailure.CALL for call in answer.calls)
 
 
 def _ask(request: OpcheckRequest, cache: Cache, timeout: float) -> OpcheckAnswer:

@@ -25,7 +25,7 @@ from operator import le
 from typing import Final
 
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import InvalidAlias
+from ligerdiag.hlo.shape import InvalidAlias, iterate_leaves
 from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
     HloInputOutputAliasProto,
@@ -104,6 +104,14 @@ class HloInstruction:
         """
         entries = self.proto.output_operand_aliasing
         return {a.operand_index: tuple(a.output_shape_index) for a in entries if not a.operand_shape_index}
+
+    @property
+    def aliasing_outputs(self) -> Mapping[int, int]:
+        """Returns a map from the number of an operand to that of the output that aliases it, counted among the leaves of
+        the result.
+        """
+        leaves = list(iterate_leaves(self.shape))
+        return {operand: leaves.index(leaf) for operand, leaf in self.operand_output_aliases.items()}
 
 
 @dataclass(frozen=True, eq=False)

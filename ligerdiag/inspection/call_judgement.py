@@ -28,6 +28,7 @@ from ligerdiag.model.opcheck_report import (
     OutputRun,
     Problem,
     ProblemKind,
+    RunFailure,
     Seen,
 )
 from ligerdiag.text import count_of, join_words
@@ -97,6 +98,8 @@ class CallJudge:
     """Those of the code alone, without declarations."""
     declarations: Sequence[DeclaredEffects] = ()
     """All entries of `effects`, for this call and for others."""
+    requires_run: bool = False
+    """Whether a call that was not run is not covered, even if its run did not fail."""
 
     def judge(self) -> JudgedCall:
         """Returns the call with its problems."""
@@ -114,18 +117,16 @@ class CallJudge:
         if self.found.is_dropped:
             result.problems.append(_make_dropped(self.found))
         result.not_covered += self._list_undecided(operands, decided.reasons)
+        if self.found.not_run:
+            is_open = self.requires_run or self.found.failure is not RunFailure.NONE
+            lines = result.not_covered if is_open else result.notes
+            lines.append(f"`{self.found.kernel}` was not observed in a run: {self.found.not_run}")
         result.notes += self._list_notes()
         return result
 
     @property
     def _run(self) -> CallRun | None:
         return self.found.run
-
-    @property
-    def _aliased(self) -> dict[int, int]:
-        """Returns a map from the number of an operand to that of the output that aliases it."""
-        leaves = [leaf for leaf, _ in iterate_leaf_shapes(self.call.shape)]
-        return {key: leaves.index(leaf) for key, leaf in self.call.operand_output_aliases.items()}
 
     def _apply_declarations(self) -> tuple[CallEffects, tuple[Contradiction, ...]]:
         """Returns the effects of the call with those declared where the code is UNKNOWN, and the contradictions."""
@@ -138,7 +139,7 @@ class CallJudge:
         )
 
     def _describe(self, number: int, decided: CallEffects) -> _Operand:
-        output = self._aliased.get(number)
+        output = self.call.aliasing_outputs.get(number)
         access, use = self.effects.operands[number], self.effects.operand_uses[number]
         if output is not None:
             access = access.cover(self.effects.outputs[output])
@@ -219,17 +220,17 @@ class CallJudge:
                 (f"call: {count_of(count, 'operand')}, numbered from 0",),
                 "declare the operands of this call, under the name of its kernel",
             )
-        elif number in self._aliased and contradiction.found.writes and not contradiction.declared.writes:
+        elif number in self.call.aliasing_outputs and contradiction.found.writes and not contradiction.declared.writes:
             yield self._make(
                 ProblemKind.UNDECLARED_WRITE,
                 f"`{self.found.kernel}` writes operand {number}, which `writes` in its declared effects leaves out",
-                (f"call: output {self._aliased[number]} aliases the operand",),
+                (f"call: output {self.call.aliasing_outputs[number]} aliases the operand",),
                 f"add {number} to `writes`",
                 self.effects.operand_stores[number],
             )
 
     def _judge_output(self, output: int) -> Iterator[Problem]:
-        if output in self._aliased.values():
+        if output in self.call.aliasing_outputs.values():
             return
         use, access = self.effects.output_uses[output], self.effects.outputs[output]
         run = self._run.outputs[output] if self._run is not None else None
@@ -316,18 +317,19 @@ class CallJudge:
 
     def _list_notes(self) -> Iterator[str]:
         kernel = self.found.kernel
-        if self.found.not_run:
-            yield f"`{kernel}` was not run: {self.found.not_run}"
         for output, use in enumerate(self.effects.output_uses):
             run = self._run.outputs[output] if self._run is not None else None
             is_open = run is None or run.is_left is Seen.UNTESTED
-            if is_open and output not in self._aliased.values() and use.coverage is WriteCoverage.UNKNOWN:
+            if is_open and output not in self.call.aliasing_outputs.values() and use.coverage is WriteCoverage.UNKNOWN:
                 yield f"whether `{kernel}` writes all of its output {output} does not follow from its code"
         if self._run is not None and self._run.unsteady:
             names = ", ".join(self._run.unsteady)
             yield f"two runs of `{kernel}` with the same operands left different bytes in {names}"
-        if self._run is not None and any(one.elements and not one.is_guarded for one in self._run.operands):
-            yield f"some operands of `{kernel}` had no guard bytes: writes beside them would not be seen"
+        observed = () if self._run is None else self._run.operands
+        bare = [str(number) for number, one in enumerate(observed) if one.elements and not one.is_guarded]
+        if bare:
+            names, them = f"operand{'s' * (len(bare) > 1)} {join_words(bare)}", "them" if len(bare) > 1 else "it"
+            yield f"{names} of `{kernel}` had no guard bytes: writes beside {them} would not be seen"
 
     def _make(
         self,
@@ -359,7 +361,7 @@ class CallJudge:
             for one in operands
         ]
         for output, (_, shape) in enumerate(iterate_leaf_shapes(self.call.shape)):
-            operand = next((key for key, value in self._aliased.items() if value == output), None)
+            operand = next((key for key, value in self.call.aliasing_outputs.items() if value == output), None)
             rows.append(
                 BufferRow(
                     name=f"output {output}",

@@ -38,7 +38,7 @@ class OperandRun:
     outside: int = 0
     """Number of guard bytes around the operand that changed in at least one run."""
     is_guarded: bool = False
-    """Whether the operand lay between guard bytes."""
+    """Whether the buffer that the call got lay between guard bytes; false for a copy that XLA made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,16 @@ class CallRun:
     """Whether another canary led to other results, besides the elements that nobody wrote."""
 
 
+class RunFailure(StrEnum):
+    """The part of the runs that failed on the device, so that a call has no run."""
+
+    NONE = "none"
+    CALL = "call"
+    """A run of the call by itself, perhaps with other contents of an operand."""
+    PROGRAM = "program"
+    """The program, before it reached the call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCall:
     """One kernel call of the function, as the worker found it."""
@@ -84,7 +94,8 @@ class FoundCall:
     """Whether JAX dropped the call, because nothing uses its outputs."""
     run: CallRun | None = None
     not_run: str = ""
-    """Why the call was not run; empty if it was run, or if no run was asked for."""
+    """Why the call has no run; empty if it has one, or if no run was asked for."""
+    failure: RunFailure = RunFailure.NONE
 
 
 class ProblemKind(StrEnum):

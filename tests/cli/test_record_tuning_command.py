@@ -56,9 +56,22 @@ def test_a_case_that_fails_is_named_and_the_others_are_written(
     assert err == f"error: case `a`: {error}\n"
 
 
+def test_an_input_error_of_one_case_counts_before_a_compile_error_of_another(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path
+) -> None:
+    errors = {"a": CompileError("x"), "b": InputError("y")}
+    api.recorded = RecordedTuning(content=WHOLE.content, device="H100", devices={H100: 2}, errors=errors)
+    assert record(run_command, tmp_path)[0] == 2
+
+
 def test_nothing_is_written_if_no_case_was_tuned(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     api.recorded = RecordedTuning(content=b"", errors={"a": CompileError("x")})
-    assert record(run_command, tmp_path) == (3, "", "error: case `a`: x\n", b"")
+    assert record(run_command, tmp_path) == (
+        3,
+        "",
+        "error: case `a`: x\nnothing written: no choice was recorded\n",
+        b"",
+    )
     api.error = InputError("`ligerdiag record-tuning` needs an NVIDIA GPU, and this machine has none: x")
     code, _, err, written = record(run_command, tmp_path)
     assert (code, written) == (2, b"")

@@ -80,6 +80,9 @@ static ffi::Error Sorted(Floats x, Integers index, Result out) {
   return ffi::Error::Success();
 }
 
+// always refused
+static ffi::Error Refuse(Floats x, Result out) { return ffi::Error::InvalidArgument("refused"); }
+
 #define ONE ffi::Ffi::Bind().Arg<Floats>().Ret<Floats>()
 #define TWO ffi::Ffi::Bind().Arg<Floats>().Arg<Floats>().Ret<Floats>()
 #define INDEXED ffi::Ffi::Bind().Arg<Floats>().Arg<Integers>().Ret<Floats>()
@@ -94,3 +97,4 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(lone_overread, Overread, ONE);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(lone_accumulate, Accumulate, ONE);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(lone_gather, Gather, INDEXED);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(lone_sorted, Sorted, INDEXED);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(lone_refuse, Refuse, ONE);

@@ -68,6 +68,48 @@ def overrun(x):
     return call("overrun", x)
 
 
+def refused(x):
+    return call("refuse", x), call("double", x)
+
+
+def unreadable(x):
+    return call("double", x), jax.ffi.ffi_call("lone_missing", jax.ShapeDtypeStruct(x.shape, "float32"))(x)
+
+
+def never_reached(x):
+    return jax.lax.cond(x[0] > 0, lambda v: v, lambda v: call("double", v), x)
+
+
+@jax.custom_vjp
+def doubled(x):
+    return x * 2
+
+
+def forward(x):
+    call("double", x)
+    return x * 2, None
+
+
+doubled.defvjp(forward, lambda residual, change: (change * 2,))
+
+
+def dropped_in_trace(x):
+    """JAX leaves the call out of the program while it traces the derivative of the rematerialised function."""
+    return jax.grad(lambda v: jax.checkpoint(doubled)(v).sum())(x)
+
+
+@jax.custom_vjp
+def kept(x):
+    return x * 2
+
+
+kept.defvjp(lambda x: (x * 2, call("double", x)), lambda residual, change: (change * residual,))
+
+
+def rematerialised(x):
+    return jax.grad(lambda v: jax.checkpoint(kept)(v).sum())(x)
+
+
 def sorted_index(x, index):
     return call("sorted", x, index)
 
@@ -76,7 +118,8 @@ def nothing(x):
     return x + 1
 '''
 NAMES = ("double", "overwrite", "clear_half", "copy_half", "add_first", "ignore", "overrun", "overread")
-NAMES += ("accumulate", "gather", "sorted")
+NAMES += ("accumulate", "gather", "sorted", "refuse")
+NOTHING = {f"lone_{name}": {"writes": []} for name in (*NAMES, "missing")}
 type Check = Any
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on PATH to build the FFI handlers with")
@@ -116,8 +159,7 @@ def check(handlers: Any, tmp_path_factory: pytest.TempPathFactory) -> Check:
 def report(check: Check) -> OpcheckReport:
     """Returns the report on `alone`, with effects that declare a write for nobody."""
     index = np.arange(SIZE, dtype=np.int32)[::-1].copy()
-    nothing = {f"lone_{name}": {"writes": []} for name in NAMES}
-    return check("alone", make_floats(), make_floats(3), index, effects=nothing)
+    return check("alone", make_floats(), make_floats(3), index, effects=NOTHING)
 
 
 def make_floats(start: float = 1, size: int = SIZE) -> Any:
@@ -177,6 +219,10 @@ def test_a_declared_write_is_seen_through_the_copy_that_xla_makes(check: Check) 
     report = check("aliased", make_floats())
     assert read_runs(report, "overwrite") == ["read, wrote 64 of 64", ""]
     assert read_runs(report, "clear_half") == ["not seen to be read, wrote 32 of 64", ""]
+    assert [line for line in report.notes if "guard bytes" in line] == [
+        f"operand 0 of `lone_{name}` had no guard bytes: writes beside it would not be seen"
+        for name in ("overwrite", "clear_half")
+    ]
     assert report.ok, report
 
 
@@ -190,7 +236,7 @@ def test_calls_in_loops_branches_and_inner_functions_are_tried(check: Check) -> 
     report = check("loop", make_floats())
     assert read_runs(report, "double") == ["read", "all written"]
     assert read_runs(report, "overwrite") == ["read, wrote 64 of 64", "all written"]
-    (note,) = [line for line in report.notes if "clear_half" in line and "not run" in line]
+    (note,) = [line for line in report.notes if "clear_half" in line and "not observed" in line]
     assert note.endswith("the program does not reach the call with these arguments")
 
 
@@ -206,6 +252,41 @@ def test_integers_keep_their_values_if_others_make_the_call_fail(check: Check) -
     assert read_runs(report, "sorted") == ["read", "reads not tested", "all written"]
     assert report.notes == ("operands of integers kept their values, because a run with other integers failed",)
     assert report.ok, report
+
+
+def test_a_call_that_fails_with_its_own_operands_is_not_covered(check: Check) -> None:
+    report = check("refused", make_floats(), effects=NOTHING)
+    assert (report.ok, report.problems, report.device) == (False, (), "")
+    (refused, double) = report.not_covered
+    assert refused.startswith("`lone_refuse` was not observed in a run: a run of it by itself failed")
+    assert double.startswith("`lone_double` was not observed in a run: the program failed before it reached the call")
+    assert report.notes[0] == "operands of integers kept their values, because a first run failed"
+
+
+def test_a_call_that_cannot_be_compiled_is_not_tried_twice(check: Check) -> None:
+    report = check("unreadable", make_floats(), effects=NOTHING)
+    assert report.device == "cpu"
+    assert not any("kept their values" in line for line in report.notes)
+    assert report.notes[0].startswith("`lone_missing` was not observed in a run: it could not be compiled by itself")
+    assert read_runs(report, "double") == ["read", "all written"]
+
+
+def test_a_report_names_no_device_if_the_program_reaches_no_call(check: Check) -> None:
+    report = check("never_reached", make_floats(), effects=NOTHING)
+    assert (report.ok, report.device) == (True, "")
+    assert "code read, no call run" in str(report)
+
+
+def test_a_call_that_jax_drops_while_it_traces_is_found(check: Check) -> None:
+    report = check("dropped_in_trace", make_floats(), effects=NOTHING)
+    assert list_kinds(report, "double") == [ProblemKind.DROPPED]
+    assert (len(report.calls), report.device) == (1, "")
+    assert "`lone_double` was not observed in a run: JAX drops it before the program runs" in report.notes
+
+
+def test_a_call_that_a_derivative_makes_again_is_not_dropped(check: Check) -> None:
+    report = check("rematerialised", make_floats(), effects=NOTHING)
+    assert (list_kinds(report), [call.kernel for call in report.calls]) == ([], ["lone_double"])
 
 
 def test_a_function_without_a_kernel_call_is_not_ok(check: Check) -> None:

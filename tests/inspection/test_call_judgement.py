@@ -8,7 +8,7 @@ import pytest
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCoverage, create_unknown_effects
 from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
-from ligerdiag.model.opcheck_report import CallRun, FoundCall, OperandRun, OutputRun, ProblemKind, Seen
+from ligerdiag.model.opcheck_report import CallRun, FoundCall, OperandRun, OutputRun, ProblemKind, RunFailure, Seen
 from tests.replay.xla_cpu import parse_text
 
 MODULE = """\
@@ -42,15 +42,17 @@ def judge(
     *,
     aliasing: str = "",
     not_run: str = "",
+    failure: RunFailure = RunFailure.NONE,
+    requires_run: bool = False,
     effects: Mapping[str, object] | None = None,
     target: str = "k",
 ) -> JudgedCall:
     text = MODULE.replace('target="k"', f'target="{target}"')
     module = parse_text(text.replace("ALIASING", aliasing))
     ((_, call),) = module.iterate_custom_calls()
-    found = FoundCall(kernel="k", run=run, not_run=not_run)
+    found = FoundCall(kernel="k", run=run, not_run=not_run, failure=failure)
     declared = parse_declarations(effects or {})
-    return CallJudge(found=found, call=call, effects=code, declarations=declared).judge()
+    return CallJudge(found=found, call=call, effects=code, declarations=declared, requires_run=requires_run).judge()
 
 
 @pytest.mark.parametrize(
@@ -124,10 +126,18 @@ def test_an_output_that_may_be_left_is_a_note_unless_a_run_shows_it_written() ->
 
 
 def test_a_call_that_was_not_run_and_runs_that_differ_are_noted() -> None:
-    assert judge(make_code(Access.READ), not_run="no way").notes == ["`k` was not run: no way"]
+    assert judge(make_code(Access.READ), not_run="no way").notes == ["`k` was not observed in a run: no way"]
     unsteady = make_run(Seen.NO, unsteady=("output 0",))
     (note,) = judge(make_code(Access.READ), unsteady).notes
     assert note == "two runs of `k` with the same operands left different bytes in output 0"
+
+
+@pytest.mark.parametrize(
+    "words", [{"requires_run": True}, {"failure": RunFailure.CALL}, {"failure": RunFailure.PROGRAM}]
+)
+def test_a_run_that_failed_or_is_required_is_not_covered(words: Any) -> None:
+    judged = judge(make_code(Access.READ), not_run="no way", **words)
+    assert (judged.not_covered, judged.notes) == (["`k` was not observed in a run: no way"], [])
 
 
 def test_a_call_that_cannot_be_read_is_not_covered() -> None:

@@ -71,6 +71,12 @@ def find_kernel_primitives() -> list[Any]:
     return found
 
 
+def find_ffi_primitives() -> list[Any]:
+    """Returns the primitive of `jax.ffi.ffi_call`; [] if JAX has it elsewhere."""
+    primitive = getattr(importlib.import_module("jax._src.ffi"), "ffi_call_p", None)
+    return [] if primitive is None else [primitive]
+
+
 def _triton_library() -> Any:
     """Returns the module jax-triton; None if it is not installed or does not fit this JAX. That is not an error,
     because programs without it compile nevertheless.

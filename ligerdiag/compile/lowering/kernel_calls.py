@@ -86,17 +86,17 @@ class LoweredCall:
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
-def find_traced_calls(closed: Any, binds: Sequence[Bind]) -> tuple[TracedCall, ...]:
+def find_traced_calls(closed: Any, binds: Sequence[Bind], names: Sequence[str] = PRIMITIVES) -> tuple[TracedCall, ...]:
     """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: those that the
     program made but for which the jaxpr has no equation.
 
-    binds: all kernel calls that were recorded while the program was traced.
+    binds: all kernel calls that were recorded while the program was traced. names: of the primitives that were recorded.
     """
     calls: list[TracedCall] = []
     for jaxpr in _walk_jaxprs(closed.jaxpr, set()):
         given = () if jaxpr is closed.jaxpr else (*jaxpr.invars, *jaxpr.constvars)
         for index, equation in enumerate(jaxpr.eqns):
-            if equation.primitive.name in PRIMITIVES:
+            if equation.primitive.name in names:
                 calls.append(_with_site(_describe_equation(jaxpr, index, equation, given), binds))
     dropped = {
         bind.call.name or (bind.call.kernel, bind.call.lines): bind for bind in binds if _is_missing(bind, calls)

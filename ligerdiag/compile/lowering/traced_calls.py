@@ -231,8 +231,11 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
     """Returns the name of a kernel's Python function: of a Triton kernel, without its decorators, or of a Pallas
-    kernel.
+    kernel; for a call of `jax.ffi`, its target.
     """
+    target = params.get("target_name")
+    if isinstance(target, str):
+        return target
     kernel = params.get("fn")
     while kernel is not None:
         name = getattr(kernel, "__name__", None)

@@ -103,8 +103,7 @@ def _list_taken(
 def _report(
     context: Context, call: HloInstruction, effects: CallEffects, numbers: list[int], dropped: list[int]
 ) -> Finding:
-    leaves = list(iterate_leaves(call.shape))
-    results = {number: leaves.index(call.operand_output_aliases[number]) for number in numbers}
+    results = {number: call.aliasing_outputs[number] for number in numbers}
     one = "Ref" if is_call_with(call, CallTrait.JAX_TRITON_FFI) else "value"
     operands = join_words([str(number) for number in numbers])
     lost = join_words([f"output {results[number]}" for number in dropped])
