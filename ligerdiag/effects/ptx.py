@@ -16,9 +16,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
-"""Matches a comment, or a directive that ends with its line, such as `.loc`."""
-_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)")
+from ligerdiag.artifacts.ptx_text import cut_entry
+from ligerdiag.errors import ArtifactError
+
+_ENTRY = re.compile(r"\.entry\s+[\w$]+\s*\((?P<parameters>[^)]*)\)[^{]*\{(?P<body>.*)\}", re.DOTALL)
 _PARAMETER = re.compile(r"([\w$]+)\s*(?:\[\d+\])?\s*$")
 _STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]+:|@!?%?[\w$]+)*(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
 _NAME = re.compile(r"[%A-Za-z_$][\w$]*")
@@ -53,12 +54,14 @@ def find_ptx_writes(
     they count as pointers. addresses: for each parameter that is a structure, the offsets of the addresses in it, in
     bytes; None if parameters that are pointers are nothing else.
     """
-    text = _COMMENT.sub(" ", ptx)
-    head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
-    if head is None:
-        return PtxWrites(frozenset(), f"its PTX has no entry function `{entry}`")
-    names = [match[1] for part in head["parameters"].split(",") if (match := _PARAMETER.search(part.strip()))]
-    statements = tuple(_iterate_statements(_cut_body(text[head.end() :])))
+    try:
+        function = _ENTRY.fullmatch(cut_entry(ptx, entry))
+    except ArtifactError as error:
+        return PtxWrites(frozenset(), str(error))
+    if function is None:
+        return PtxWrites(frozenset(), f"the parameters of `{entry}` in its PTX cannot be read")
+    names = [match[1] for part in function["parameters"].split(",") if (match := _PARAMETER.search(part.strip()))]
+    statements = tuple(_iterate_statements(function["body"]))
     if len(names) < len(parameters):
         return PtxWrites(
             frozenset(), f"`{entry}` takes {len(names)} parameters in its PTX, but the call passes {len(parameters)}"
@@ -74,16 +77,6 @@ def find_ptx_writes(
             return PtxWrites(frozenset(), f"`{opcode}` in its PTX {reason}")
         written |= through
     return PtxWrites(frozenset(written))
-
-
-def _cut_body(text: str) -> str:
-    """Returns the text inside the first pair of braces."""
-    depth, start = 0, text.find("{")
-    for position in range(max(start, 0), len(text)):
-        depth += (text[position] == "{") - (text[position] == "}")
-        if depth == 0:
-            return text[start + 1 : position]
-    return text[start + 1 :]
 
 
 def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
