@@ -4,7 +4,7 @@ import re
 
 from ligerdiag.errors import ArtifactError
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
 """Matches a comment, or a directive that ends with its line, such as `.loc`."""
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(")
 _BRACE = re.compile(r"[{}]")

@@ -4,6 +4,9 @@ The kernels' IR is untrusted, and Triton's parser is C++ code: it may crash, han
 therefore a job of its own: if the worker dies or exceeds its time, only this call's effects are UNKNOWN (and not
 cached). The workers run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current
 directory.
+
+No parser in C++ reads the text of Tile IR or the PTX of NVIDIA Warp, so both are followed in the calling process. The
+length of such PTX and the steps to follow it are bounded (see `library_kernels`); beyond the bounds the effects are UNKNOWN.
 """
 
 import fcntl

@@ -129,6 +129,22 @@ def test_ptx_that_ends_inside_of_the_kernel_may_write_anywhere() -> None:
     assert find_ptx_writes(".entry k( { }", "k", ()).reason == "the parameters of `k` in its PTX cannot be read"
 
 
+def test_a_register_is_followed_through_any_number_of_others_in_any_order() -> None:
+    moves = "".join(f"mov.b64 %x{number + 1}, %x{number};" for number in reversed(range(20_000)))
+    assert find(f"st.global.b32 [%x20000], 0; {moves} mov.b64 %x0, %rd2;") == ({1}, "")
+
+
+def test_pointers_that_take_too_many_steps_may_write_anywhere() -> None:
+    loads = "".join(f"ld.param.b64 %x{number}, [p{number}];" for number in range(1500))
+    moves = "".join(f"add.s64 %x{number + 1}, %x{number}, 0;" for number in range(6000))
+    ptx = f".entry k({','.join(f'.param .u64 p{number}' for number in range(1500))}) {{ {loads} {moves} }}"
+    assert find_ptx_writes(ptx, "k", ()).reason.startswith("its PTX has too many pointers")
+
+
+def test_labels_without_end_cost_no_time() -> None:
+    assert "is an unknown instruction" in find("@1111:" * 1000 + "[1;")[1]
+
+
 def test_a_kernel_is_cut_out_of_its_module_without_comments() -> None:
     module = HEAD + "{ /* } */ ret; } }\n.entry other() { st.global.b32 [4], 0; }"
     assert cut_entry(module, "other") == ".entry other() { st.global.b32 [4], 0; }"
