@@ -272,12 +272,12 @@ def check(
         effects=settings.effects,
         budgets=settings.budgets,
     )
-    refuse_stage(fn)
+    refuse_stage(fn, targets)
     live = make_live_function(fn, specs, words)
     if is_exported(fn):
         if specs or live.kwargs:
             raise InputError("an exported program has its arguments: expected no others")
-        function, own, keywords = take_exported(fn)
+        function, own, keywords = take_exported(fn, targets)
         live = replace(live, function=function, specs=own, kwargs=keywords)
     reports = check_live(live, options, Path.cwd(), words.get("on_progress")).cases
     return reports[0] if isinstance(target, str) and len(targets) == 1 else reports

@@ -4,6 +4,9 @@ The kernels' IR is untrusted, and Triton's parser is C++ code: it may crash, han
 therefore a job of its own: if the worker dies or exceeds its time, only this call's effects are UNKNOWN (and not
 cached). The workers run `EFFECTS_WORKER`: they import neither the caller's `__main__` nor anything from the current
 directory.
+
+No parser in C++ reads the text of Tile IR or the PTX of NVIDIA Warp, so both are followed in the calling process. The
+length of such PTX and the steps to follow it are bounded (see `library_kernels`); beyond the bounds the effects are UNKNOWN.
 """
 
 import fcntl
@@ -47,7 +50,7 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.templates import WorkerDied, WorkerTimeout
 
-ANALYSIS_VERSION = 17
+ANALYSIS_VERSION = 18
 """Part of every key of the cache; increase it with every change that can change a result."""
 
 LENT = "lent"

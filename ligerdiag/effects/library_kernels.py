@@ -2,7 +2,7 @@
 
 NVIDIA Warp registers a target for each kernel, and the call's payload is a number. ligerdiag follows the PTX as it follows
 that of a payload without IR (see `ptx`): it reads every buffer, as far as is known, and writes those that the PTX may
-write.
+write. PTX that is too long is not followed, and neither are pointers that take too many steps: the call is UNKNOWN.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,11 @@ from dataclasses import replace
 from ligerdiag.artifacts.call_records import LibraryKernel
 from ligerdiag.effects.access import Access, CallEffects, compute_plain_use, create_unknown_effects
 from ligerdiag.effects.ptx import find_ptx_writes
+
+MOST_PTX = 4 << 20
+"""The most characters of PTX that are followed. It is followed in the calling process, without a limit of time; this much
+takes some seconds, and is a hundred times as long as a kernel of thousands of instructions.
+"""
 
 
 def find_library_kernel(kernels: Sequence[LibraryKernel], target: str) -> LibraryKernel | None:
@@ -25,6 +30,9 @@ def compute_library_effects(kernel: LibraryKernel, *, operands: int, outputs: in
     if (operands, outputs) != (kernel.operands, kernel.outputs) or any(not 0 <= (one or 0) < total for one in buffers):
         reason = f"`{kernel.kernel}` is a kernel for {kernel.operands} operands and {kernel.outputs} outputs"
         return _create_unknown(kernel, operands, outputs, f"{reason}, but the call has {operands} and {outputs}")
+    if len(kernel.ptx) > MOST_PTX:
+        reason = f"the PTX of `{kernel.kernel}` has more than {MOST_PTX} characters"
+        return _create_unknown(kernel, operands, outputs, reason)
     found = find_ptx_writes(
         kernel.ptx,
         kernel.entry,

@@ -15,12 +15,14 @@ Names of opcodes and state spaces: PTX ISA 9.0, chapters 5 and 9.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|pragma)\b[^\n]*", re.DOTALL | re.MULTILINE)
-"""Matches a comment, or a directive that ends with its line, such as `.loc`."""
-_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)")
-_PARAMETER = re.compile(r"([\w$]+)\s*(?:\[\d+\])?\s*$")
-_STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]+:|@!?%?[\w$]+)*(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
+from ligerdiag.artifacts.ptx_text import cut_entry
+from ligerdiag.errors import ArtifactError
+
+_ENTRY = re.compile(r"\.entry\s+[\w$]+\s*\((?P<parameters>[^)]*)\)[^{]*\{(?P<body>.*)\}", re.DOTALL)
+_PARAMETER = re.compile(r"(?<![\w$])([\w$]++)\s*+(?:\[\d+\]\s*+)?$")
+_STATEMENT = re.compile(r"^(?:[\s{}]|[\w$]++:|@!?%?[\w$]++)*+(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>.*)$", re.DOTALL)
 _NAME = re.compile(r"[%A-Za-z_$][\w$]*")
 _ADDRESS = re.compile(r"\[([^\[\]]*)\]")
 _OFFSET = re.compile(r"[\w$]+\s*(?:\+\s*(\d+))?", re.ASCII)
@@ -31,6 +33,12 @@ _ONLY_READS = (
     "ld", "ldu", "prefetch", "prefetchu", "ldmatrix", "stmatrix", "mbarrier", "applypriority", "wgmma", "tcgen05",
 )  # fmt: skip
 """Operations that write no global memory, whatever their addresses; the tensor cores' operations use shared memory."""
+_MOST_STEPS = 5_000_000
+"""The most pointers to pass on from register to register: some seconds. A kernel of 10 000 instructions needs about as
+many steps for each pointer that it takes.
+"""
+_UNREADABLE = "?"
+"""The opcode of a statement that may access memory and has no opcode that can be read."""
 _HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail)\b")
 
 
@@ -53,12 +61,14 @@ def find_ptx_writes(
     they count as pointers. addresses: for each parameter that is a structure, the offsets of the addresses in it, in
     bytes; None if parameters that are pointers are nothing else.
     """
-    text = _COMMENT.sub(" ", ptx)
-    head = next((match for match in _ENTRY.finditer(text) if match["name"] == entry), None)
-    if head is None:
-        return PtxWrites(frozenset(), f"its PTX has no entry function `{entry}`")
-    names = [match[1] for part in head["parameters"].split(",") if (match := _PARAMETER.search(part.strip()))]
-    statements = tuple(_iterate_statements(_cut_body(text[head.end() :])))
+    try:
+        function = _ENTRY.fullmatch(cut_entry(ptx, entry))
+    except ArtifactError as error:
+        return PtxWrites(frozenset(), str(error))
+    if function is None:
+        return PtxWrites(frozenset(), f"the parameters of `{entry}` in its PTX cannot be read")
+    names = [match[1] for part in function["parameters"].split(",") if (match := _PARAMETER.search(part.strip()))]
+    statements = tuple(_iterate_statements(function["body"]))
     if len(names) < len(parameters):
         return PtxWrites(
             frozenset(), f"`{entry}` takes {len(names)} parameters in its PTX, but the call passes {len(parameters)}"
@@ -66,7 +76,10 @@ def find_ptx_writes(
     numbers = range(len(names))
     pointers = {names[number]: number for number in numbers if number >= len(parameters) or parameters[number]}
     offsets = {names[number]: tuple(one) for number, one in enumerate(addresses or ())}
-    pointees = _follow(statements, pointers, offsets)
+    try:
+        pointees = _follow(statements, pointers, offsets)
+    except ArtifactError as error:
+        return PtxWrites(frozenset(), str(error))
     written: set[int] = set()
     for opcode, operands in statements:
         through, reason = _find_written(opcode, operands, pointees)
@@ -76,23 +89,13 @@ def find_ptx_writes(
     return PtxWrites(frozenset(written))
 
 
-def _cut_body(text: str) -> str:
-    """Returns the text inside the first pair of braces."""
-    depth, start = 0, text.find("{")
-    for position in range(max(start, 0), len(text)):
-        depth += (text[position] == "{") - (text[position] == "}")
-        if depth == 0:
-            return text[start + 1 : position]
-    return text[start + 1 :]
-
-
 def _iterate_statements(body: str) -> Iterator[tuple[str, str]]:
     for text in body.split(";"):
         match = _STATEMENT.match(text)
         if match is not None:
             yield match["opcode"], match["operands"].strip()
         elif "[" in text:
-            yield "?", text
+            yield _UNREADABLE, text
 
 
 def _follow(
@@ -101,10 +104,12 @@ def _follow(
     """Returns, for each register, the numbers of the parameters whose addresses it may hold.
 
     statements: each as (opcode, operands). parameters: from the name to the number of each parameter that is a pointer.
-    offsets: from the name of a parameter that is a structure to the offsets of its addresses.
+    offsets: from the name of a parameter that is a structure to the offsets of its addresses. Raises ArtifactError if that
+    takes too many steps.
     """
     pointees: dict[str, frozenset[int]] = {}
-    moves: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    users: dict[str, list[tuple[str, ...]]] = {}
+    """For each register, the registers whose values are computed from it, by statement."""
     for opcode, operands in statements:
         target, sources = _split(operands)
         if opcode.startswith("ld.param"):
@@ -116,16 +121,22 @@ def _follow(
             for name in _NAME.findall(target):
                 pointees[name] = pointees.get(name, frozenset()) | ({number} if number is not None else frozenset())
         elif not opcode.startswith(("ld", "atom", "call", "st", "red")):
-            moves.append((tuple(_NAME.findall(target)), tuple(_NAME.findall(sources))))
-    while True:
-        before = sum(map(len, pointees.values()))
-        for targets, sources in moves:
-            found = frozenset[int]().union(*(pointees.get(name, frozenset()) for name in sources))
-            if found:
-                for name in targets:
-                    pointees[name] = pointees.get(name, frozenset()) | found
-        if sum(map(len, pointees.values())) == before:
-            return pointees
+            targets = tuple(_NAME.findall(target))
+            for name in set(_NAME.findall(sources)):
+                users.setdefault(name, []).append(targets)
+    changed, steps = list(pointees), 0
+    while changed:
+        source = changed.pop()
+        found = pointees[source]
+        for name in chain.from_iterable(users.get(source, ())):
+            steps += len(found)
+            if steps > _MOST_STEPS:
+                raise ArtifactError("its PTX has too many pointers in too many registers to follow them")
+            known = pointees.get(name, frozenset())
+            if not found <= known:
+                pointees[name] = known | found
+                changed.append(name)
+    return pointees
 
 
 def _loads_address(opcode: str, address: str, offsets: Sequence[int]) -> bool:
@@ -157,6 +168,8 @@ def _find_written(opcode: str, operands: str, pointees: dict[str, frozenset[int]
     parts = opcode.split(".")
     if parts[0] == "call":
         return frozenset(), "" if _HARMLESS_CALLS.search(operands) else "calls a function, which may write anywhere"
+    if opcode == _UNREADABLE:
+        return frozenset(), "is an unknown instruction"
     address = _ADDRESS.search(operands)
     if parts[0] in _ONLY_READS or address is None:
         return frozenset(), ""

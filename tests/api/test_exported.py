@@ -47,6 +47,12 @@ def test_an_exported_program_gets_the_verdicts_of_its_function(shared_cache: Pat
 def test_an_exported_program_that_cannot_be_checked_is_an_input_error() -> None:
     with pytest.raises(InputError, match=r"`double` is exported for `cpu`: export it with"):
         ligerdiag.check(make_exported(double, X, platforms=("cpu",)))
+    for program, target in (
+        (make_exported(double, X), "mi300"),
+        (make_exported(double, X, platforms=("rocm",)), "h100,mi300"),
+    ):
+        with pytest.raises(InputError, match="for GPUs of NVIDIA alone: for target `mi300`, check the function that"):
+            ligerdiag.check(program, target=target)
     with pytest.raises(InputError, match="expected no others"):
         ligerdiag.check(make_exported(double, X), X)
     (size,) = export.symbolic_shape("n")
@@ -65,3 +71,5 @@ def test_a_stage_that_has_lost_its_function_is_an_input_error(stage: str) -> Non
     lowered: Any = jax.jit(double).lower(X)
     with pytest.raises(InputError, match=f"expected a function but got a `{stage}` of JAX: give the function itself"):
         ligerdiag.check(lowered if stage == "Lowered" else lowered.compile())
+    with pytest.raises(InputError, match=r"give the function itself$"):
+        ligerdiag.check(lowered if stage == "Lowered" else lowered.compile(), target="mi300")

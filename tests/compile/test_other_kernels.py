@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import pytest
 
-from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_architecture, drop_instantiation
+from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_gpu_of_other_kernels, drop_instantiation
 
 ARCHITECTURE = "CUTE_DSL_ARCH"
 
@@ -21,14 +21,14 @@ def test_cute_dsl_gets_the_architecture_of_the_target(
     capability: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(ARCHITECTURE, raising=False)
-    with assume_architecture(capability):
+    with assume_gpu_of_other_kernels(capability):
         assert os.environ[ARCHITECTURE] == name
     assert ARCHITECTURE not in os.environ
 
 
 def test_the_user_s_architecture_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ARCHITECTURE, "sm_90")
-    with assume_architecture(100):
+    with assume_gpu_of_other_kernels(100):
         assert os.environ[ARCHITECTURE] == "sm_90"
     assert os.environ[ARCHITECTURE] == "sm_90"
 
@@ -40,8 +40,8 @@ def test_cutile_gets_the_architecture_of_the_target(monkeypatch: pytest.MonkeyPa
     compiler: Any = ModuleType(CUTILE_COMPILER)
     compiler.get_sm_arch = get_sm_arch
     monkeypatch.setitem(sys.modules, CUTILE_COMPILER, compiler)
-    with assume_architecture(90):
-        assert compiler.get_sm_arch() == "sm_90"
+    with assume_gpu_of_other_kernels(90):
+        assert (compiler.get_sm_arch(), compiler.get_sm_arch(device_id=1)) == ("sm_90", "sm_90")
     assert compiler.get_sm_arch is get_sm_arch
 
 

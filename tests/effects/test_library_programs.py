@@ -18,7 +18,7 @@ from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.effects.elf_sections import find_elf_sections
-from ligerdiag.effects.library_kernels import compute_library_effects
+from ligerdiag.effects.library_kernels import MOST_PTX, compute_library_effects
 from ligerdiag.effects.payload import parse_integer_attributes, parse_string_attributes
 from ligerdiag.effects.ptx import find_ptx_writes
 from ligerdiag.effects.tile_ir import compute_tile_accesses
@@ -307,6 +307,14 @@ def test_a_warp_kernel_for_another_call_is_unknown() -> None:
     assert set(compute_library_effects(kernel, operands=2, outputs=1).operands) == {UNKNOWN}
     far = replace(kernel, parameters=(KernelParameter(buffer=9), *kernel.parameters[1:]))
     assert set(compute_library_effects(far, operands=3, outputs=1).operands) == {UNKNOWN}
+
+
+def test_the_ptx_of_a_warp_kernel_is_followed_up_to_a_length() -> None:
+    kernel = load_warp_kernels()["add_and_double_0"]
+    for length, operands in ((MOST_PTX, (BOTH,)), (MOST_PTX + 1, (UNKNOWN,))):
+        effects = compute_library_effects(replace(kernel, ptx=kernel.ptx.ljust(length)), operands=1, outputs=1)
+        assert effects.operands == operands
+    assert f"has more than {MOST_PTX} characters; declare the kernel's writes" in effects.reasons[0]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from jax_triton import triton_lib
 from kernels.cross_entropy.api import cross_entropy_with_gradient
 from kernels.modes import Mode
 from kernels.scale.api import scale
+from ligerdiag.artifacts.ptx_text import cut_entry
 from ligerdiag.effects import triton_call_pb2
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import compute_call_effects
@@ -120,3 +121,32 @@ def test_a_number_is_not_an_address() -> None:
     assert "comes from no parameter" in find(body, (True, False, False))[1]
     assert "takes 3 parameters in its PTX, but the call passes 4" in find("", (True,) * 4)[1]
     assert "no entry function" in find_ptx_writes("", "k", ()).reason
+
+
+def test_ptx_that_ends_inside_of_the_kernel_may_write_anywhere() -> None:
+    assert find_ptx_writes(HEAD, "k", (True, True, False)).reason == "its PTX ends inside of `k`"
+    assert find_ptx_writes(HEAD.partition("{")[0], "k", (True,)).reason == "its PTX ends inside of `k`"
+    assert find_ptx_writes(".entry k( { }", "k", ()).reason == "the parameters of `k` in its PTX cannot be read"
+
+
+def test_a_register_is_followed_through_any_number_of_others_in_any_order() -> None:
+    moves = "".join(f"mov.b64 %x{number + 1}, %x{number};" for number in reversed(range(20_000)))
+    assert find(f"st.global.b32 [%x20000], 0; {moves} mov.b64 %x0, %rd2;") == ({1}, "")
+
+
+def test_pointers_that_take_too_many_steps_may_write_anywhere() -> None:
+    loads = "".join(f"ld.param.b64 %x{number}, [p{number}];" for number in range(1500))
+    moves = "".join(f"add.s64 %x{number + 1}, %x{number}, 0;" for number in range(6000))
+    ptx = f".entry k({','.join(f'.param .u64 p{number}' for number in range(1500))}) {{ {loads} {moves} }}"
+    assert find_ptx_writes(ptx, "k", ()).reason.startswith("its PTX has too many pointers")
+
+
+def test_labels_without_end_cost_no_time() -> None:
+    assert "is an unknown instruction" in find("@1111:" * 1000 + "[1;")[1]
+
+
+def test_a_kernel_is_cut_out_of_its_module_without_comments() -> None:
+    module = HEAD + "{ /* } */ ret; } }\n.entry other() { st.global.b32 [4], 0; }"
+    assert cut_entry(module, "other") == ".entry other() { st.global.b32 [4], 0; }"
+    assert cut_entry(module, "k").endswith("{   ret; } }")
+    assert cut_entry(cut_entry(module, "k"), "k") == cut_entry(module, "k")

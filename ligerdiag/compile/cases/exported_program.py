@@ -4,13 +4,16 @@ The exported StableHLO is called from the traced function, so its operations get
 It is the program as written here: a kernel call that JAX dropped before the export is in no report.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ligerdiag.errors import InputError
+from ligerdiag.toolchains.gpu_targets import load_targets
+from ligerdiag.toolchains.toolchain import Platform
 
-PLATFORM = "cuda"
+PLATFORM = Platform.CUDA.value
+"""The only platform for which an exported program is checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +65,22 @@ def is_exported(value: Any) -> bool:
     return _name_class(value) == "Exported"
 
 
-def refuse_stage(value: Any) -> None:
-    """Raises InputError for a `jax.stages.Lowered` or `Compiled`, neither of which a worker can get."""
+def refuse_stage(value: Any, targets: Sequence[str]) -> None:
+    """Raises InputError for a `jax.stages.Lowered` or `Compiled`, neither of which a worker can get.
+
+    targets: names of the GPUs to check it for.
+    """
     name = _name_class(value)
     if name in ("Lowered", "Compiled"):
-        raise InputError(
-            f"expected a function but got a `{name}` of JAX: give the function itself, or `jax.export.export(function,"
-            f' platforms=["{PLATFORM}"])(*arguments)`'
-        )
+        exported = f', or `jax.export.export(function, platforms=["{PLATFORM}"])(*arguments)`'
+        way = "" if _find_other_gpu(targets) else exported
+        raise InputError(f"expected a function but got a `{name}` of JAX: give the function itself{way}")
+
+
+def _find_other_gpu(targets: Sequence[str]) -> str:
+    """Returns the name of the first target that is no GPU of NVIDIA; empty if all are."""
+    gpus = load_targets(targets)
+    return next((gpu.name for gpu in gpus if gpu.platform is not Platform.CUDA), "")
 
 
 def _name_class(value: Any) -> str:
@@ -84,15 +95,24 @@ def _describe_type(array: Any) -> Any:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def take_exported(exported: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
+def take_exported(
+    exported: Any, targets: Sequence[str]
+) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
     """Returns the exported program as a function, the types of its arguments by position, and those by keyword.
 
-    Raises InputError if it is for another platform, for several devices, has symbolic shapes or effects.
+    targets: names of the GPUs to check it for. Raises InputError if one of them is not of NVIDIA, or if the program is
+    for another platform, for several devices, has symbolic shapes or effects.
     """
     import jax
 
     library: Any = jax
     name = str(exported.fun_name)
+    other = _find_other_gpu(targets)
+    if other:
+        raise InputError(
+            f"an exported program is checked for GPUs of NVIDIA alone: for target `{other}`, check the function that "
+            f"`{name}` was exported from"
+        )
     if PLATFORM not in exported.platforms:
         platforms = ", ".join(f"`{one}`" for one in exported.platforms)
         raise InputError(f'`{name}` is exported for {platforms}: export it with `platforms=["{PLATFORM}"]` as well')

@@ -110,7 +110,9 @@ def assume_gpu(compute_capability: int, architecture: str = "") -> Generator[Non
 def _assume_compute_capability(compute_capability: int) -> AbstractContextManager[None]:
     """Makes jax-triton assume this compute capability inside the context, instead of querying device 0."""
     library: Any = getattr(_triton_library(), "triton_kernel_call_lib", None)
-    return nullcontext() if library is None else _answer(library, "get_compute_capability", compute_capability)
+    return (
+        nullcontext() if library is None else answer_for_device(library, "get_compute_capability", compute_capability)
+    )
 
 
 @contextmanager
@@ -144,7 +146,7 @@ def _assume_architecture(architecture: str) -> Generator[None]:
 
     backend.make_ttir, library.TritonKernel = staticmethod(make_ttir), make_kernel_at_place
     try:
-        with _answer(library, "get_arch_details", architecture):
+        with answer_for_device(library, "get_arch_details", architecture):
             yield
     finally:
         backend.make_ttir, library.TritonKernel = staticmethod(original), make_kernel
@@ -171,12 +173,12 @@ def _open_folder() -> str:
 
 
 @contextmanager
-def _answer(library: Any, name: str, value: Any) -> Generator[None]:
-    """Makes the library's function of that name, which takes a device, return the value inside the context."""
+def answer_for_device(library: Any, name: str, value: Any) -> Generator[None]:
+    """Makes the library's function of that name, which takes a device or nothing, return the value inside the context."""
     original = getattr(library, name)
 
-    def answer(device: int) -> Any:
-        del device
+    def answer(*device: Any, **words: Any) -> Any:
+        del device, words
         return value
 
     setattr(library, name, answer)
@@ -186,23 +188,16 @@ def _answer(library: Any, name: str, value: Any) -> Generator[None]:
         setattr(library, name, original)
 
 
-@contextmanager
-def _assume_pallas_device(compute_capability: int, architecture: str) -> Generator[None]:
+def _assume_pallas_device(compute_capability: int, architecture: str) -> AbstractContextManager[None]:
     """Makes Pallas on Triton assume a GPU of this compute capability, or an AMD GPU of this architecture, inside the
     context, instead of querying the default device, which is a CPU here.
     """
     library = _pallas_devices()
     if library is None:
-        yield
-        return
-    original = library.get_gpu_info
+        return nullcontext()
     name = architecture or f"{compute_capability // 10}.{compute_capability % 10}"
     info = library.GpuInfo(gpu_version=None, arch_name=name, compute_capability=compute_capability)
-    library.get_gpu_info = lambda: info
-    try:
-        yield
-    finally:
-        library.get_gpu_info = original
+    return answer_for_device(library, "get_gpu_info", info)
 
 
 def _pallas_devices() -> Any:

@@ -45,7 +45,7 @@ from ligerdiag.compile.lowering.kernel_calls import (
     has_partitioned,
 )
 from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
-from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_architecture
+from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_gpu_of_other_kernels
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
@@ -162,7 +162,7 @@ def lower_case(
     with (
         answers,
         assume_gpu(compute_capability, read_architecture(description)),
-        assume_architecture(compute_capability),
+        assume_gpu_of_other_kernels(compute_capability),
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):

@@ -8,11 +8,13 @@ import importlib
 import os
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, cast
 
 import jax
+
+from ligerdiag.compile.lowering.jax_versions import answer_for_device
 
 CUTILE_COMPILER = "cuda.tile._compile"
 """The module of cuTile whose function `get_sm_arch` asks the driver."""
@@ -39,7 +41,7 @@ def drop_instantiation() -> None:
 
 
 @contextmanager
-def assume_architecture(compute_capability: int) -> Generator[None]:
+def assume_gpu_of_other_kernels(compute_capability: int) -> Generator[None]:
     """Makes cuTile and CuTe DSL compile for a GPU of this compute capability inside the context, unless the user's
     environment names an architecture.
     """
@@ -47,23 +49,11 @@ def assume_architecture(compute_capability: int) -> Generator[None]:
         yield
 
 
-@contextmanager
-def _assume_tile_architecture(compute_capability: int) -> Generator[None]:
+def _assume_tile_architecture(compute_capability: int) -> AbstractContextManager[None]:
     compiler: Any = sys.modules.get(CUTILE_COMPILER)
-    original = getattr(compiler, "get_sm_arch", None)
-    if original is None:
-        yield
-        return
-
-    def get_sm_arch(device_id: int = 0) -> str:
-        del device_id
-        return f"sm_{compute_capability}"
-
-    compiler.get_sm_arch = get_sm_arch
-    try:
-        yield
-    finally:
-        compiler.get_sm_arch = original
+    if not hasattr(compiler, "get_sm_arch"):
+        return nullcontext()
+    return answer_for_device(compiler, "get_sm_arch", f"sm_{compute_capability}")
 
 
 @contextmanager

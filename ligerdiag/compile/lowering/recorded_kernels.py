@@ -6,7 +6,6 @@ without a kernel, so that its effects are unknown. The targets of `jax_callable`
 kernels, have no kernel either.
 """
 
-import re
 import sys
 import tempfile
 import traceback
@@ -17,13 +16,13 @@ from typing import Any, cast
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import KernelParameter, LibraryKernel
+from ligerdiag.artifacts.ptx_text import cut_entry
 from ligerdiag.compile.lowering.tags import walk_operations
 
 _REGISTRIES = ("warp._src.jax.ffi", "warp._src.jax_experimental.ffi", "warp.jax_experimental.ffi")
 """Modules, one of which has the registry in a version of Warp."""
 _ADDRESSES = (0, 8)
 """Offsets of the addresses of an array and of its gradient in the structure that a kernel takes for an array."""
-_COMMENT = re.compile(r"//[^\n]*")
 
 
 def find_library_kernels(module: ir.Module, compute_capability: int) -> tuple[LibraryKernel, ...]:
@@ -70,7 +69,7 @@ def _compile_warp(call: Any, compute_capability: int) -> LibraryKernel:
         target=call.name,
         kernel=call.kernel.key,
         entry=entry,
-        ptx=_cut_entry(ptx, entry),
+        ptx=cut_entry(ptx, entry),
         parameters=(
             KernelParameter(buffer=None),
             *(KernelParameter(buffer=one, addresses=() if one is None else _ADDRESSES) for one in numbers),
@@ -78,15 +77,3 @@ def _compile_warp(call: Any, compute_capability: int) -> LibraryKernel:
         operands=len(inputs),
         outputs=in_out + len(outputs),
     )
-
-
-def _cut_entry(ptx: str, entry: str) -> str:
-    """Returns the definition of the function `entry` in a module of PTX."""
-    ptx = _COMMENT.sub("", ptx)
-    start = ptx.index(f".entry {entry}(")
-    depth = 0
-    for position in range(ptx.index("{", start), len(ptx)):
-        depth += (ptx[position] == "{") - (ptx[position] == "}")
-        if depth == 0:
-            return ptx[start : position + 1]
-    raise ValueError(f"the PTX of `{entry}` is truncated")
