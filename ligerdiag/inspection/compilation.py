@@ -420,8 +420,8 @@ def _compute_context(
         program, optimized = retagged.program, retagged.optimized
     elif needs_tags:
         optimized = forget_entered(program, optimized)
-        if writes_something:
-            optimized = retag_shared_computations(program, optimized)
+    if needs_tags and writes_something:
+        optimized = retag_shared_computations(program, optimized)
     if writes_something and compilation.is_foreign:
         tag_trust = compute_tag_trust(program, optimized)
         optimized = tag_trust.without_refuted(optimized)
