@@ -409,7 +409,7 @@ def _perturb(contents: Bytes, dtype: Any, *, integers: bool) -> Bytes | None:
         wide = values.astype(np.complex128 if np.dtype(dtype).kind == "c" else np.float64)
         with np.errstate(all="ignore"):
             changed = np.where(np.isfinite(wide), -1.5 * wide - 0.5, 0.75).astype(dtype)
-        same = _compare(view_bytes(changed), contents, np.dtype(dtype).itemsize)
+        same = ~_compare(view_bytes(changed), contents, np.dtype(dtype).itemsize)
         return view_bytes(np.where(same, np.asarray(0.25, dtype), changed).astype(dtype))
     if np.dtype(dtype).kind not in "iu" or not integers:
         return None
