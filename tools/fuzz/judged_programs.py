@@ -168,7 +168,7 @@ def judge_case(case: CaseReport) -> JudgedProgram:
         unjudged = f"{case.replay.state.value}: {case.replay.reason}"
     orders = case.replay.orders if case.replay is not None else None
     return JudgedProgram(
-        seed=_read_seed(case),
+        seed=read_seed(case),
         target=case.target,
         outputs={
             name: (verdict.value, numbers[name].attribution.value if name in numbers else "none")
@@ -263,10 +263,11 @@ def _may_be_other(case: CaseReport) -> bool:
 
     A rule says so, or JAX differentiates a hidden write that it does not know of.
     """
-    return find_kind(_read_seed(case)) is not None or any(finding.rule in _CHANGED_BY_JAX for finding in case.findings)
+    return find_kind(read_seed(case)) is not None or any(finding.rule in _CHANGED_BY_JAX for finding in case.findings)
 
 
-def _read_seed(case: CaseReport) -> int:
+def read_seed(case: CaseReport) -> int:
+    """Returns the seed of the random program that this case is."""
     return int(case.id.partition("[")[2].rstrip("]").partition("-")[0])
 
 

@@ -50,6 +50,8 @@ class Workload:
     """Number of other legal orders in which each schedule is replayed."""
     gpus: str = ""
     """CUDA_VISIBLE_DEVICES; empty for a workload that needs none."""
+    rows: str = ""
+    """Path of the file for the rows, if the kind of workload has no file of its own in the directory."""
 
     @property
     def is_over(self) -> bool:
