@@ -15,7 +15,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_
 COMPLEX = ("complex64", "complex128")
 INTEGERS = ("int8", "int32", "int64", "uint8", "uint32")
 FIXED_POINT = -0.2
-"""The number that -1.5 x - 0.5 leaves as it is."""
+"""The number that -1.5 x - 0.5 leaves unchanged."""
 ORDINARY = [*np.linspace(-6, 6, 49), 0.5, 0.25, 0.75]
 CONTENTS = {
     "ordinary": ORDINARY,
