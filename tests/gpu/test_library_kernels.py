@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -25,6 +26,12 @@ ERROR = 0.05
 """Relative error in norm up to which an output is right: old contents are farther away, and roundings far nearer."""
 
 type Operands = tuple[np.ndarray[Any, Any], ...]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain_results_come_from_the_cpu() -> None:
+    """The workers have the GPU's memory, and the process of the tests needs none of it."""
+    jax.config.update("jax_platforms", "cpu")
 
 
 def import_programs(library: str) -> Any:
@@ -130,4 +137,4 @@ def test_a_stale_output_has_the_numbers_from_before_the_write(
     with np.load(results) as found:
         assert set(found.files) == set(expected), case
         for name, values in expected.items():
-            np.testing.assert_allclose(found[name], np.asarray(values), rtol=1e-5, err_msg=name)
+            np.testing.assert_allclose(found[name], np.asarray(values), rtol=1e-4, atol=1e-5, err_msg=name)

@@ -44,7 +44,7 @@ def rows_declared(x: Any) -> Any:
 
 def _double_first(h: Any) -> Any:
     rows, columns = h.shape
-    return h.at[:, : columns - rows].multiply(2)
+    return jnp.asarray(h).at[:, : columns - rows].multiply(2)
 
 
 def old_sum(x: Any) -> Any:
