@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from ligerdiag.harmless_logs import has_nvidia_device
 from ligerdiag.hlo.parse import parse_hlo_module
 from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
 from ligerdiag.model.jobs import Source
-from ligerdiag.model.opcheck_report import FoundCall, OpcheckReport
+from ligerdiag.model.opcheck_report import OpcheckReport
 from ligerdiag.toolchains.gpu_targets import load_target
 
 DEVICES = ("auto", "gpu", "cpu", "none")
-NO_CALL = "the function makes no kernel call that ligerdiag knows: those of jax-triton, Pallas and `jax.ffi`"
+NO_CALL = "the function makes no kernel call that ligerdiag knows: of jax-triton, Pallas, cuTile, CuTe DSL or `jax.ffi`"
 NO_GPU = "no call was run, because this machine has no NVIDIA GPU: the kernels' code alone was read"
 NOT_ASKED = "no call was run, because `device` is `none`: the kernels' code alone was read"
 
@@ -74,7 +75,7 @@ def opcheck(
     live = LiveFunction(function=fn, specs=specs, kwargs=kwargs, name=name)
     source = write_live_function(live, cache, Path.cwd())
     answer, notes = _find_calls(source, device, target, cache, timeout)
-    judged = _judge_calls(answer.calls, declared, cache, requires_run=device == "gpu")
+    judged = _judge_calls(answer, declared, cache, requires_run=device == "gpu")
     return OpcheckReport(
         function=name or name_function(fn),
         calls=tuple(one.call for one in judged),
@@ -114,21 +115,21 @@ def _find_calls(
 
 
 def _judge_calls(
-    calls: Sequence[FoundCall], declared: Sequence[DeclaredEffects], cache: Cache, *, requires_run: bool
+    answer: OpcheckAnswer, declared: Sequence[DeclaredEffects], cache: Cache, *, requires_run: bool
 ) -> tuple[JudgedCall, ...]:
-    reader = CallEffectsReader(cache=cache.root / "effects")
-    modules = [parse_hlo_module(base64.b64decode(one.module)) if one.module else None for one in calls]
+    reader = CallEffectsReader(cache=cache.root / "effects", libraries=answer.library_kernels)
+    modules = [parse_hlo_module(base64.b64decode(one.module)) if one.module else None for one in answer.calls]
     reader.read(*(module for module in modules if module is not None))
     judged: list[JudgedCall] = []
-    for found, module in zip(calls, modules, strict=True):
+    for found, module in zip(answer.calls, modules, strict=True):
         inside = [] if module is None else [call for _, call in module.iterate_custom_calls()]
         if len(inside) != 1:
             reason = found.trouble or f"JAX made {len(inside)} custom calls of the call, where one was expected"
             judged.append(judge_unread(found, reason))
             continue
         (call,) = inside
-        judge = CallJudge(
-            found=found, call=call, effects=reader.find(call), declarations=declared, requires_run=requires_run
-        )
+        effects = reader.find(call)
+        named = replace(found, kernel=effects.kernel or found.kernel)
+        judge = CallJudge(found=named, call=call, effects=effects, declarations=declared, requires_run=requires_run)
         judged.append(judge.judge())
     return tuple(judged)

@@ -7,16 +7,18 @@ and the first step of a loop. It does not enter a `shard_map` or a `custom_parti
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import jax
 from jax.extend import core as jex_core
 
 from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
+from ligerdiag.compile.lowering.other_kernels import OTHER_PRIMITIVES
 from ligerdiag.errors import describe_fault
 
 FFI = "ffi_call"
-KERNELS = (*PRIMITIVES, FFI)
+KERNELS = (*PRIMITIVES, FFI, *OTHER_PRIMITIVES)
 """Names of the primitives whose calls are tried."""
 _CLOSED = ("shard_map", "custom_partitioning")
 
@@ -24,22 +26,34 @@ type Visit = Callable[[Any, Sequence[Any]], None]
 """A function that is called with the equation of a kernel call and its operands, before the call is made."""
 
 
-def iterate_kernel_equations(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields (the jaxpr that contains it, the equation) for each kernel call in a jaxpr and its sub-programs, each once."""
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelEquation:
+    """The equation of a kernel call, and where it stands in a traced program."""
+
+    jaxpr: Any
+    """The jaxpr that contains the equation."""
+    equation: Any
+    around: tuple["KernelEquation", ...]
+    """The equations in whose sub-programs the call is, innermost first."""
+
+
+def iterate_kernel_equations(jaxpr: Any) -> Iterator[KernelEquation]:
+    """Yields each kernel call in a jaxpr and its sub-programs, each once."""
     seen: set[int] = set()
 
-    def walk(inner: Any) -> Iterator[tuple[Any, Any]]:
+    def walk(inner: Any, around: tuple[KernelEquation, ...]) -> Iterator[KernelEquation]:
         if id(inner) in seen:
             return
         seen.add(id(inner))
         for equation in inner.eqns:
+            found = KernelEquation(inner, equation, around)
             if equation.primitive.name in KERNELS:
-                yield inner, equation
+                yield found
                 continue
             for sub in list_subprograms(equation):
-                yield from walk(sub)
+                yield from walk(sub, (found, *around))
 
-    yield from walk(jaxpr)
+    yield from walk(jaxpr, ())
 
 
 def list_subprograms(equation: Any) -> list[Any]:
@@ -91,7 +105,7 @@ class EagerEvaluation:
                 self.visited.add(id(equation))
                 self.visit(equation, operands)
             return self._bind(equation, operands)
-        inner = [one for sub in list_subprograms(equation) for _, one in iterate_kernel_equations(sub)]
+        inner = [one.equation for sub in list_subprograms(equation) for one in iterate_kernel_equations(sub)]
         if not inner:
             return self._bind(equation, operands)
         params: Mapping[str, Any] = equation.params
@@ -147,12 +161,16 @@ class EagerEvaluation:
         try:
             return self.run(closed, operands)
         except Exception as fault:
-            inner = [id(one) for _, one in iterate_kernel_equations(closed.jaxpr) if id(one) not in self.visited]
+            found = [id(one.equation) for one in iterate_kernel_equations(closed.jaxpr)]
+            inner = [one for one in found if one not in self.visited]
             self.failed.update(inner)
             self.missed.update(dict.fromkeys(inner, f"the loop's first step raises: {describe_fault(fault)}"))
             return []
 
     def _bind(self, equation: Any, operands: list[Any]) -> Sequence[Any]:
+        if equation.primitive.name in OTHER_PRIMITIVES:  # cuTile's has no implementation outside of a `jit`
+            library: Any = jax
+            return library.jit(partial(equation.primitive.bind, **equation.params))(*operands)
         bound: Any = equation.primitive.get_bind_params(equation.params)
         functions, params = cast("Any", bound if isinstance(bound, tuple) else ((), bound))
         with equation.ctx.manager:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from math import prod
 from typing import Any
 
 import jax
 import numpy as np
 
+from ligerdiag.artifacts.call_records import LibraryKernel
 from ligerdiag.compile.cases.arguments import arrange_mesh, build_argument_specs, build_mesh, draw_arguments
 from ligerdiag.compile.cases.array_records import is_key
 from ligerdiag.compile.cases.device_queries import answer_as, import_as
@@ -32,15 +34,20 @@ from ligerdiag.compile.lowering.jax_versions import (
     translate_to_hlo,
 )
 from ligerdiag.compile.lowering.kernel_calls import find_traced_calls
+from ligerdiag.compile.lowering.other_kernels import assume_gpu_of_other_kernels, find_other_primitives
+from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.traced_calls import Bind, TracedCall, compute_kernel_name, read_traceback, record_binds
 from ligerdiag.device.canary_runs import LoneKernel, compile_kernel
 from ligerdiag.device.device_worker import arrange_gpus
-from ligerdiag.device.kernel_equations import KERNELS, EagerEvaluation, iterate_kernel_equations
+from ligerdiag.device.kernel_equations import KERNELS, EagerEvaluation, KernelEquation, iterate_kernel_equations
 from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.opcheck_report import CallRun, FoundCall, RunFailure
+
+_JITS = ("jit", "pjit")
+"""The primitive of `jax.jit`, in the newer and the older JAX."""
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
@@ -63,10 +70,11 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
     with (
         answering(dict(case.mesh), case.explicit_axes),
         assume_gpu(capability) if capability else nullcontext(),
+        assume_gpu_of_other_kernels(capability) if request.description else nullcontext(),
         enter_mesh(mesh) if case.mesh else nullcontext(),
     ):
         try:
-            kernels = [*find_kernel_primitives(), *find_ffi_primitives()]
+            kernels = [*find_kernel_primitives(), *find_ffi_primitives(), *find_other_primitives()]
             with record_binds(kernels) as binds, name_calls(kernels):  # JAX may bind a call again, without its lines
                 traced = library.jit(case.function, keep_unused=True).trace(*specs)
         except LigerdiagError:
@@ -77,28 +85,32 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
         closed: Any = traced.jaxpr
         equations = list(iterate_kernel_equations(closed.jaxpr))
         dropped = [call for call in find_traced_calls(closed, binds, KERNELS) if not call.traced]
-        platform = request.platform or "cuda"
-        lowered = [_lower(equation, platform) for _, equation in equations]
-        missing = [_lower_bind(_find_bind(one, binds), platform, request) for one in dropped]
+        lowering = _Lowering(platform=request.platform or "cuda", compute_capability=capability)
+        lowered = [lowering.lower_equation(one.equation) for one in equations]
+        missing = [_lower_bind(_find_bind(one, binds), lowering, request) for one in dropped]
         runs = _Runs()
         if request.platform and len(devices) > 1:
-            runs = _Runs(missed={id(one): f"the program is for {len(devices)} devices" for _, one in equations})
+            runs = _Runs(missed={id(one.equation): f"the program is for {len(devices)} devices" for one in equations})
         elif request.platform:
             runs = _run_calls(closed, case, devices[0], request)
     calls = [
         FoundCall(
-            kernel=compute_kernel_name(equation.params),
-            source=_find_source(equation),
+            kernel=compute_kernel_name(one.equation.params),
+            source=_find_source(one),
             module=module,
             trouble=trouble,
-            is_dropped=_is_dropped(jaxpr, equation),
-            run=runs.found.get(id(equation)),
-            not_run=runs.missed.get(id(equation), ""),
-            failure=runs.failures.get(id(equation), RunFailure.NONE),
+            is_dropped=_is_dropped(one),
+            run=runs.found.get(id(one.equation)),
+            not_run=runs.missed.get(id(one.equation), ""),
+            failure=runs.failures.get(id(one.equation), RunFailure.NONE),
         )
-        for (jaxpr, equation), (module, trouble) in zip(equations, lowered, strict=True)
+        for one, (module, trouble) in zip(equations, lowered, strict=True)
     ]
-    return OpcheckAnswer(calls=(*calls, *missing), device=str(devices[0].device_kind) if runs.found else "")
+    return OpcheckAnswer(
+        calls=(*calls, *missing),
+        device=str(devices[0].device_kind) if runs.found else "",
+        library_kernels=tuple(lowering.kernels.values()),
+    )
 
 
 type _Build = Callable[[Mapping[str, int], Sequence[str]], Any]
@@ -137,31 +149,40 @@ def _read_capability(device: Any) -> int:
     return int(str(getattr(device, "compute_capability", 0)).replace(".", ""))
 
 
-def _find_source(equation: Any) -> SourceLine | None:
-    lines, function = read_traceback(equation.source_info.traceback)
-    return SourceLine(file=lines[0][0], line=lines[0][1], function=function) if lines else None
+def _find_source(call: KernelEquation) -> SourceLine | None:
+    """Returns the user's line that makes a call. Inside of a library's own `jit`, JAX knows only the lines of the library,
+    and the equation of that `jit` has the user's.
+    """
+    for one in (call, *call.around):
+        lines, function = read_traceback(one.equation.source_info.traceback)
+        if lines:
+            return SourceLine(file=lines[0][0], line=lines[0][1], function=function)
+    return None
 
 
-def _is_dropped(jaxpr: Any, equation: Any) -> bool:
-    """Returns whether JAX drops a call when it lowers the program: nothing uses its results, and it writes no Ref."""
+def _is_dropped(call: KernelEquation) -> bool:
+    """Returns whether JAX drops a call when it lowers the program: nothing uses its results, or those of the `jit` around
+    it, and it writes no Ref.
+    """
+    inlined = takewhile(lambda one: one.equation.primitive.name in _JITS, call.around)
+    return any(map(_is_unused, (call, *inlined)))
 
+
+def _is_unused(call: KernelEquation) -> bool:
+    equation = call.equation
     if equation.effects or any(is_reference(variable.aval) for variable in equation.invars):
         return False
-    read = {id(variable) for other in jaxpr.eqns for variable in other.invars} | set(map(id, jaxpr.outvars))
+    read = {id(variable) for other in call.jaxpr.eqns for variable in other.invars} | set(map(id, call.jaxpr.outvars))
     return not any(id(variable) in read for variable in equation.outvars)
-
-
-def _lower(equation: Any, platform: str) -> tuple[str, str]:
-    return _lower_alone(equation.primitive, equation.params, [one.aval for one in equation.invars], platform)
 
 
 def _find_bind(call: TracedCall, binds: Sequence[Bind]) -> Bind:
     return next(bind for bind in binds if bind.call.is_same(call))
 
 
-def _lower_bind(bind: Any, platform: str, request: OpcheckRequest) -> FoundCall:
+def _lower_bind(bind: Any, lowering: "_Lowering", request: OpcheckRequest) -> FoundCall:
     """Returns the record of a call that JAX dropped while it traced the program."""
-    module, trouble = _lower_alone(bind.primitive, bind.params, bind.avals, platform)
+    module, trouble = lowering.lower(bind.primitive, bind.params, bind.avals)
     call = bind.call
     source = SourceLine(file=call.lines[0][0], line=call.lines[0][1], function=call.function) if call.lines else None
     return FoundCall(
@@ -174,17 +195,35 @@ def _lower_bind(bind: Any, platform: str, request: OpcheckRequest) -> FoundCall:
     )
 
 
-def _lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any], platform: str) -> tuple[str, str]:
-    """Returns a call by itself as HLO in base64, and an empty text; or an empty text, and the reason."""
-    library: Any = jax
-    try:
-        jitted = library.jit(make_function(primitive, params, avals), keep_unused=True)
-        lowered = jitted.trace(*map(_make_shape, avals)).lower(lowering_platforms=(platform,))
-        module = translate_to_hlo(str(lowered.compiler_ir("stablehlo")))
-    except Exception as fault:
-        traceback.print_exception(fault)
-        return "", f"JAX cannot lower the call by itself: {describe_fault(fault)}"
-    return base64.b64encode(module).decode(), ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lowering:
+    """Lowers one call after another by itself, and keeps the kernels that libraries have for them."""
+
+    platform: str
+    compute_capability: int
+    """That of the GPU; 0 for a CPU."""
+    kernels: dict[str, LibraryKernel] = field(default_factory=dict[str, LibraryKernel])
+    """The kernels of calls without a payload, by their targets."""
+
+    def lower_equation(self, equation: Any) -> tuple[str, str]:
+        """Returns the call of an equation, as `lower` does."""
+        return self.lower(equation.primitive, equation.params, [variable.aval for variable in equation.invars])
+
+    def lower(self, primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> tuple[str, str]:
+        """Returns a call by itself as HLO in base64, and an empty text; or an empty text, and the reason."""
+        library: Any = jax
+        try:
+            jitted = library.jit(make_function(primitive, params, avals), keep_unused=True)
+            lowered = jitted.trace(*map(_make_shape, avals)).lower(lowering_platforms=(self.platform,))
+            module = lowered.compiler_ir("stablehlo")
+            hlo = translate_to_hlo(str(module))
+        except Exception as fault:
+            traceback.print_exception(fault)
+            return "", f"JAX cannot lower the call by itself: {describe_fault(fault)}"
+        if self.compute_capability:
+            for kernel in find_library_kernels(module, self.compute_capability):
+                self.kernels.setdefault(kernel.target, kernel)
+        return base64.b64encode(hlo).decode(), ""
 
 
 def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
@@ -262,7 +301,7 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
         traceback.print_exception(fault)
         fault_text = f"the program failed before it reached the call: {describe_fault(fault)}"
         failure = RunFailure.PROGRAM
-    for _, equation in iterate_kernel_equations(closed.jaxpr):
+    for equation in (one.equation for one in iterate_kernel_equations(closed.jaxpr)):
         if id(equation) not in evaluation.visited:
             runs.missed[id(equation)] = evaluation.missed.get(id(equation), fault_text)
             is_known = id(equation) in evaluation.missed

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ligerdiag.artifacts.call_records import LibraryKernel
 from ligerdiag.codec import Json, read_record
 from ligerdiag.model.jobs import Job, Source, make_job
 from ligerdiag.model.opcheck_report import FoundCall
@@ -29,6 +30,8 @@ class OpcheckAnswer:
     calls: tuple[FoundCall, ...]
     device: str = ""
     """The kind of the device that ran the calls; empty if nothing ran."""
+    library_kernels: tuple[LibraryKernel, ...] = ()
+    """The kernels of calls without a payload, from the libraries that run them."""
 
 
 def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:

@@ -19,6 +19,8 @@ PROGRAM = '''\
 import ctypes
 
 import jax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 LIBRARY = ctypes.CDLL({library!r})
 for name in {names!r}:
@@ -116,6 +118,24 @@ def sorted_index(x, index):
 
 def nothing(x):
     return x + 1
+
+
+# like the primitive of cuTile, which has no implementation outside of a `jit`, and stands in a `jit` of the library
+tile_p = Primitive("cutile_call_ffi")
+tile_p.multiple_results = True
+tile_p.def_abstract_eval(lambda x: [x])
+lowering = mlir.lower_fun(lambda x: [call("overwrite", x)], multiple_results=True)
+mlir.register_lowering(tile_p, lowering, platform="cpu")
+tile = jax.jit(lambda x: tile_p.bind(x)[0])
+
+
+def of_library(x):
+    return call("double", tile(x + 1))
+
+
+def unused_of_library(x):
+    tile(x + 1)
+    return x + 2
 '''
 NAMES = ("double", "overwrite", "clear_half", "copy_half", "add_first", "ignore", "overrun", "overread")
 NAMES += ("accumulate", "gather", "sorted", "refuse")
@@ -238,6 +258,19 @@ def test_calls_in_loops_branches_and_inner_functions_are_tried(check: Check) -> 
     assert read_runs(report, "overwrite") == ["read, wrote 64 of 64", "all written"]
     (note,) = [line for line in report.notes if "clear_half" in line and "not observed" in line]
     assert note.endswith("the program does not reach the call with these arguments")
+
+
+def test_a_call_of_a_library_s_own_primitive_is_found_and_the_program_goes_on(check: Check) -> None:
+    report = check("of_library", make_floats())
+    assert [call.kernel for call in report.calls] == ["lone_overwrite", "lone_double"]
+    assert list_kinds(report) == [ProblemKind.UNDECLARED_WRITE]
+    assert read_runs(report, "overwrite") == ["read, wrote 64 of 64", "all written"]
+    assert read_runs(report, "double") == ["read", "all written"]
+
+
+def test_a_call_whose_jit_has_no_used_output_is_dropped(check: Check) -> None:
+    report = check("unused_of_library", make_floats(), effects=NOTHING)
+    assert list_kinds(report, "overwrite") == [ProblemKind.UNDECLARED_WRITE, ProblemKind.DROPPED]
 
 
 def test_a_write_beside_an_operand_is_seen(check: Check) -> None:

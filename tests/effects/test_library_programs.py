@@ -1,12 +1,10 @@
 """Kernels of cuTile, CuTe DSL, Warp, TVM and Gluon: recorded dumps of `library_programs`, and the programs themselves."""
 
-import importlib.util
 import json
 import lzma
 import tarfile
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -25,9 +23,9 @@ from ligerdiag.effects.tile_ir import compute_tile_accesses
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.report import CheckReport, Status
+from tests.effects.library_programs import PACKAGES, PROGRAMS, explain_missing
 
 RECORDED = Path(__file__).with_name("recorded")
-PROGRAMS = Path(__file__).with_name("library_programs")
 READ, WRITE, BOTH, NONE, UNKNOWN = Access.READ, Access.WRITE, Access.READ_WRITE, Access.NONE, Access.UNKNOWN
 CUTILE = {
     "hidden": ("sine_and_double", (BOTH,), (WRITE,), (4, 1, 1)),
@@ -224,14 +222,16 @@ def test_a_declared_cute_kernel_is_judged_and_another_one_stays_unknown(tmp_path
     assert read_verdicts(other) == ["unknown", "unknown"]
 
 
-def test_an_operand_that_a_cute_call_aliases_needs_no_declaration(tmp_path: Path) -> None:
-    report = inspect("cute-declared", tmp_path)
-    assert read_verdicts(report) == ["fresh", "fresh"]
+@pytest.mark.parametrize(("name", "outputs"), [("declared", 2), ("declared_both", 3)])
+def test_an_operand_that_a_cute_call_aliases_needs_no_declaration(name: str, outputs: int, tmp_path: Path) -> None:
+    report = inspect(f"cute-{name}", tmp_path)
+    assert read_verdicts(report) == ["fresh"] * outputs
     assert [one for case in report.cases for one in case.findings] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "verdicts", "written"), [("hidden", ["fresh", "stale"], 1), ("declared", ["fresh"] * 2, 0)]
+    ("name", "verdicts", "written"),
+    [("hidden", ["fresh", "stale"], 1), ("declared", ["fresh"] * 2, 0), ("declared_both", ["fresh"] * 3, 0)],
 )
 def test_a_gluon_kernel_is_followed_like_one_of_triton(
     name: str, verdicts: list[str], written: int, tmp_path: Path
@@ -253,6 +253,7 @@ def load_warp_kernels() -> dict[str, LibraryKernel]:
     ("target", "operands", "outputs"),
     [
         ("add_and_double_0", (BOTH,), (BOTH,)),
+        ("add_and_double_1", (BOTH,), (NONE, BOTH)),
         ("add_rows_0", (READ, NONE, BOTH), (BOTH,)),
         ("add_rows_1", (READ, NONE, BOTH), (NONE, BOTH)),
     ],
@@ -329,29 +330,16 @@ def test_a_dump_without_the_kernel_is_unknown_until_it_is_declared(name: str, ta
     assert read_verdicts(inspect(name, tmp_path / "trusted", **{target: {"writes": "aliased"}})) == ["fresh", "fresh"]
 
 
-def test_an_alias_of_a_tvm_call_is_all_that_xla_needs(tmp_path: Path) -> None:
-    assert read_verdicts(inspect("tvm-declared", tmp_path)) == ["fresh", "fresh", "fresh"]
+@pytest.mark.parametrize("name", ["tvm-declared", "warp-declared_double"])
+def test_an_alias_of_the_only_operand_is_all_that_xla_needs(name: str, tmp_path: Path) -> None:
+    assert read_verdicts(inspect(name, tmp_path)) == ["fresh", "fresh", "fresh"]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("library", "package"),
-    [
-        ("cutile", "cuda.tile"),
-        ("cute", "cutlass"),
-        ("warp", "warp"),
-        ("tvm", "jax_tvm_ffi"),
-        ("gluon", "triton.experimental.gluon"),
-    ],
-)
-def test_the_programs_compile_without_a_gpu_and_are_judged_as_expected(
-    library: str, package: str, tmp_path: Path
-) -> None:
-    root = package.partition(".")[0]
-    if importlib.util.find_spec(root) is None or importlib.util.find_spec(package) is None:
-        pytest.skip(f"needs `{package}`, which is no dependency of ligerdiag")
-    if library == "gluon" and version("jax-triton") < "0.4":
-        pytest.skip("jax-triton before 0.4 does not compile a Gluon kernel")
+@pytest.mark.parametrize("library", PACKAGES)
+def test_the_programs_compile_without_a_gpu_and_are_judged_as_expected(library: str, tmp_path: Path) -> None:
+    if reason := explain_missing(library):
+        pytest.skip(reason)
     selectors = (str(PROGRAMS / f"{library}_programs.py"),)
     report = api.check(api.CheckOptions(selectors=selectors, cache_directory=tmp_path, replay=False))
     statuses = {case.id: case.status for case in report.cases}

@@ -1,5 +1,6 @@
 """The choices that `record-tuning` keeps let a compile without a GPU make the schedule that the GPU's own compile made."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from ligerdiag.artifacts.artifact import OPTIMIZED
 from ligerdiag.hlo.dataflow import list_running
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import load_hlo
+from ligerdiag.hlo.shape import render_shape
 from ligerdiag.model.tuning import TunedKind
 from ligerdiag.toolchains.gpu_targets import AUTO, load_target
 from ligerdiag.toolchains.tuning_file import compute_device_key
@@ -20,6 +22,7 @@ SELECTORS = (
     f"{ROOT / 'cases'}::seed_flce[False-bfloat16-True-1-4-32-16]",
 )
 SUFFIXES = (".pbtxt", ".pb")
+NUMBER = re.compile(r"(\.\d+)+$")
 
 
 @pytest.fixture(scope="module", params=SUFFIXES)
@@ -31,12 +34,19 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return found, output
 
 
-def list_schedule(module: HloModule) -> list[tuple[str, str, str, bytes]]:
-    """Returns each instruction in the order of the schedule: its computation, name and opcode, and the choice in its
-    configuration. Parameters are left out: they run nothing, and XLA lists them in any order.
+def list_schedule(module: HloModule) -> list[tuple[str, str, str, str, bytes]]:
+    """Returns each instruction in the order of the schedule: its computation, its name, opcode and shape, and the choice
+    in its configuration. Names are without their numbers, which XLA gives in any order. Parameters are left out: they run
+    nothing, and XLA lists them in any order.
     """
     return [
-        (computation.name, one.name, one.opcode, one.proto.backend_config if one.opcode != "while" else b"")
+        (
+            NUMBER.sub("", computation.name),
+            NUMBER.sub("", one.name),
+            one.opcode,
+            render_shape(one.shape),
+            one.proto.backend_config if one.opcode != "while" else b"",
+        )
         for computation in list_running(module)
         for one in computation.sequence
         if one.opcode != "parameter"

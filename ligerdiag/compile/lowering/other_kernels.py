@@ -1,7 +1,8 @@
 """Makes libraries of kernels besides jax-triton and Pallas lower and compile for a GPU that is only described.
 
 cuTile and CuTe DSL compile a kernel while JAX lowers it, and ask the driver for the architecture. XLA runs the stage
-`instantiate` of an FFI handler while it compiles the program; a library may load its kernel into the driver there.
+`instantiate` of an FFI handler while it compiles the program; a library may load its kernel into the driver there. Both
+libraries have JAX primitives of their own, which become FFI calls when JAX lowers them.
 """
 
 import importlib
@@ -21,6 +22,15 @@ CUTILE_COMPILER = "cuda.tile._compile"
 _CUTE_ARCHITECTURE = "CUTE_DSL_ARCH"
 """The environment variable that tells CuTe DSL the architecture."""
 _INSTANTIATE = "instantiate"
+_PRIMITIVES = {"cutile_call_ffi": "cuda.tile.jax._jax", "cutlass_call_inner": "cutlass.jax.primitive"}
+"""From the name of a primitive of cuTile or CuTe DSL to the module that has it."""
+OTHER_PRIMITIVES = tuple(_PRIMITIVES)
+
+
+def find_other_primitives() -> list[Any]:
+    """Returns the primitives of cuTile and CuTe DSL, as far as the program has imported the libraries."""
+    found = [getattr(sys.modules.get(module), f"{name}_p", None) for name, module in _PRIMITIVES.items()]
+    return [primitive for primitive in found if primitive is not None]
 
 
 def drop_instantiation() -> None:

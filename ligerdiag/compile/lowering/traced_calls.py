@@ -230,13 +230,13 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Returns the name of a kernel's Python function: of a Triton kernel, without its decorators, or of a Pallas
-    kernel; for a call of `jax.ffi`, its target.
+    """Returns the name of a kernel's Python function: of a Triton kernel, without its decorators, of a Pallas or cuTile
+    kernel, or of the function of CuTe DSL that launches kernels; for a call of `jax.ffi`, its target.
     """
     target = params.get("target_name")
     if isinstance(target, str):
         return target
-    kernel = params.get("fn")
+    kernel = params.get("fn") or _find_library_function(params)
     while kernel is not None:
         name = getattr(kernel, "__name__", None)
         if isinstance(name, str):
@@ -247,6 +247,12 @@ def compute_kernel_name(params: Mapping[str, Any]) -> str:
     return str(
         getattr(debug_info, "func_name", None) or getattr(older, "name", None) or params.get("name") or "unknown"
     )
+
+
+def _find_library_function(params: Mapping[str, Any]) -> Any:
+    """Returns the function in the parameters of cuTile's or CuTe DSL's primitive; None if they are another one's."""
+    tile = getattr(params.get("kernel"), "_annotated_function", None)
+    return getattr(tile, "pyfunc", None) or getattr(params.get("lowering_target"), "fn", None)
 
 
 def read_traceback(traceback: Any) -> tuple[Lines, str]:

@@ -8,6 +8,7 @@ from cutlass import cute
 from cutlass.jax import cutlass_call
 
 from ligerdiag.model.case import Arg, Case
+from tests.effects.library_programs import plain
 
 THREADS = 16
 
@@ -59,6 +60,14 @@ def declared(x: Any) -> Any:
     return {"doubled": doubled, "sum": h + 1}
 
 
+def declared_both(x: Any) -> Any:
+    h = x * 3
+    shape = jax.ShapeDtypeStruct(h.shape, h.dtype)
+    call = cutlass_call(add_and_double, output_shape_dtype=(shape, shape), input_output_aliases={0: 0})
+    doubled, out = call(h)
+    return {"out": out, "doubled": doubled, "sum": h + 1}
+
+
 def two_kernels(x: Any) -> Any:
     h = x * 3
     shape = jax.ShapeDtypeStruct(h.shape, h.dtype)
@@ -73,8 +82,10 @@ CASES = (
         function=hidden,
         args=(VECTOR,),
         effects={"add_and_double_kernel": {"writes": [0]}},
+        reference=plain.hidden,
         expected={"sum": "stale", "*": "fresh"},
     ),
-    Case(name="declared", function=declared, args=(VECTOR,), expected="fresh"),
+    Case(name="declared", function=declared, args=(VECTOR,), reference=plain.doubled, expected="fresh"),
+    Case(name="declared_both", function=declared_both, args=(VECTOR,), reference=plain.declared, expected="fresh"),
     Case(name="two_kernels", function=two_kernels, args=(VECTOR,), expected={"*": "unknown"}),
 )

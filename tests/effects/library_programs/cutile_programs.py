@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from cuda.tile.jax import InputOutput, OutputPlaceholder, cutile_call
 
 from ligerdiag.model.case import Arg, Case
+from tests.effects.library_programs import plain
 
 TILE = 16
 
@@ -72,8 +73,14 @@ VECTOR = Arg(shape=(64,))
 PLACES = Arg(shape=(64,), dtype="int32")
 MATRIX = Arg(shape=(128, 128), dtype="float16")
 CASES = (
-    Case(name="hidden", function=hidden, args=(VECTOR,), expected={"sum": "stale", "*": "fresh"}),
-    Case(name="declared", function=declared, args=(VECTOR,), expected="fresh"),
+    Case(
+        name="hidden",
+        function=hidden,
+        args=(VECTOR,),
+        reference=plain.sine_hidden,
+        expected={"sum": "stale", "*": "fresh"},
+    ),
+    Case(name="declared", function=declared, args=(VECTOR,), reference=plain.sine_declared, expected="fresh"),
     Case(
         name="second_operand", function=second_operand, args=(MATRIX, MATRIX), expected={"right": "stale", "*": "fresh"}
     ),

@@ -8,6 +8,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from ligerdiag.model.case import Arg, Case
+from tests.effects.library_programs import plain
 
 BLOCK = 16
 
@@ -45,8 +46,24 @@ def declared(x: Any) -> Any:
     return {"doubled": ref[...], "sum": h + 1}
 
 
+def declared_both(x: Any) -> Any:
+    h = x * 3
+    ref = jax.new_ref(h)
+    out = jt.triton_call(
+        ref, kernel=add_and_double, out_shape=jax.ShapeDtypeStruct(h.shape, h.dtype), grid=(4,), BLOCK=BLOCK
+    )
+    return {"out": out, "doubled": ref[...], "sum": h + 1}
+
+
 VECTOR = Arg(shape=(64,))
 CASES = (
-    Case(name="hidden", function=hidden, args=(VECTOR,), expected={"sum": "stale", "*": "fresh"}),
-    Case(name="declared", function=declared, args=(VECTOR,), expected="fresh"),
+    Case(
+        name="hidden",
+        function=hidden,
+        args=(VECTOR,),
+        reference=plain.hidden,
+        expected={"sum": "stale", "*": "fresh"},
+    ),
+    Case(name="declared", function=declared, args=(VECTOR,), reference=plain.doubled, expected="fresh"),
+    Case(name="declared_both", function=declared_both, args=(VECTOR,), reference=plain.declared, expected="fresh"),
 )

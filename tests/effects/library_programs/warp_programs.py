@@ -6,6 +6,7 @@ import warp as wp
 from warp import jax_kernel
 
 from ligerdiag.model.case import Arg, Case
+from tests.effects.library_programs import plain
 
 
 @wp.kernel
@@ -24,12 +25,14 @@ def add_rows(
     out: wp.array2d(dtype=float),  # type: ignore[valid-type]
 ):
     row, column = wp.tid()
+    out[row, column] = a[row, column]
     if column < a.shape[1] - total.shape[0]:
         out[row, column] = a[row, column] * scale
     wp.atomic_add(total, row, a[row, column])
 
 
 add_and_double_call = jax_kernel(add_and_double)
+add_and_double_declared = jax_kernel(add_and_double, num_outputs=2, in_out_argnames=["a"])
 add_rows_undeclared = jax_kernel(add_rows)
 add_rows_declared = jax_kernel(add_rows, num_outputs=2, in_out_argnames=["total"])
 
@@ -52,9 +55,18 @@ def declared(x: Any) -> Any:
     return {"out": out, "sum": h + 1, "before": total + 1, "total": after}
 
 
+def declared_double(x: Any) -> Any:
+    h = x * 3
+    doubled, out = add_and_double_declared(h)
+    return {"out": out, "doubled": doubled, "sum": h + 1}
+
+
+VECTOR = Arg(shape=(64,))
 ROWS = Arg(shape=(8, 16))
+STALE, STALE_TOTAL = {"sum": "stale", "*": "fresh"}, {"total": "stale", "*": "fresh"}
 CASES = (
-    Case(name="hidden", function=hidden, args=(Arg(shape=(64,)),), expected={"sum": "stale", "*": "fresh"}),
-    Case(name="hidden_total", function=hidden_total, args=(ROWS,), expected={"total": "stale", "*": "fresh"}),
-    Case(name="declared", function=declared, args=(ROWS,), expected="fresh"),
+    Case(name="hidden", function=hidden, args=(VECTOR,), reference=plain.hidden, expected=STALE),
+    Case(name="hidden_total", function=hidden_total, args=(ROWS,), reference=plain.rows_hidden, expected=STALE_TOTAL),
+    Case(name="declared", function=declared, args=(ROWS,), reference=plain.rows_declared, expected="fresh"),
+    Case(name="declared_double", function=declared_double, args=(VECTOR,), reference=plain.declared, expected="fresh"),
 )
