@@ -58,6 +58,14 @@ BisectTargets = Annotated[
     ),
 ]
 Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay the schedules on the CPU, on concrete inputs.")]
+Opaque = Annotated[
+    bool,
+    Option(
+        "--opaque",
+        help="Replay all programs again, in f64 and with opaque functions in place of kernels and library calls: they "
+        "read and write the same buffers. Without it, only programs that replay does not cover or cannot decide.",
+    ),
+]
 ComparedModules = Annotated[
     str,
     Option(
@@ -112,14 +120,7 @@ class CheckOptions:
         int,
         Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
     ] = 0
-    opaque: Annotated[
-        bool,
-        Option(
-            "--opaque",
-            help="Replay all programs again, in f64 and with opaque functions in place of kernels and library calls: they "
-            "read and write the same buffers. Without it, only programs with a call that replay does not cover.",
-        ),
-    ] = False
+    opaque: Opaque = False
     device: Annotated[
         bool, Option("--device", help="Also compile for this machine's GPUs, run there, and compare the results.")
     ] = False
@@ -222,6 +223,7 @@ class InspectOptions:
     bounds: Bounds = field(default_factory=Bounds)
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The bytes of memory, and the bytes copied in one call, that the user allows each module."""
+    opaque: Opaque = False
     seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed for the random arguments of a replay.")] = 0
     source_roots: Annotated[
         tuple[Path, ...],

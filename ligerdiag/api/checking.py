@@ -31,7 +31,7 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.model.findings import ReplayState, SuppressionKind
+from ligerdiag.model.findings import SuppressionKind
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
@@ -433,14 +433,14 @@ def _replay_opaquely(
     find_readers: FindReaders | None,
 ) -> None:
     """Replays cases with opaque functions in place of their custom calls, and adds the results to their replays: all
-    cases if the user asked for it, otherwise those that the replay itself does not cover.
+    cases if the user asked for it, otherwise those about which the replay itself leaves something open.
     """
     run = course.run
     tasks = [
         task
         for task in run.list_tasks()
         if (replay := run.replays.get((task.case.source, task.case.id, task.target))) is not None
-        and (options.opaque or replay.state is ReplayState.NOT_COVERED)
+        and (options.opaque or replay.is_open)
     ]
     if not tasks:
         return

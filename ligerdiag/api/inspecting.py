@@ -14,7 +14,7 @@ from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, f
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError
 from ligerdiag.inspection.module_inspection import UNKNOWN_TARGET, InspectionRequest, ModuleOutcome
-from ligerdiag.model.findings import Replay, ReplayState, Verdict
+from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState, Verdict
 from ligerdiag.model.report import (
     CheckReport,
     Identity,
@@ -150,6 +150,10 @@ class Inspector(Protocol):
         """
         ...
 
+    def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Replays the same with opaque functions; to be called if the last outcome's `opaque_seconds` is above 0."""
+        ...
+
 
 @dataclass(slots=True)
 class InspectedModules:
@@ -193,6 +197,11 @@ class InspectedModules:
         why = f"the run was ended by {ending.value} before its turn"
         pending = Replay(state=ReplayState.NOT_DONE, reason=why)
         self.replays = [pending if one is _PENDING else one for one in self.replays]
+        left = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
+        self.replays = [
+            replace(one, opaque=left) if one is not None and one.opaque is _PENDING_OPAQUE else one
+            for one in self.replays
+        ]
         self.judged += [leave_undone(Identity(id=name, target=targets[name]), why) for name in names[self.done :]]
         self.replays += [None] * (len(self.judged) - len(self.replays))
 
@@ -219,9 +228,16 @@ class InspectedModules:
         self.judged.append(outcome.judged)
         self.replays.append(_PENDING if outcome.replay_seconds else outcome.replay)
         if outcome.replay_seconds:
-            done = inspector.replay(subject, outcome.replay_seconds)
-            self.replays[-1] = done.replay
-            self.notes += done.notes
+            outcome = inspector.replay(subject, outcome.replay_seconds)
+            self.replays[-1] = outcome.replay
+            self.notes += outcome.notes
+        last = self.replays[-1]
+        if outcome.opaque_seconds and last is not None:
+            self.replays[-1] = replace(last, opaque=_PENDING_OPAQUE)
+            outcome = inspector.replay_opaquely(subject, outcome.opaque_seconds)
+            self.notes += outcome.notes
+        if outcome.opaque is not None and last is not None:
+            self.replays[-1] = replace(last, opaque=outcome.opaque)
 
 
 def _has_something(inspection: Inspection) -> bool:
@@ -235,6 +251,8 @@ def _has_something(inspection: Inspection) -> bool:
 
 _PENDING = Replay(state=ReplayState.NOT_DONE)
 """Placeholder for a replay that has begun and is not done."""
+_PENDING_OPAQUE = OpaqueReplay(state=ReplayState.NOT_DONE)
+"""Placeholder for a replay with opaque functions that has begun and is not done."""
 
 
 def _count(number: int) -> str:
@@ -257,6 +275,7 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
         neighbourhoods=options.neighbourhoods,
         view=options.view,
         replay=options.replay,
+        opaque=options.opaque,
         bounds=options.bounds,
         seed=options.seed,
     )

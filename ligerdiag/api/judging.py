@@ -202,7 +202,7 @@ class Run:
                     self.undone.add(key)
                 if replay:
                     done = self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
-                    if done.opaque is None and (opaque or done.state is ReplayState.NOT_COVERED):
+                    if done.opaque is None and (opaque or done.is_open):
                         left = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
                         self.replays[key] = replace(done, opaque=left)
                         self.undone.add(key)

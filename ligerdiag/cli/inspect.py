@@ -68,6 +68,7 @@ Examples:
   ligerdiag inspect step.txt.gz --format json
   ligerdiag inspect /tmp/dump --no-replay       judges only the schedules
   ligerdiag inspect /tmp/dump --full --seed 1   replays also large programs
+  ligerdiag inspect /tmp/dump --opaque          replays also without the kernels' code
   ligerdiag inspect /tmp/dump --memory-budget 60G
                                                 fails what needs more
 
@@ -149,7 +150,8 @@ inspect = make_command(
     InspectLine,
     run_inspect,
     "paths module format output select ignore fail_on strict timeout time_limit cache_directory replay "
-    "replay_seconds replay_memory full seed memory_budget copy_budget config source_roots quiet verbose statistics html",
+    "replay_seconds replay_memory full opaque seed memory_budget copy_budget config source_roots quiet verbose "
+    "statistics html",
 )
 
 DEFAULT_DIRECTORY = Path("ligerdiag-report")
@@ -200,6 +202,6 @@ def run_report(line: ReportLine) -> None:
 report = make_command(
     ReportLine,
     run_report,
-    "paths html module select ignore fail_on strict timeout cache_directory replay replay_seconds replay_memory full seed "
-    "memory_budget copy_budget config source_roots quiet verbose statistics",
+    "paths html module select ignore fail_on strict timeout cache_directory replay replay_seconds replay_memory full "
+    "opaque seed memory_budget copy_budget config source_roots quiet verbose statistics",
 )

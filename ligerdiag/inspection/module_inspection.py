@@ -5,7 +5,7 @@ never waits for a replay, and it stands if the replay cannot be completed.
 """
 
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -26,7 +26,7 @@ from ligerdiag.dumps.load import (
     may_hold_kernels,
 )
 from ligerdiag.effects.declared import DeclaredEffects
-from ligerdiag.effects.isolated import read_modules_isolated
+from ligerdiag.effects.isolated import CallEffectsReader, read_modules_isolated
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error, describe_fault
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.inspection.compilation import (
@@ -37,12 +37,15 @@ from ligerdiag.inspection.compilation import (
     needs_inspection,
 )
 from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_used, join_inspections
-from ligerdiag.model.findings import Replay, ReplayState, Verdict
+from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState, Verdict
 from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
 from ligerdiag.replay.replay_worker import Bounds
 
 if TYPE_CHECKING:
     from ligerdiag.replay.dump_replay import DumpPlan
+    from ligerdiag.replay.opaque_plan import OpaquePlan
+    from ligerdiag.replay.ops.scope import Array
+    from ligerdiag.replay.runs.case_run import Programs
 
 UNKNOWN_TARGET = "unknown target"
 """Name of the target of a module if neither file names nor provenance give one."""
@@ -62,6 +65,8 @@ class InspectionRequest:
     """Whether to compute the drawing of an HTML report, too."""
     replay: bool = False
     """Whether to replay hidden writes, within the bounds."""
+    opaque: bool = False
+    """Whether to replay them with opaque functions, too, although the replay leaves nothing open."""
     bounds: Bounds = field(default_factory=Bounds)
     seed: int = 0
     """Seed of the random arguments of a replay."""
@@ -92,6 +97,10 @@ class ModuleOutcome:
     """
     replay_seconds: float = 0.0
     """Seconds of processor time for a replay that is still to be run; 0 if there is none."""
+    opaque: OpaqueReplay | None = None
+    """The result of the module's replay with opaque functions; None if there is none yet."""
+    opaque_seconds: float = 0.0
+    """Seconds of processor time for a replay with opaque functions that is still to be run; 0 if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +112,8 @@ class ModuleInspector:
     effects_cache: Path
     _plan: "DumpPlan | None" = None
     """Plan of the last module's replay; None if it has none."""
+    _opaque: "OpaquePlan | OpaqueReplay | None" = None
+    """Plan of the last module's replay with opaque functions, or why there is none; None if it has no hidden write."""
 
     @property
     def _words(self) -> InspectionWords:
@@ -205,30 +216,74 @@ class ModuleInspector:
 
         A fault is not raised: the record of the replay contains it.
         """
-        from ligerdiag.replay.dump_replay import draw_parameters, load_snapshot, replay_dump
+        from ligerdiag.replay.dump_replay import replay_dump
 
         plan, self._plan = self._plan, None
         if plan is None:
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="there is nothing to replay"))
         name = subject.id if isinstance(subject, ModuleFiles) else subject.name
-        snapshots = subject.arguments if isinstance(subject, ModuleFiles) else ()
-        program, notes = plan.programs.program, list[str]()
+        notes = list[str]()
         try:
             kernels = read_modules_isolated(plan.sources, self.effects_cache)
             with limit_memory(plan.memory, name), limit_time(seconds, name):
-                if snapshots:
-                    arguments = load_snapshot(snapshots[0], program)
-                    notes.append(f"`{name}` is replayed on the arguments in `{snapshots[0].name}`")
-                else:
-                    arguments = draw_parameters(program, self.request.seed)
-                replay = replay_dump(plan, arguments, kernels)
+                replay = replay_dump(plan, self._find_arguments(subject, plan.programs.program, notes), kernels)
         except LigerdiagError as error:
             failed = Replay(state=ReplayState.FAILED, reason=describe_error(error))
             return ModuleOutcome(replay=failed, is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
             traceback.print_exception(fault)
             replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
-        return ModuleOutcome(replay=replay, notes=tuple(notes))
+        return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay, plan.ambiguous)
+
+    def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Runs the planned replay with opaque functions of the module or artifact; see `replay`."""
+        from ligerdiag.replay.opaque_plan import OpaquePlan, replay_dump_opaquely
+
+        plan, self._opaque = self._opaque, None
+        if not isinstance(plan, OpaquePlan):
+            return ModuleOutcome(opaque=OpaqueReplay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+        name = subject.id if isinstance(subject, ModuleFiles) else subject.name
+        try:
+            notes = list[str]()
+            with limit_memory(plan.memory, name), limit_time(seconds, name):
+                arguments = self._find_arguments(subject, plan.programs.program, notes)
+                found = replay_dump_opaquely(plan, arguments)
+        except LigerdiagError as error:
+            failed = OpaqueReplay(state=ReplayState.FAILED, reason=describe_error(error), kernels=plan.calls.kernels)
+            return ModuleOutcome(opaque=failed, is_over_budget=isinstance(error, BudgetError))
+        except Exception as fault:
+            traceback.print_exception(fault)
+            found = OpaqueReplay(state=ReplayState.FAILED, reason=describe_fault(fault), kernels=plan.calls.kernels)
+        return ModuleOutcome(opaque=found)
+
+    def _find_arguments(self, subject: ModuleFiles | Path, program: HloModule, notes: list[str]) -> tuple["Array", ...]:
+        """Returns the arguments of a run that the dump holds, and adds a note on them; otherwise draws arguments."""
+        from ligerdiag.replay.dump_replay import draw_parameters, load_snapshot
+
+        snapshots = subject.arguments if isinstance(subject, ModuleFiles) else ()
+        if not snapshots:
+            return draw_parameters(program, self.request.seed)
+        name = subject.id if isinstance(subject, ModuleFiles) else subject.name
+        notes.append(f"`{name}` is replayed on the arguments in `{snapshots[0].name}`")
+        return load_snapshot(snapshots[0], program)
+
+    def _add_opaque(self, outcome: ModuleOutcome, replay: Replay, ambiguous: Collection[str] = ()) -> ModuleOutcome:
+        """Completes the outcome by the time for the replay with opaque functions, or by the reason why there is none, if
+        the user asked for one or the replay leaves something open that it may decide.
+
+        ambiguous: names of the outputs whose intended value is unknown, so that no numbers decide anything about them.
+        """
+        from ligerdiag.replay.opaque_plan import OpaquePlan
+
+        rest = {name: numbers for name, numbers in replay.outputs.items() if name not in ambiguous}
+        plan = self._opaque
+        if plan is None or not (self.request.opaque or replace(replay, outputs=rest).is_open):
+            return outcome
+        if isinstance(plan, OpaquePlan):
+            if not plan.calls.kernels and not self.request.opaque:
+                return outcome
+            return replace(outcome, opaque_seconds=self.request.timeout or plan.limit)
+        return replace(outcome, opaque=plan)
 
     def _look_within(
         self, sources: Sequence[Path], identities: Sequence[Identity], look: "Callable[[], _Seen]"
@@ -239,7 +294,7 @@ class ModuleInspector:
         better one, which then names the module even if `look` fails later.
         """
         started, name = perf_counter(), identities[0].id
-        self._plan = None
+        self._plan = self._opaque = None
         try:
             with self._limit(sources, name):
                 seen = look()
@@ -260,11 +315,12 @@ class ModuleInspector:
 
     def _plan_within(self, sources: Sequence[Path], name: str, seen: "_Seen", outcome: ModuleOutcome) -> ModuleOutcome:
         """Returns the outcome, completed by the time for the planned replay, or by the reason why there is none."""
-        import_module("ligerdiag.replay.dump_replay")  # imported before the limits apply to the module
+        for module in ("dump_replay", "opaque_plan"):
+            import_module(f"ligerdiag.replay.{module}")  # imported before the limits apply to the module
 
         try:
             with self._limit(sources, name):
-                plan = _plan_replay(seen, self.request.bounds)
+                plan, self._opaque = self._plan_replays(seen)
         except LigerdiagError as error:
             return replace(
                 outcome,
@@ -275,9 +331,30 @@ class ModuleInspector:
             traceback.print_exception(fault)
             return replace(outcome, replay=Replay(state=ReplayState.FAILED, reason=describe_fault(fault)))
         if isinstance(plan, Replay):
-            return replace(outcome, replay=plan)
+            return self._add_opaque(replace(outcome, replay=plan), plan)
         self._plan = plan
         return replace(outcome, replay_seconds=self.request.timeout or plan.seconds)
+
+    def _plan_replays(self, seen: "_Seen") -> tuple["DumpPlan | Replay", "OpaquePlan | OpaqueReplay | None"]:
+        """Returns the plan of the replay, or the reason why there is none, and the same for the replay with opaque
+        functions, which is None if nothing can be replayed.
+        """
+        from ligerdiag.replay.dump_replay import plan_dump
+        from ligerdiag.replay.opaque_plan import plan_opaquely
+        from ligerdiag.replay.ops.scope import NotCoveredError
+
+        if missing := _describe_missing(seen):
+            return Replay(state=ReplayState.NOT_DONE, reason=missing), None
+        try:
+            programs, unknown = _join_programs(seen)
+        except NotCoveredError as error:
+            return Replay(state=ReplayState.NOT_COVERED, reason=str(error)), None
+        reader = CallEffectsReader(cache=self.effects_cache, declared=self.request.declared)
+        reader.read(programs.program, programs.optimized)
+        return (
+            plan_dump(programs, self.request.bounds, unknown),
+            plan_opaquely(programs, reader.find, self.request.bounds, unknown),
+        )
 
     def _inspect_loaded(self, loaded: LoadedModule) -> "_Seen":
         launches = load_launches(loaded.files.optimized[0])
@@ -312,31 +389,25 @@ class _Seen:
     artifact: Artifact | None = None
 
 
-def _plan_replay(seen: _Seen, bounds: Bounds) -> "DumpPlan | Replay":
-    """Returns the plan of the replay, or the reason why there is none."""
-    from ligerdiag.replay.dump_replay import join_programs, plan_dump
+def _join_programs(seen: _Seen) -> tuple["Programs", frozenset[str]]:
+    """Returns both modules of a judged compilation that lacks nothing for a replay, and the names of the outputs whose
+    intended value is unknown. Raises NotCoveredError.
+    """
+    from ligerdiag.replay.dump_replay import join_programs
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_run import load_programs
 
-    missing = _describe_missing(seen)
-    if missing:
-        return Replay(state=ReplayState.NOT_DONE, reason=missing)
     assert seen.analysed is not None
     compilation, context = seen.analysed.compilation, seen.analysed.context
-    unknown = {name for name, verdict in seen.inspection.outputs.items() if verdict is Verdict.UNKNOWN}
-    try:
-        if seen.artifact is None:
-            assert compilation.buffers is not None
-            names = tuple(seen.inspection.outputs)
-            return plan_dump(
-                join_programs(context.program, context.optimized, compilation.buffers, names), bounds, unknown
-            )
-        assert compilation.program is not None
-        if compilation.as_written and not are_tags_used(compilation, compilation.program):
-            raise NotCoveredError("the program's tags are unreliable, so the order of its operations is unknown")
-        return plan_dump(load_programs(seen.artifact), bounds)
-    except NotCoveredError as error:
-        return Replay(state=ReplayState.NOT_COVERED, reason=str(error))
+    if seen.artifact is None:
+        assert compilation.buffers is not None
+        unknown = {name for name, verdict in seen.inspection.outputs.items() if verdict is Verdict.UNKNOWN}
+        names = tuple(seen.inspection.outputs)
+        return join_programs(context.program, context.optimized, compilation.buffers, names), frozenset(unknown)
+    assert compilation.program is not None
+    if compilation.as_written and not are_tags_used(compilation, compilation.program):
+        raise NotCoveredError("the program's tags are unreliable, so the order of its operations is unknown")
+    return load_programs(seen.artifact), frozenset()
 
 
 def _describe_missing(seen: _Seen) -> str:

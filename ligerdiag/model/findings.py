@@ -568,12 +568,21 @@ class Replay:
     """The results of running the schedule in other legal orders; None if these were not requested."""
     opaque: OpaqueReplay | None = None
     """The replay with opaque functions in place of custom calls; None if it was neither requested nor needed. It is
-    needed if the replay itself does not cover a custom call.
+    needed if the replay leaves something open (`is_open`).
     """
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
     cached: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a replay with opaque functions may decide what this one does not: it does not cover an operation, or
+        the numbers of an output decide nothing.
+        """
+        if self.state is ReplayState.NOT_COVERED:
+            return True
+        return any(one.attribution is Attribution.UNDECIDED for one in self.outputs.values())
 
     @property
     def deaths(self) -> tuple[str, ...]:

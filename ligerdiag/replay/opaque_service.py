@@ -10,18 +10,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import REPLAYS, Cache, get_program
 from ligerdiag.codec import FieldError, encode_record, read_record
 from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
-from ligerdiag.errors import ArtifactError, LigerdiagError, describe_error
-from ligerdiag.hlo.module import HloInstruction, HloModule
-from ligerdiag.hlo.parse import load_hlo
-from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState
+from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.model.findings import OpaqueReplay, ReplayState
 from ligerdiag.model.report import OnProgress, Progress
-from ligerdiag.replay.estimate import count_allocated_bytes, count_live_bytes, estimate, list_cuts
 from ligerdiag.replay.opaque_calls import OpaqueCalls
+from ligerdiag.replay.opaque_plan import plan_opaquely
 from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.replay.replay_service import (
     CACHED_STATES,
@@ -40,20 +37,11 @@ from ligerdiag.replay.replay_worker import (
     compute_available_bytes,
     count_workers,
     make_opaque_job,
-    refuse,
 )
-from ligerdiag.replay.runs.loop_cuts import NO_CUTS
-from ligerdiag.replay.runs.opaque import compute_elements
-from ligerdiag.replay.runs.opaque_run import list_opaque_calls
-from ligerdiag.replay.runs.widening import find_scale
+from ligerdiag.replay.runs.case_run import load_programs
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 from ligerdiag.workers.templates import Templates
-
-_SLOWER = 2.0
-"""How many times longer a program takes in f64 than in its own types, mostly f32, by a cautious guess."""
-_ELEMENT_SECONDS = 2e-8
-"""Seconds per element of a call's operands and outputs."""
 
 type FindDeclared = Callable[[ReplayTask], Sequence[DeclaredEffects]]
 """A function that returns the effects that the user declares for the custom calls of a task."""
@@ -166,57 +154,16 @@ class _Planner:
             return OpaqueReplay(state=ReplayState.FAILED, reason=describe_error(error))
 
     def _plan(self, task: ReplayTask, declared: Sequence[DeclaredEffects]) -> _Plan | OpaqueReplay:
-        artifact = task.artifact
-        if not artifact.as_written.stat().st_size:
-            raise NotCoveredError("a program that jaxlib could not translate as written to HLO")
-        program, _ = load_hlo(artifact.as_written)
-        optimized, buffers = load_hlo(artifact.optimized)
-        if buffers is None:
-            raise ArtifactError(f"`{artifact.optimized}` holds no buffer assignment")
-        calls = self._list_calls(artifact, declared, program, optimized)
-        if calls.not_covered:
-            # not cached: a reader of kernels that died may read them the next time
-            return OpaqueReplay(state=ReplayState.NOT_COVERED, reason=calls.not_covered, kernels=calls.kernels)
-        devices, bounds = artifact.provenance.devices, self.options.bounds
-        size = find_scale(optimized) * (devices * count_allocated_bytes(buffers) + count_live_bytes(program))
-        ways = () if bounds.full else list_cuts(program, optimized, _compute_kernel_seconds)
-        first: Replay | None = None
-        for cuts in (NO_CUTS, *ways):
-            cost = estimate(
-                program,
-                optimized,
-                buffers,
-                kernel_seconds=_compute_kernel_seconds,
-                devices=devices,
-                cores=1,
-                cuts=cuts,
-            )
-            seconds = _SLOWER * cost.seconds
-            refused = refuse(seconds, size, bounds, compute_available_bytes())
-            if refused is None:
-                names = tuple([loop.instruction for loop in cuts.loops])
-                return _Plan(task=task, calls=calls, seconds=seconds, bytes=size, cut=names)
-            first = first or refused
-        assert first is not None
-        return OpaqueReplay(
-            state=first.state,
-            reason=first.reason,
-            kernels=calls.kernels,
-            estimated_seconds=first.estimated_seconds,
-            estimated_bytes=first.estimated_bytes,
-        )
-
-    def _list_calls(
-        self, artifact: Artifact, declared: Sequence[DeclaredEffects], program: HloModule, optimized: HloModule
-    ) -> OpaqueCalls:
-        readers = self.find_readers and self.find_readers(artifact.provenance.toolchain)
+        programs = load_programs(task.artifact)
+        readers = self.find_readers and self.find_readers(task.artifact.provenance.toolchain)
         reader = CallEffectsReader(cache=self.cache.root / "effects", declared=declared, readers=readers)
-        reader.read(program, optimized)
-        return list_opaque_calls(program, optimized, reader.find)
-
-
-def _compute_kernel_seconds(call: HloInstruction) -> float:
-    return _ELEMENT_SECONDS * compute_elements(call)
+        reader.read(programs.program, programs.optimized)
+        # no record of a refusal is cached: a reader of kernels that died may read them the next time
+        plan = plan_opaquely(programs, reader.find, self.options.bounds)
+        if isinstance(plan, OpaqueReplay):
+            return plan
+        names = tuple([loop.instruction for loop in plan.cuts.loops])
+        return _Plan(task=task, calls=plan.calls, seconds=plan.seconds, bytes=plan.bytes, cut=names)
 
 
 def _make_request(plan: _Plan) -> OpaqueRequest:

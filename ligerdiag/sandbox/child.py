@@ -173,6 +173,8 @@ class Question:
     """If positive, the request is to run the replay of the subject, which was judged last, within these seconds of
     processor time; if 0, to judge the subject.
     """
+    is_opaque: bool = False
+    """Whether that replay is the one with opaque functions."""
     is_count: bool = False
     """Whether the request is only to count the modules of the file `subject`."""
 
@@ -230,6 +232,8 @@ def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> Non
             limit_processor(budget)
             if question.is_count and isinstance(question.subject, Path):
                 outcome = inspector.count_modules(question.subject)
+            elif question.replay_seconds and question.is_opaque:
+                outcome = inspector.replay_opaquely(question.subject, question.replay_seconds)
             elif question.replay_seconds:
                 outcome = inspector.replay(question.subject, question.replay_seconds)
             elif isinstance(question.subject, Path):

@@ -34,7 +34,7 @@ from ligerdiag.inspection.module_inspection import (
     describe_artifact,
     describe_module,
 )
-from ligerdiag.model.findings import Replay, ReplayState
+from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState
 from ligerdiag.model.report import refuse
 from ligerdiag.sandbox.child import Confinement, Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
@@ -151,8 +151,23 @@ class SandboxedInspector:
             reason = f"the process that replayed `{name}` {end}"
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
 
+    def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
+        """Replays the same with opaque functions in place of the custom calls; see `replay`."""
+        name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
+        absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()
+        try:
+            return self._ask(absolute, replay_seconds=seconds, is_opaque=True)
+        except ChildEnded as end:
+            reason = f"the process that replayed `{name}` {end}"
+            return ModuleOutcome(opaque=OpaqueReplay(state=ReplayState.FAILED, reason=reason))
+
     def _ask(
-        self, subject: ModuleFiles | Path, *, replay_seconds: float = 0.0, is_count: bool = False
+        self,
+        subject: ModuleFiles | Path,
+        *,
+        replay_seconds: float = 0.0,
+        is_opaque: bool = False,
+        is_count: bool = False,
     ) -> ModuleOutcome:
         is_fresh = self._child is None or not self._child.is_ready
         self.start()
@@ -169,6 +184,7 @@ class SandboxedInspector:
                 answer=self._child.folder / "answer.json",
                 subject=subject,
                 replay_seconds=replay_seconds,
+                is_opaque=is_opaque,
                 is_count=is_count,
             )
             outcome = self._child.ask(question, seconds)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -10,6 +11,7 @@ from ligerdiag import api
 from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.model.findings import Attribution, OpaqueReplay, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.json import render_json
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
@@ -105,3 +107,47 @@ def test_the_report_shows_both_replays(folder: Path, run_cli: RunCli, tmp_path: 
     outcome = run_cli("check", "foreign.py", "-v", "--config", config, cwd=folder)
     assert "not covered, opaque agrees" in outcome.out
     assert "replayed with opaque functions: 1 of 1: 1 agree" in outcome.out
+
+
+def inspect(case: CaseReport, effects: dict[str, object], **words: Any) -> CaseReport:
+    """Inspects the artifact of a case that was checked."""
+    (found,) = api.inspect(
+        api.InspectOptions(paths=(Path(case.artifact),), effects=parse_declarations(effects), **words)
+    ).cases
+    return found
+
+
+def test_an_artifact_of_a_call_that_nobody_can_read_is_replayed_so(folder: Path, cache: Path) -> None:
+    declared: dict[str, object] = {"my_scale": {"writes": [0]}}
+    (checked,) = check(folder / "foreign.py", cache, declared).cases
+    found = inspect(checked, declared, cache_directory=cache)
+    assert found.replay is not None
+    assert (found.replay.state, found.replay.outputs) == (ReplayState.NOT_COVERED, {})
+    assert get_opaque(found).state is ReplayState.DONE
+    assert found.disagreements == ()
+    for name, numbers in get_opaque(checked).outputs.items():
+        assert get_opaque(found).outputs[name].attribution is numbers.attribution, name
+    assert get_opaque(found).outputs["read"].distance > 0.1
+
+
+def test_an_artifact_that_replay_covers_is_replayed_so_on_request(folder: Path, cache: Path) -> None:
+    (checked,) = check(folder / "lucky.py", cache).cases
+    plain = inspect(checked, {}, cache_directory=cache)
+    assert plain.replay is not None
+    assert (plain.replay.state, plain.replay.opaque) == (ReplayState.DONE, None)
+    asked = inspect(checked, {}, cache_directory=cache, opaque=True)
+    assert asked.replay is not None
+    assert asked.replay.outputs == plain.replay.outputs
+    assert {one.attribution for one in get_opaque(asked).outputs.values()} == {Attribution.FRESH}
+    assert get_opaque(asked).estimated_seconds > 0
+
+
+def test_an_opaque_replay_above_the_bounds_is_too_large_and_costs_no_other_numbers(folder: Path, cache: Path) -> None:
+    (checked,) = check(folder / "lucky.py", cache).cases
+    whole = inspect(checked, {}, cache_directory=cache, opaque=True)
+    assert whole.replay is not None
+    limit = (whole.replay.estimated_bytes + get_opaque(whole).estimated_bytes) // 2
+    found = inspect(checked, {}, cache_directory=cache, opaque=True, bounds=Bounds(memory=limit))
+    assert found.replay is not None
+    assert found.replay.outputs == whole.replay.outputs
+    assert get_opaque(found).state is ReplayState.TOO_LARGE

@@ -8,7 +8,8 @@ import pytest
 
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.replay.ops.scope import NotCoveredError
-from ligerdiag.replay.runs.widening import WideScheduleRunner, find_scale, widen_array, widen_module
+from ligerdiag.replay.runs.wide_memory import WideScheduleRunner
+from ligerdiag.replay.runs.widening import find_scale, widen_array, widen_module
 from tests.replay.by_hand import Doubling, assign, parse
 from tests.replay.xla_cpu import evaluate_module, parse_text
 
@@ -97,17 +98,58 @@ ROOT t = (f32[8], bf16[4]) tuple(h, m)
 
 
 @pytest.mark.parametrize("offset", [0, 2, 4, 14, 16, 24, 28, 32])
-def test_a_narrow_value_overwrites_the_wide_elements_that_start_where_one_of_its_elements_starts(offset: int) -> None:
+def test_a_narrow_value_overwrites_the_wide_elements_whose_bytes_it_takes(offset: int) -> None:
     values = np.arange(1, 9, dtype=np.float32)
     places: dict[str, int | tuple[int, int]] = {"x": (0, 0), "h": 0, "s": 64, "n": 128, "m": offset, "t": 256}
     first, second = run(parse(SHARED), places, values)
     assert second == [-5, -6, -7, -8]
     overwritten = {byte // 4 for byte in range(offset, offset + 8)}
-    # the narrow element in the first half of a wide one takes the place of its value; one in the second half of it is missed
-    firsts = {byte // 4 for byte in range(offset, offset + 8, 2) if byte % 4 == 0}
-    for number, value in enumerate(first):
-        assert (value != values[number]) == (number in firsts)
-    assert firsts <= overwritten
+    assert {number for number, value in enumerate(first) if value != values[number]} == overwritten & set(range(8))
+
+
+@pytest.mark.parametrize("offset", [0, 2, 6, 12, 14, 16])
+def test_a_wide_value_overwrites_the_narrow_elements_whose_bytes_it_takes(offset: int) -> None:
+    body = """{
+x = f32[4] parameter(0)
+m = bf16[4] convert(x)
+h = f32[4] negate(x)
+ROOT t = (f32[4], bf16[4]) tuple(h, m)
+}"""
+    places: dict[str, int | tuple[int, int]] = {"x": (0, 0), "h": 0, "m": offset, "t": 256}
+    first, second = run(parse(body), places, np.array([1, 2, 3, 4], np.float32))
+    assert first == [-1, -2, -3, -4]
+    overwritten = {number for number in range(4) if offset + 2 * number < 16}
+    assert {number for number, value in enumerate(second) if value != number + 1} == overwritten
+
+
+IN_PLACE = """{
+x = f32[4] parameter(0)
+h = f32[4] copy(x)
+m = bf16[1] constant({9})
+k = f32[4] custom-call(h), custom_call_target="triton_kernel_call"
+ROOT t = (f32[4], bf16[1], f32[4]) tuple(h, m, k)
+}"""
+
+
+def test_a_kernel_in_place_leaves_no_element_with_old_copies() -> None:
+    places: dict[str, int | tuple[int, int]] = {"x": (0, 0), "h": 0, "m": (50, 0), "k": 64, "t": 256}
+    values = np.array([0, 1, 2, 3], np.float32)  # 2 * 0 is the old value
+    assert run(parse(IN_PLACE), places, values) == [[0, 2, 4, 6], [9], [0, 1, 2, 3]]
+
+
+def test_a_kernel_reads_an_element_that_is_overwritten_in_part() -> None:
+    body = """{
+x = f32[4] parameter(0)
+h = f32[4] copy(x)
+p = f32[1] slice(x), slice={[0:1]}
+m = bf16[1] convert(p)
+k = f32[4] custom-call(h), custom_call_target="triton_kernel_call"
+ROOT t = (f32[4], bf16[1], f32[4]) tuple(h, m, k)
+}"""
+    places: dict[str, int | tuple[int, int]] = {"x": (0, 0), "h": 0, "p": 96, "m": 6, "k": 128, "t": 256}
+    first, _, third = run(parse(body), places, np.array([1, 2, 3, 4], np.float32))
+    assert [value == meant for value, meant in zip(third, [1, 2, 3, 4], strict=True)] == [True, False, True, True]
+    assert first == [2 * value for value in third]
 
 
 def test_a_kernel_in_a_fusion_runs_on_a_slice_of_the_wide_bytes() -> None:

@@ -39,7 +39,8 @@ from ligerdiag.replay.runs.case_run import (
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
 from ligerdiag.replay.runs.opaque import OpaqueRunner, describe_call, is_opaque
 from ligerdiag.replay.runs.program import run_intended_and_stale
-from ligerdiag.replay.runs.widening import WideScheduleRunner, widen_array, widen_module
+from ligerdiag.replay.runs.wide_memory import WideScheduleRunner
+from ligerdiag.replay.runs.widening import widen_array, widen_module
 
 LEAST = 1e-10
 """The least tolerance of an output of floats: rounding errors in f64 stay far below it."""
@@ -160,9 +161,8 @@ def _compare(runs: _Runs, cuts: Cuts) -> OpaqueReplay:
             numbers = runs.compare(name, min(max(LEAST, _CALIBRATION * moved), most[name]))
             if numbers.attribution is Attribution.LOSSY:
                 numbers = replace(numbers, attribution=Attribution.NEITHER)
-            if numbers.attribution.is_wrong and not moved <= limit:
-                if moved < FAR or cuts.loops:
-                    numbers = replace(numbers, attribution=Attribution.UNDECIDED)
+            if numbers.attribution.is_wrong and not moved <= limit and (moved < FAR or cuts.loops):
+                numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = reason or (
                     f"the schedule computes another `{name}` than the program even if no hidden write is seen"
                 )

@@ -18,7 +18,8 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 Not modelled: streams, command buffers, and concurrency between a start and its done.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,6 +85,16 @@ class DeviceMemory:
         step = self._find_step(instruction, index, shape)
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset, (step,))
 
+    def fetch(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
+        """Returns the current contents of a leaf of the instruction's result; see `view`."""
+        return self.view(instruction, index, shape)
+
+    @contextmanager
+    def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
+        """Encloses a call that may overwrite the bytes of its operands, and that writes `result` through a view."""
+        del operands, result
+        yield
+
     def read(self, instruction: HloInstruction) -> Value:
         """Returns the current contents of the bytes of the instruction's result: views, not copies."""
         return self._read(instruction, (), instruction.shape)
@@ -93,7 +104,7 @@ class DeviceMemory:
             return tuple([self._read(instruction, (*index, n), child) for n, child in enumerate(shape.tuple_shapes)])
         if shape.element_type == TOKEN:
             return ()
-        return self.view(instruction, index, shape)
+        return self.fetch(instruction, index, shape)
 
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
         """Stores the value in the bytes of the instruction's result, or of the element of the result that has this
@@ -283,7 +294,7 @@ class ScheduleRunner:
         self._run(entry, range(self.devices))
         shapes = list(iterate_leaf_shapes(entry.root.shape))
         return [
-            tuple([np.array(memory.view(entry.root, index, shape)) for index, shape in shapes])
+            tuple([np.array(memory.fetch(entry.root, index, shape)) for index, shape in shapes])
             for memory in self._memories
         ]
 
@@ -355,8 +366,9 @@ class ScheduleRunner:
         elif opcode == "fusion" and calls_kernel(called[0], self.kernels):
             for device, memory in enumerate(self._memories):
                 if device in active:
-                    operands = [memory.read(operand) for operand in instruction.operands]
-                    value = run_sliced(called[0], operands, self._evaluators[device], self.kernels, self._broken)
+                    with memory.allow_writes(instruction.operands):
+                        operands = [memory.read(operand) for operand in instruction.operands]
+                        value = run_sliced(called[0], operands, self._evaluators[device], self.kernels, self._broken)
                     memory.write(instruction, value)
         else:
             for device in active:
@@ -453,7 +465,8 @@ class ScheduleRunner:
         memory = self._memories[device]
         operands = [memory.view_flat(operand, (), operand.shape) for operand in call.operands]
         outputs = [memory.view_flat(call, index, shape) for index, shape in iterate_leaf_shapes(call.shape)]
-        self.kernels.launch(call, operands, outputs, watched=True)
+        with memory.allow_writes(call.operands, call):
+            self.kernels.launch(call, operands, outputs, watched=True)
 
     def _store_constant(self, device: int, constant: HloInstruction) -> None:
         memory = self._memories[device]

@@ -8,27 +8,20 @@ The bits of a float have no counterpart after the rewrite. So a `bitcast-convert
 original type and its result is widened, exactly; one from floats is not covered, nor is a `bitcast` between a float and
 another type, nor a `bitcast-convert` that the schedule runs by itself, because its intermediate value has no place.
 
-The buffer assignment is that of the original schedule. `WideMemory` makes each of its bytes `WideMemory.scale` bytes
-long, as many as the narrowest float needs. Element i of a value then starts where the byte starts in which it started
-before, so two values that share elements did so in the original bytes. Elements lie further apart than their own size.
-So the converse fails for values of different widths: a narrow element in the second half of a wide one overwrites a
-gap, and a run does not see that it overwrites the wide element.
+The buffer assignment is that of the original schedule. `wide_memory.WideMemory` runs the widened one on it.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, override
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ligerdiag.hlo.buffers import BufferAssignment, Slice
-from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
-from ligerdiag.hlo.shape import TOKEN, ShapeIndex, is_tuple, iterate_leaf_shapes
+from ligerdiag.hlo.shape import TOKEN, is_tuple, iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 from ligerdiag.replay.ops.dtypes import get_dtype
 from ligerdiag.replay.ops.movement import parse_literal
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
-from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner
 
 _F64, _C128 = 12, 18
 _WIDE_BYTES = {"f": 8, "c": 16}
@@ -161,32 +154,3 @@ def find_scale(module: HloModule) -> int:
         if shape.element_type != TOKEN and (kind := _find_kind(dtype := get_dtype(shape))) in _WIDE_BYTES
     }
     return max([_WIDE_BYTES[kind] // size for kind, size in widths], default=1)
-
-
-class WideMemory(DeviceMemory):
-    """The memory of one device, in which each byte of the original assignment is `scale` bytes long."""
-
-    def __init__(self, buffers: BufferAssignment, positions: Positions, original: HloModule, scale: int) -> None:
-        scaled = [Slice(one.allocation, scale * one.offset, scale * one.size) for one in buffers.slices]
-        super().__init__(replace(buffers, slices=tuple(scaled)), positions)
-        self._original = {one.id: one for one in original.instructions}
-        self.scale = scale
-
-    @override
-    def _find_step(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> int:
-        own = self._original[instruction.id].shape
-        for child in index:
-            own = own.tuple_shapes[child]
-        return self.scale * get_dtype(own).itemsize
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class WideScheduleRunner(ScheduleRunner):
-    """Runs a widened schedule on the bytes of the original schedule's buffer assignment, scaled."""
-
-    original: HloModule
-    """The schedule before it was widened; `module` is the widened one."""
-
-    @override
-    def _make_memory(self) -> WideMemory:
-        return WideMemory(self.buffers, self._positions, self.original, find_scale(self.original))
