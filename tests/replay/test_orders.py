@@ -19,6 +19,8 @@ DAILY = (
     "luck[state_that_a_loop_hands_on]",
     "luck[body_of_a_scan]",
     "forced[the_kernel_needs_the_reader]",
+    "forced[a_square_on_both_sides]",
+    "forced[a_square_on_both_sides_named_after_the_later]",
     "forced[another_branch]",
     "forced[body_whose_reader_needs_the_kernel]",
 )
