@@ -6,7 +6,8 @@ and in others.
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
 - `first_divergence` and `merged_values.find_joined` find the operations and operands whose sets differ; `bystanders`
-  removes the writes whose bytes an operation does not read wrongly (`DirectErrors.refine`).
+  removes the writes whose bytes an operation does not read wrongly (`DirectErrors.refine`), and `merged_uses` those about
+  which an instruction is right for each of the merged operations for which it is used.
 - `blame` makes outputs worse that depend on a wrong operation although their own sets agree, and names the reads at
   which the outputs start to be wrong.
 - `ambiguity_search`, `add_unidentified`, `add_unsearched` and `add_mixed_confluences` find outputs that depend on
@@ -55,6 +56,7 @@ from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, f
 from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_direct_errors
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
 from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
+from ligerdiag.analysis.verdict.merged_uses import MergedUses
 from ligerdiag.analysis.verdict.merged_values import find_joined
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
@@ -343,6 +345,7 @@ def judge(
     if evaluator.retagged is None and not evaluator.canonicalized:
         differing += tuple(find_wrong_edges(provenance, comparison))
         differing += tuple(find_joined(provenance, comparison))
+        differing = MergedUses(provenance, comparison).refine(differing)
     direct = None
     if needs_direct_errors(differing, outputs):
         direct = find_direct_errors(output_names, pair=pair, evaluator=evaluator, comparison=comparison)

@@ -314,6 +314,23 @@ def both_sides_of_the_kernel(x, w):
 
 
 @add(X, W, expected=FORCED)
+def a_square_on_both_sides(x, w):
+    # XLA merges the squares and computes the one of `after` again in a fusion after the call, under one name
+    z = x + w[:8, :16]
+    before = (z * z).sum()
+    sums = double(z)
+    return {"sums": sums, "other": before - ((z * z).sum(1) * sums).sum()}
+
+
+@add(X, W, expected=FORCED)
+def a_square_on_both_sides_named_after_the_later(x, w):
+    z = x + w[:8, :16]
+    before = (z * z).sum()
+    sums = double(z)
+    return {"sums": sums, "other": ((z * z).sum(1) * sums).sum() - before}
+
+
+@add(X, W, expected=FORCED)
 def a_loop_that_needs_the_reader(x, w):
     z = x @ w
     before = (x @ w).sum(1)
