@@ -34,7 +34,6 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import DTYPE_NAMES, count_elements, is_tuple, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.ops.dtypes import get_dtype
-from ligerdiag.replay.ops.products import WORTHWHILE
 from ligerdiag.replay.runs.kernel_memo import REMEMBERED_BYTES, REMEMBERED_PRODUCTS
 from ligerdiag.replay.runs.launch import count_programs
 from ligerdiag.replay.runs.loop_cuts import (
@@ -67,6 +66,10 @@ instructions.
 KERNEL_ELEMENT_SECONDS = 2.5e-8
 """Seconds per element of a kernel's operands and outputs: a cross entropy of 26 to 412 million elements took 12 to 24
 ns of a processor for each.
+"""
+LARGE_PRODUCT = 1 << 30
+"""The fewest multiplications of a product that counts as remembered: neither the time nor the memory of smaller ones
+matters.
 """
 MOST_CUTS = 8
 """The most loops that a replay cuts short: each needs another estimate."""
@@ -295,7 +298,7 @@ def _compute_opcode_cost(instruction: HloInstruction) -> _Cost:
 
 
 def _compute_product_cost(product: HloInstruction, flops: float) -> _Cost:
-    if flops < 2 * WORTHWHILE:
+    if flops < 2 * LARGE_PRODUCT:
         return _Cost(flops=flops)
     result = product.shape.tuple_shapes[0] if is_tuple(product.shape) else product.shape
     size = _count_bytes(product.operands[0].shape) + _count_bytes(result)

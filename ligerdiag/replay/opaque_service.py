@@ -30,6 +30,7 @@ from ligerdiag.replay.replay_service import (
     ReplayTask,
     compute_circumstances,
     compute_environment,
+    group_jobs,
 )
 from ligerdiag.replay.replay_worker import (
     OpaqueAnswer,
@@ -114,7 +115,8 @@ def replay_artifacts_opaquely(
         template=COMPILE_WORKER,
     ) as pool:
         jobs = [make_opaque_job(_make_request(plan), _find_timeout(plan, options)) for _, plan in plans]
-        for number, future in pool.run_all(jobs):
+        turns = group_jobs([(plan.task.case, plan.seconds) for _, plan in plans], pool.jobs)
+        for number, future in pool.run_all(jobs, turns):
             key, plan = plans[number]
             if future is None:
                 report_progress(_make_event("started", plan.task, done, len(tasks)))

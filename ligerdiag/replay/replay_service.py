@@ -29,7 +29,7 @@ from ligerdiag.compile.compile_service import compute_sources_sha256
 from ligerdiag.effects.isolated import read_modules_elsewhere
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import Replay, ReplayState
-from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.replay.replay_worker import (
     ALONE_SECONDS,
@@ -287,7 +287,6 @@ def _replay_each(
         else:
             planned.append((task, step))
     sources = {source: number for number, source in enumerate(dict.fromkeys(task.case.source for task in tasks))}
-    # a worker takes cases of one source; for neighbours with equal draws it draws the arguments and multiplies them once
     planned.sort(key=lambda one: (sources[one[0].case.source], one[0].case.draws))
     beside = [(task, plan) for task, plan in planned if not plan.alone]
     alone = [(task, plan) for task, plan in planned if plan.alone]
@@ -368,12 +367,38 @@ def _run(
         )
         for task, plan in plans
     ]
-    for number, future in pool.run_all(jobs):
+    groups = group_jobs([(task.case, plan.seconds) for task, plan in plans], pool.jobs)
+    for number, future in pool.run_all(jobs, groups):
         task, plan = plans[number]
         if future is None:
             yield task
             continue
         yield task, _finish(task, plan, future, options, results)
+
+
+def group_jobs(jobs: Sequence[tuple[CaseSpec, float]], workers: int) -> list[list[int]]:
+    """Divides replays into groups, each for one worker, and returns the positions of each group; the group that is
+    estimated to take longest comes first.
+
+    A worker takes cases of one source; for neighbours with equal draws it draws the arguments, multiplies them and runs
+    the kernels once. So the cases of a source are one group, unless that would keep one worker busy while others have
+    nothing left to do: then the cases with equal draws are.
+
+    jobs: for each replay its case and its estimated seconds. workers: number of workers.
+    """
+    sources: dict[Source, dict[str, list[int]]] = {}
+    for number, (case, _) in enumerate(jobs):
+        sources.setdefault(case.source, {}).setdefault(case.draws, []).append(number)
+
+    def add_up(group: Sequence[int]) -> float:
+        return sum(jobs[number][1] for number in group)
+
+    share = add_up(range(len(jobs))) / max(workers, 1)
+    groups: list[list[int]] = []
+    for draws in sources.values():
+        whole = [number for group in draws.values() for number in group]
+        groups += [whole] if add_up(whole) <= share else draws.values()
+    return sorted(groups, key=add_up, reverse=True)
 
 
 def _finish(

@@ -43,6 +43,10 @@ _FATAL = re.compile(r"F\d{4} \d\d:")
 _STACK = re.compile(r"\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace")
 
 
+type _Member[A] = tuple[Job[A], Future[A], Callable[[], None]]
+"""A job of a group, its future, and the function to call when it begins."""
+
+
 class Pool:
     """Runs jobs in worker processes that all run the same module with the same toolchain; a context manager."""
 
@@ -116,25 +120,46 @@ class Pool:
         """
         return self._executor.submit(self._run, job, on_start)
 
-    def run_all[A](self, jobs: Sequence[Job[A]]) -> Iterator[tuple[int, Future[A] | None]]:
+    def run_all[A](
+        self, jobs: Sequence[Job[A]], groups: Sequence[Sequence[int]] | None = None
+    ) -> Iterator[tuple[int, Future[A] | None]]:
         """Runs the jobs; yields (the job's position in `jobs`, None) when a job begins, and (its position, its finished
         future) when it ends.
+
+        groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so those of
+        one source share a worker. By default all jobs may run side by side.
         """
         events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
-        futures: list[Future[A]] = []
+        futures: list[Future[A]] = [Future() for _ in jobs]
+        running: list[Future[None]] = []
         try:
-            for number, job in enumerate(jobs):
-                future = self.submit(job, lambda number=number: events.put((number, None)))
+            for number, future in enumerate(futures):
                 future.add_done_callback(lambda future, number=number: events.put((number, future)))
-                futures.append(future)
+            for group in groups if groups is not None else [(number,) for number in range(len(jobs))]:
+                members: list[_Member[A]] = [
+                    (jobs[number], futures[number], lambda number=number: events.put((number, None)))
+                    for number in group
+                ]
+                turn = self._executor.submit(self._run_in_turn, members)
+                turn.add_done_callback(lambda turn, members=members: turn.cancelled() and _cancel(members))
+                running.append(turn)
             left = len(futures)
             while left:
                 number, future = events.get()
                 left -= future is not None
                 yield number, future
         finally:
-            for future in futures:
+            for future in (*running, *futures):
                 future.cancel()
+
+    def _run_in_turn[A](self, members: Sequence[_Member[A]]) -> None:
+        for job, future, on_start in members:
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._run(job, on_start))
+            except BaseException as error:
+                future.set_exception(error)
 
     def close(self) -> None:
         """Ends all workers, including busy ones, waits until they are gone, and removes the pool's folder."""
@@ -247,6 +272,11 @@ class Pool:
         worker.close()
         with self._lock:
             self._workers.discard(worker)
+
+
+def _cancel[A](members: Sequence[_Member[A]]) -> None:
+    for _, future, _ in members:
+        future.cancel()
 
 
 def count_cores() -> int:

@@ -3,6 +3,8 @@
 import pytest
 
 from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.replay.replay_service import group_jobs
 from ligerdiag.replay.replay_worker import WORKER_BYTES, Bounds, count_workers, refuse
 
 GIB = 1 << 30
@@ -57,3 +59,29 @@ def test_no_more_replays_run_side_by_side_than_memory_allows(
     sizes: list[int], cores: int, available: int, workers: int
 ) -> None:
     assert count_workers(sizes, cores, available) == workers
+
+
+def _make_case(file: str, draws: str) -> CaseSpec:
+    return CaseSpec(
+        id=f"{file}[{draws}]",
+        name=file,
+        params=(),
+        source=Source(file=file, root="/"),
+        mesh={},
+        expected=None,
+        about="",
+        draws=draws,
+    )
+
+
+def test_the_replays_of_a_source_share_a_worker_and_the_longest_group_begins() -> None:
+    jobs = [(_make_case(file, "one"), seconds) for file, seconds in (("a", 1.0), ("b", 3.0), ("a", 1.0), ("c", 2.5))]
+    assert group_jobs(jobs, 2) == [[1], [3], [0, 2]]
+
+
+def test_a_source_that_takes_longer_than_a_worker_s_share_is_divided_by_its_draws() -> None:
+    jobs = [(_make_case("a", draws), 2.0) for draws in ("one", "one", "two", "two", "two")]
+    jobs.append((_make_case("b", "one"), 1.0))
+    assert group_jobs(jobs, 2) == [[2, 3, 4], [0, 1], [5]]
+    assert group_jobs(jobs, 1) == [[0, 1, 2, 3, 4], [5]]
+    assert group_jobs([], 2) == []

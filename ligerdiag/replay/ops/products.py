@@ -14,7 +14,7 @@ activation's input if the epilogue says AUX, and a workspace, whose contents nob
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import is_tuple
-from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype, have_same_bits
+from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
@@ -77,7 +77,7 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
     return transposed.reshape([math.prod(array.shape[d] for d in group) for group in groups])
 
 
-def _choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
+def choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
     """Returns, for each operand, whether BLAS gets its matrices transposed; it does if the operand is large and stored
     transposed.
     """
@@ -94,13 +94,18 @@ def _lay_out(array: Array, dtype: DType, *, transposed: bool) -> Array:
 
 
 def _make_contiguous(array: Array, dtype: DType) -> Array:
-    """Returns the array, contiguous and in this dtype. If that makes a new array, it is read-only, so that
-    `RememberedProducts` can keep it without a copy.
+    """Returns the array in this dtype, in row-major order. Rows of a large matrix may lie apart: BLAS copies them into
+    the same panels.
     """
-    result = np.ascontiguousarray(array, dtype)
-    if not np.may_share_memory(result, array):
-        result.flags.writeable = False
-    return result
+    rows_lie_apart = (
+        array.dtype == dtype
+        and array.size * dtype.itemsize > LARGE
+        and min(array.shape[1:]) > 1
+        and array.strides[2] == array.itemsize
+        and array.strides[1] >= array.shape[2] * array.itemsize
+        and array.strides[0] >= 0
+    )
+    return array if rows_lie_apart else np.ascontiguousarray(array, dtype)
 
 
 def _multiply_integers(left: Array, right: Array, dtype: DType) -> Array:
@@ -131,86 +136,11 @@ DOT: Mapping[str, Evaluate] = {"dot": evaluate_dot}
 
 def multiply(left: Array, right: Array, dtype: DType) -> Array:
     """Returns the product of two stacks of matrices, computed in this dtype by NumPy's BLAS."""
-    transposed = _choose_transposed(left, right, dtype)
+    transposed = choose_transposed(left, right, dtype)
     product: Array = np.matmul(
         _lay_out(left, dtype, transposed=transposed[0]), _lay_out(right, dtype, transposed=transposed[1])
     )
     return product
-
-
-WORTHWHILE = 1 << 30
-"""The fewest multiplications of a product that is remembered: comparing the operands of such a product takes a tenth of
-computing it.
-"""
-_SAMPLES = 64
-"""Number of elements of an operand that are compared first; all others are compared only if these are equal."""
-
-type _Form = tuple[tuple[int, ...], str, bytes]
-type _Key = tuple[int, int, tuple[bool, bool], str]
-
-
-@dataclass(slots=True, eq=False)
-class RememberedProducts:
-    """Computes each large matrix product once, and keeps its operands and result as long as they fit into `limit`.
-
-    The three runs of a replay mostly multiply the same arrays, and so do cases that run variants of one operation.
-    Operands are kept and compared in their own dtypes, which takes less memory than the wider dtype of the product. A
-    kept result is used again only if BLAS would read each operand in the same way, transposed or not.
-    """
-
-    limit: int
-    """The most bytes of operands and products to keep."""
-    hits: int = 0
-    _size: int = 0
-    _operands: dict[_Form, list[Array]] = field(default_factory=dict["_Form", list[Array]])
-    _products: dict[_Key, Array] = field(default_factory=dict["_Key", Array])
-    """The kept products by (ids of the two kept operands, whether BLAS reads each of them transposed, dtype)."""
-
-    def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
-        """Returns the product of two stacks of matrices, computed in this dtype or remembered; see `Multiply`."""
-        if left.size * right.shape[2] < WORTHWHILE:
-            return multiply(left, right, dtype)
-        transposed = _choose_transposed(left, right, dtype)
-        kept = [
-            self._keep(_make_contiguous(one.swapaxes(1, 2) if is_transposed else one, one.dtype))
-            for one, is_transposed in zip((left, right), transposed, strict=True)
-        ]
-        if kept[0] is None or kept[1] is None:
-            return multiply(left, right, dtype)
-        key = id(kept[0]), id(kept[1]), transposed, dtype.str
-        found = self._products.get(key)
-        if found is not None:
-            self.hits += 1
-            return found
-        product = multiply(left, right, dtype)
-        if self._size + product.nbytes <= self.limit:
-            self._size += product.nbytes
-            self._products[key] = product
-        return product
-
-    def _keep(self, operand: Array) -> Array | None:
-        """Returns the kept array that has the same bits as the operand. If there is none, keeps the operand and returns
-        the kept array; None if there is no room for it.
-        """
-        flat = operand.reshape(-1)
-        form = operand.shape, operand.dtype.name, flat[:: max(1, flat.size // _SAMPLES)].tobytes()
-        alike = self._operands.setdefault(form, [])
-        found = next((one for one in alike if have_same_bits(one, operand)), None)
-        if found is None and self._size + operand.nbytes <= self.limit:
-            found = operand if _is_constant(operand) else np.array(operand)
-            self._size += found.nbytes
-            alike.append(found)
-        return found
-
-
-def _is_constant(array: Array) -> bool:
-    """Returns whether the array cannot change: neither it nor any array of which it is a view is writable."""
-    view: Any = array
-    while isinstance(view, np.ndarray):
-        if view.flags.writeable:
-            return False
-        view = view.base
-    return view is None
 
 
 def _gelu(x: Array) -> Array:

@@ -28,7 +28,8 @@ from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
 from ligerdiag.model.findings import FAR, Attribution, OrderNumbers, OutputNumbers, Replay, ReplayState
 from ligerdiag.replay.ops.dtypes import count_different, get_dtype
-from ligerdiag.replay.ops.products import RememberedProducts, multiply
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.remembered_products import RememberedProducts
 from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, compute_tolerance, rank_error
 from ligerdiag.replay.runs.kernel_memo import REMEMBERED_BYTES, REMEMBERED_PRODUCTS, IsolatedKernels, RememberedKernels

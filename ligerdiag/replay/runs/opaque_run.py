@@ -26,7 +26,7 @@ from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.model.findings import FAR, Attribution, OpaqueReplay, OutputNumbers, ReplayState
 from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls
 from ligerdiag.replay.ops.dtypes import get_dtype
-from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.remembered_products import RememberedProducts
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.runs.attribution import compare_output, compute_error, rank_error
 from ligerdiag.replay.runs.case_run import (
@@ -36,6 +36,7 @@ from ligerdiag.replay.runs.case_run import (
     run_schedule,
     split_arguments,
 )
+from ligerdiag.replay.runs.kernel_memo import REMEMBERED_PRODUCTS
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
 from ligerdiag.replay.runs.opaque import OpaqueRunner, describe_call, is_opaque
 from ligerdiag.replay.runs.program import run_intended_and_stale
@@ -102,6 +103,7 @@ class _Runs:
 
     def __init__(self, programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts) -> None:
         self.programs, self._calls, self._cuts = programs, calls, cuts
+        self._products = RememberedProducts(REMEMBERED_PRODUCTS)
         self._optimized = widen_module(programs.optimized)
         program = widen_module(programs.program)
         arguments = [widen_array(argument) for argument in arguments]
@@ -115,7 +117,7 @@ class _Runs:
                 OpaqueRunner(calls={one.id: one for one in calls.program}),
                 devices=programs.signature.devices,
                 most=cuts.program,
-                multiply=multiply,
+                multiply=self._products.multiply,
             )
         )
         self.actual, self.unreached = self._run_schedule(isolated=False)
@@ -127,6 +129,7 @@ class _Runs:
             kernels=OpaqueRunner(calls={one.id: one for one in self._calls.optimized}, isolated=isolated),
             devices=self.programs.signature.devices,
             most=self._cuts.optimized,
+            multiply=self._products.multiply,
             original=self.programs.optimized,
         )
         return run_schedule(schedule, self.programs.signature, self._shards), schedule.list_unreached()

@@ -6,14 +6,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ligerdiag.replay.ops import products
+from ligerdiag.replay.ops import remembered_products
 from ligerdiag.replay.ops.dtypes import count_different, have_same_bits
-from ligerdiag.replay.ops.products import RememberedProducts
+from ligerdiag.replay.ops.products import multiply
+from ligerdiag.replay.ops.remembered_products import RememberedProducts
 
 
 @pytest.fixture
 def remembered(monkeypatch: pytest.MonkeyPatch) -> RememberedProducts:
-    monkeypatch.setattr(products, "WORTHWHILE", 1)
+    monkeypatch.setattr(remembered_products, "WORTHWHILE", 1)
+    monkeypatch.setattr(remembered_products, "WORTHWHILE_PER_BYTE", 0)
     return RememberedProducts(1 << 20)
 
 
@@ -79,6 +81,55 @@ def test_beyond_the_limit_products_are_computed_again() -> None:
     x, w = draw(0, 1, 1100, 1000), draw(1, 1, 1000, 1000)
     assert np.array_equal(remembered.multiply(x, w, F32), remembered.multiply(x, w, F32))
     assert remembered.hits == 0
+
+
+def test_a_view_of_the_same_bytes_takes_no_more_memory(remembered: RememberedProducts) -> None:
+    x, w = draw(0, 1, 20, 80), draw(1, 1, 80, 40)
+    remembered.multiply(x, w, F32)
+    size = remembered.size
+    split = x.reshape(20, 4, 20).transpose(1, 0, 2), w.reshape(4, 20, 40)
+    product = remembered.multiply(*split, F32)
+    assert np.array_equal(product, split[0] @ split[1])
+    assert remembered.size == size + product.nbytes
+
+
+def test_the_largest_product_for_its_work_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_products, "WORTHWHILE", 1)
+    monkeypatch.setattr(remembered_products, "WORTHWHILE_PER_BYTE", 0)
+    wide, small = (draw(0, 1, 100, 2), draw(1, 1, 2, 100)), (draw(2, 1, 2, 100), draw(3, 1, 100, 2))
+    remembered = RememberedProducts(44_000)
+    for pair in (small, wide, small, (draw(4, 1, 2, 100), draw(5, 1, 100, 2)), small):
+        assert np.array_equal(remembered.multiply(*pair, F32), pair[0] @ pair[1])
+        assert remembered.size <= 44_000
+    assert remembered.hits == 2
+    remembered.multiply(*wide, F32)
+    assert remembered.hits == 2
+
+
+def test_what_was_dear_once_is_forgotten_if_nobody_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_products, "WORTHWHILE", 1)
+    monkeypatch.setattr(remembered_products, "WORTHWHILE_PER_BYTE", 0)
+    remembered = RememberedProducts(9_000)
+    old = draw(100, 1, 4, 100), draw(101, 1, 100, 4)
+    remembered.multiply(*old, F32)
+    for seed in range(12):
+        remembered.multiply(draw(seed, 1, 10, 40), draw(seed + 20, 1, 40, 10), F32)
+    remembered.multiply(*old, F32)
+    assert remembered.hits == 0
+
+
+def test_a_product_that_is_cheap_for_its_operands_is_not_remembered() -> None:
+    remembered = RememberedProducts(1 << 30)
+    remembered.multiply(draw(0, 1, 4, 5000), draw(1, 1, 5000, 1000), F32)
+    assert remembered.size == 0
+
+
+def test_rows_that_lie_apart_give_the_same_bits() -> None:
+    x, w = draw(0, 1, 60, 800), draw(1, 1, 800, 90)
+    views = x.reshape(60, 4, 200).transpose(1, 0, 2), w.reshape(800, 2, 45)[:, 1].reshape(4, 200, 45)
+    for left, right in ((views[0], views[1]), (views[0], w.reshape(4, 200, 90)[:, :, 7:52])):
+        apart = multiply(left, right, F32)
+        assert have_same_bits(apart, multiply(left.copy(), right.copy(), F32))
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 1 << 18, (1 << 18) + 5])
