@@ -5,7 +5,6 @@ MLIR's parser or of XLA ends only the worker. No code of the file is run.
 """
 
 import resource
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +51,6 @@ def _read_exported(data: bytes, name: str) -> Case:
     try:
         exported: Any = library.deserialize(bytearray(data))
     except Exception as fault:
-        traceback.print_exception(fault)
         raise CompileError(f"`{name}`: no program that `jax.export` can read: {describe_fault(fault)}") from fault
     if not is_exported(exported):
         raise CompileError(f"`{name}`: expected a program of `jax.export` but got a {type(exported).__name__}")
