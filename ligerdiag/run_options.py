@@ -225,6 +225,25 @@ class InspectOptions:
     """The bytes of memory, and the bytes copied in one call, that the user allows each module."""
     opaque: Opaque = False
     seed: Annotated[int, Option("--seed", min=0, metavar="N", help="Seed for the random arguments of a replay.")] = 0
+    targets: Annotated[
+        tuple[str, ...],
+        Option(
+            "--target",
+            metavar="NAMES",
+            help="With StableHLO: GPUs to compile for, such as a100,h100. Repeatable. [default: h100]",
+        ),
+    ] = ()
+    """Names of targets, or paths of target descriptions, for which StableHLO is compiled; () means the default."""
+    toolchain: Annotated[
+        str,
+        Option(
+            "--toolchain",
+            metavar="NAME",
+            help="With StableHLO: compile with the versions of this toolchain; `ligerdiag toolchains` lists them.",
+            show_default=False,
+        ),
+    ] = ""
+    """The toolchain with which StableHLO is compiled; empty means the default one."""
     source_roots: Annotated[
         tuple[Path, ...],
         Option(

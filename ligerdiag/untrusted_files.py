@@ -73,6 +73,14 @@ TEXT_BASE_SECONDS = 20.0
 TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
 """Seconds of processor time for parsing each byte of HLO text: ten times what jaxlib's parser took."""
 
+MAXIMUM_STABLEHLO_BYTES = 512 << 20
+"""Largest size of a file with StableHLO; only one with weights as constants has more than some MiB."""
+STABLEHLO_BASE_MEMORY_BYTES = 12 << 30
+"""Bytes of data that a worker may use to compile StableHLO, besides those for the module; large programs take half of
+them.
+"""
+STABLEHLO_MEMORY_PER_BYTE = 40
+
 SANDBOX_FILE_BYTES = 4 << 30
 """Largest size of a file that a sandboxed process writes: a text for the parser, a kernel's effects, its answer."""
 SANDBOX_OPEN_FILES = 1024
@@ -127,6 +135,23 @@ def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
         except OSError as error:
             raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
     return data
+
+
+def is_flatbuffer(data: bytes) -> bool:
+    """Returns whether the bytes may be those of a flatbuffer, as `jax.export` writes it: they begin with the place of a
+    table, and the table with the distance to the description of its fields. No HLO or MLIR file begins so.
+    """
+    if len(data) < _FLATBUFFER_HEAD:
+        return False
+    table = int.from_bytes(data[:4], "little")
+    if table % 4 or not 4 <= table <= len(data) - 4:
+        return False
+    fields = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    return 4 <= fields <= len(data) - 4 and int.from_bytes(data[fields : fields + 2], "little") in range(4, 1 << 10, 2)
+
+
+_FLATBUFFER_HEAD = 12
+"""Bytes of the smallest flatbuffer."""
 
 
 def count_stored_bytes(paths: Iterable[Path]) -> int:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, overload
 
 from ligerdiag.api.checking import check as check_cases
+from ligerdiag.api.jax_stages import check_compiled, is_compiled, is_lowered, take_lowered
 from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.array_records import choose_mesh
 from ligerdiag.compile.cases.cell_texts import write_cell_texts
-from ligerdiag.compile.cases.exported_program import is_exported, refuse_stage, take_exported
+from ligerdiag.compile.cases.exported_program import is_exported, take_exported
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
     FunctionPickler,
@@ -33,7 +34,7 @@ from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.status import parse_expectation, parse_expected_rules
-from ligerdiag.run_options import CheckOptions
+from ligerdiag.run_options import CheckOptions, InspectOptions
 from ligerdiag.toolchains.toolchain import link_package
 
 _SETTINGS = (
@@ -226,8 +227,9 @@ def check(
 
     fn: any function of arrays, also one made by `jax.jit`, whose donated and static arguments are kept; this process
         does not call it. A function that a worker can import is sent by name, any other (of `__main__`, a lambda, a
-        closure) with cloudpickle. A `jax.export.Exported` for CUDA has its own arguments, and its StableHLO is the
-        program as written.
+        closure) with cloudpickle. A `jax.export.Exported` or a `jax.stages.Lowered` for CUDA has its own arguments, and
+        its StableHLO is the program as written. A `jax.stages.Compiled` is judged as `ligerdiag inspect` judges a dump
+        without the module from before the optimizations, for the GPU that it was compiled for, whatever the `target`.
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
         integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
@@ -272,15 +274,35 @@ def check(
         effects=settings.effects,
         budgets=settings.budgets,
     )
-    refuse_stage(fn, targets)
+    if (is_compiled(fn) or is_lowered(fn)) and (specs or words.get("kwargs")):
+        raise InputError("a lowered or compiled program has its arguments: expected no others")
+    if is_compiled(fn):
+        report = check_compiled(fn, words, _make_inspect_options(options))
+        return report if isinstance(target, str) else (report,)
     live = make_live_function(fn, specs, words)
     if is_exported(fn):
         if specs or live.kwargs:
             raise InputError("an exported program has its arguments: expected no others")
         function, own, keywords = take_exported(fn, targets)
         live = replace(live, function=function, specs=own, kwargs=keywords)
+    if is_lowered(fn):
+        function, own, mesh = take_lowered(fn, targets, live.name)
+        live = replace(live, function=function, specs=own, mesh=mesh)
     reports = check_live(live, options, Path.cwd(), words.get("on_progress")).cases
     return reports[0] if isinstance(target, str) and len(targets) == 1 else reports
+
+
+def _make_inspect_options(options: CheckOptions) -> InspectOptions:
+    """Returns those options of a check that apply to a module that is compiled already."""
+    return InspectOptions(
+        paths=(),
+        cache_directory=options.cache_directory,
+        replay=options.replay,
+        bounds=options.bounds,
+        budgets=options.budgets,
+        suppress=options.suppress,
+        effects=options.effects,
+    )
 
 
 def check_live(

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Protocol
 
 from ligerdiag.api.judging import ignore_progress, list_declared
+from ligerdiag.api.stablehlo_files import check_stablehlo, is_stablehlo, leave_stablehlo, require_stablehlo
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps.find import Dump, ModuleCounter, ModuleFiles, count_here, find_modules
 from ligerdiag.ending import Ending, work_until_ended
@@ -106,7 +107,7 @@ def _describe_empty(path: Path, dump: Dump) -> str:
         return f"`{path}` holds {number} before optimizations and none after: `…after_optimizations…` is missing"
     if path.is_dir() and any(path.glob("module_*")):  # XLA writes it into each folder, whatever the flags
         return f"no HLO module in `{path}`, though XLA wrote there: dump again with `--xla_dump_hlo_as_proto` as well"
-    return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text"
+    return f"no HLO module in `{path}`: expected what `--xla_dump_to` writes, as protobuf or text, or a file with StableHLO"
 
 
 def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
@@ -260,12 +261,50 @@ def _count(number: int) -> str:
 
 
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Judges the modules with custom calls below the paths, which somebody else compiled, and returns the report.
+    """Judges the modules with custom calls below the paths, which somebody else compiled, and returns the report. A file
+    with StableHLO is compiled first, for each target of the options.
 
     A failure of one module is in the report of that module. Raises InputError if a path holds no module, or if no
     module matches the pattern. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not
     checked.
     """
+    files = tuple(path for path in options.paths if is_stablehlo(path))
+    others = tuple(path for path in options.paths if path not in files)
+    chosen = tuple(path for path in files if _matches(path.name, options.module))
+    if not files:
+        require_stablehlo(options)
+        return _inspect_dumps(options, on_progress)
+    if not chosen and not others:
+        raise InputError(
+            f"no module matches `{options.module}`: there are {', '.join(f'`{one.name}`' for one in files)}"
+        )
+    dumped = _inspect_dumps(replace(options, paths=others), on_progress) if others else None
+    if not chosen:
+        assert dumped is not None
+        return dumped
+    if dumped is None:
+        compiled = check_stablehlo(chosen, options, on_progress)
+        return replace(compiled, notes=(*options.notes, *compiled.notes))
+    if dumped.interrupted:
+        return _join(dumped, leave_stablehlo(chosen, options, dumped.ended_by))
+    return _join(dumped, check_stablehlo(chosen, options, on_progress))
+
+
+def _join(dumped: CheckReport, compiled: CheckReport) -> CheckReport:
+    """Returns one report on the modules of dumps and on StableHLO."""
+    return replace(
+        compiled,
+        cases=(*dumped.cases, *compiled.cases),
+        targets=tuple(dict.fromkeys((*dumped.targets, *compiled.targets))),
+        seconds=dumped.seconds + compiled.seconds,
+        sandbox=dumped.sandbox,
+        notes=tuple(dict.fromkeys((*dumped.notes, *compiled.notes))),
+        unused_suppressions=tuple(one for one in dumped.unused_suppressions if one in compiled.unused_suppressions),
+    )
+
+
+def _inspect_dumps(options: InspectOptions, on_progress: OnProgress | None) -> CheckReport:
+    """Returns the report on the modules below the paths, all of which are compiled already."""
     started = perf_counter()
     report_progress = on_progress or ignore_progress
     roots = resolve_roots(options.source_roots)

@@ -67,7 +67,11 @@ def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
 
 
 def find_file(source: Source) -> str:
-    """Returns the file that defines the cases of a source; "" for a module outside of the project's folder."""
+    """Returns the file that defines the cases of a source; "" for a module outside of the project's folder, and for
+    StableHLO.
+    """
+    if source.stablehlo:
+        return ""
     if source.file or not source.module:
         return source.file
     path = Path(source.root, *source.module.partition(":")[0].split("."))

@@ -19,6 +19,7 @@ from ligerdiag.cli.options import (
     TimeLimit,
     fill_options,
     make_command,
+    parse_targets,
     read_settings,
 )
 from ligerdiag.cli.output import (
@@ -46,6 +47,8 @@ PATHS are any of:
   a file: .hlo.pb or HLO text (compiled.as_text()), also gzipped; other files
     of its module are read from the same folder
   an artifact directory of `ligerdiag check`
+  a file with StableHLO (.mlir, .stablehlo, .mlirbc), or with a program that
+    `jax.export` has serialized: it is compiled for --target, without a GPU
 
 \b
 These files help:
@@ -66,6 +69,8 @@ Examples:
   ligerdiag inspect /tmp/dump
   ligerdiag inspect /tmp/dump --module '*train_step*'
   ligerdiag inspect step.txt.gz --format json
+  ligerdiag inspect step.mlir --target a100,h100
+                                                compiles StableHLO for two GPUs
   ligerdiag inspect /tmp/dump --no-replay       judges only the schedules
   ligerdiag inspect /tmp/dump --full --seed 1   replays also large programs
   ligerdiag inspect /tmp/dump --opaque          replays also without the kernels' code
@@ -130,6 +135,7 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
         budgets=line.make_budgets(settings.config),
         suppress=(*settings.config.suppress, *line.make_entries()),
         effects=settings.config.effects,
+        targets=parse_targets(line.targets),
         notes=settings.notes,
         view=html is not None,
     )
@@ -149,7 +155,7 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
 inspect = make_command(
     InspectLine,
     run_inspect,
-    "paths module format output select ignore fail_on strict timeout time_limit cache_directory replay "
+    "paths module targets toolchain format output select ignore fail_on strict timeout time_limit cache_directory replay "
     "replay_seconds replay_memory full opaque seed memory_budget copy_budget config source_roots quiet verbose "
     "statistics html",
 )
@@ -162,7 +168,7 @@ schedule and the HLO. One self-contained file a module, and an index.
 
 \b
 PATHS are those of `ligerdiag inspect`: a directory of XLA_FLAGS=--xla_dump_to=DIR,
-.hlo.pb or HLO text, an artifact directory of `ligerdiag check`. For cases use
+.hlo.pb or HLO text, an artifact directory of `ligerdiag check`, StableHLO. For cases use
 `ligerdiag check --html DIR`.
 """
 
@@ -202,6 +208,6 @@ def run_report(line: ReportLine) -> None:
 report = make_command(
     ReportLine,
     run_report,
-    "paths html module select ignore fail_on strict timeout cache_directory replay replay_seconds replay_memory full "
-    "opaque seed memory_budget copy_budget config source_roots quiet verbose statistics",
+    "paths html module targets toolchain select ignore fail_on strict timeout cache_directory replay replay_seconds "
+    "replay_memory full opaque seed memory_budget copy_budget config source_roots quiet verbose statistics",
 )

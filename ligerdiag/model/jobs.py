@@ -13,7 +13,9 @@ type Flag = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where cases are defined: a file, a name in an importable module, or a function in the caller's process."""
+    """Where cases are defined: a file, a name in an importable module, a function in the caller's process, or a StableHLO
+    module.
+    """
 
     file: str = ""
     """Absolute path of the file; empty if the cases come from a module."""
@@ -26,6 +28,10 @@ class Source:
     pickled: str = ""
     """Absolute path of a function file (`compile.cases.live_functions`), which contains one function of the caller's
     process as the only case.
+    """
+    stablehlo: str = ""
+    """Absolute path of a file with a StableHLO module, or with a program that `jax.export` has serialized, which is the only
+    case. `module` is then the name of the case.
     """
 
     def __str__(self) -> str:

@@ -26,7 +26,7 @@ def compute_output_names(tree: Any) -> tuple[str, ...]:
     """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for a nested one, `0` for
     the first of a tuple, `output` for a single array.
     """
-    return _make_unique([_join(path) or "output" for path in _compute_paths(tree)])
+    return make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> 
     argument, such as `params.w`; `args.0` for the first of `*args`.
     """
     names = name_arguments(function, len(args))
-    return _make_unique([_name_input(names, path) for path in _compute_paths(args)])
+    return make_unique([_name_input(names, path) for path in _compute_paths(args)])
 
 
 def _name_input(names: list[str], path: tuple[Any, ...]) -> str:
@@ -61,7 +61,8 @@ def _name_key(key: Any) -> str:
     return str(key)
 
 
-def _make_unique(names: list[str]) -> tuple[str, ...]:
+def make_unique(names: list[str]) -> tuple[str, ...]:
+    """Returns the names, with a number added to each that occurs several times: `x#1`, `x#2`."""
     counts, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:

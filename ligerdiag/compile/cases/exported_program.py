@@ -16,7 +16,7 @@ PLATFORM = Platform.CUDA.value
 """The only platform for which an exported program is checked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ExportedProgram:
     """The parts of a `jax.export.Exported` that a worker needs; calling it calls the exported program."""
 
@@ -62,19 +62,20 @@ class ExportedProgram:
 
 def is_exported(value: Any) -> bool:
     """Returns whether a value is a `jax.export.Exported`, without an import of JAX."""
-    return _name_class(value) == "Exported"
+    return name_class(value) == "Exported"
 
 
-def refuse_stage(value: Any, targets: Sequence[str]) -> None:
-    """Raises InputError for a `jax.stages.Lowered` or `Compiled`, neither of which a worker can get.
+def refuse_other_gpu(targets: Sequence[str], kind: str, origin: str) -> None:
+    """Raises InputError if one of the targets is no GPU of NVIDIA.
 
-    targets: names of the GPUs to check it for.
+    kind: words for the program, such as "an exported program". origin: words for where it comes from, after "the
+    function".
     """
-    name = _name_class(value)
-    if name in ("Lowered", "Compiled"):
-        exported = f', or `jax.export.export(function, platforms=["{PLATFORM}"])(*arguments)`'
-        way = "" if _find_other_gpu(targets) else exported
-        raise InputError(f"expected a function but got a `{name}` of JAX: give the function itself{way}")
+    other = _find_other_gpu(targets)
+    if other:
+        raise InputError(
+            f"{kind} is checked for GPUs of NVIDIA alone: for target `{other}`, check the function {origin}"
+        )
 
 
 def _find_other_gpu(targets: Sequence[str]) -> str:
@@ -83,7 +84,7 @@ def _find_other_gpu(targets: Sequence[str]) -> str:
     return next((gpu.name for gpu in gpus if gpu.platform is not Platform.CUDA), "")
 
 
-def _name_class(value: Any) -> str:
+def name_class(value: Any) -> str:
     """Returns the name of a value's class if that is one of JAX's; else an empty text."""
     kind = cast("type[Any]", type(value))
     return kind.__name__ if kind.__module__.startswith("jax.") else ""
@@ -107,12 +108,7 @@ def take_exported(
 
     library: Any = jax
     name = str(exported.fun_name)
-    other = _find_other_gpu(targets)
-    if other:
-        raise InputError(
-            f"an exported program is checked for GPUs of NVIDIA alone: for target `{other}`, check the function that "
-            f"`{name}` was exported from"
-        )
+    refuse_other_gpu(targets, "an exported program", f"that `{name}` was exported from")
     if PLATFORM not in exported.platforms:
         platforms = ", ".join(f"`{one}`" for one in exported.platforms)
         raise InputError(f'`{name}` is exported for {platforms}: export it with `platforms=["{PLATFORM}"]` as well')

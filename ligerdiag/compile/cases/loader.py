@@ -152,6 +152,8 @@ class CaseLoader:
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
             files.add(self._source.file)
+        if self._source is not None and self._source.stablehlo:
+            files.add(self._source.stablehlo)
         if self._source is not None and self._source.pickled:
             files.update(list_live_files(self._source))
         for file in sorted(files - self._hashes.keys()):
@@ -214,6 +216,8 @@ def _describe_expected(expected: str | Mapping[str, str]) -> str | dict[str, str
 def _read_cases(source: Source) -> object:
     if source.pickled:
         return _read_live_case(source)
+    if source.stablehlo:
+        return _read_stablehlo_case(source)
     if source.module:
         module_name, name = source.module.split(":")
         module = _import(source, module_name)
@@ -236,6 +240,14 @@ def _read_live_case(source: Source) -> Case:
         raise
     except Exception as fault:
         raise _explain(source, fault) from fault
+
+
+def _read_stablehlo_case(source: Source) -> Case:
+    from ligerdiag.compile.cases.stablehlo_file import load_stablehlo_case  # most workers do not need MLIR for this
+
+    case, settings = load_stablehlo_case(Path(source.stablehlo), source.module)
+    _apply_settings(settings)
+    return case
 
 
 def _index_cases(value: object, source: Source) -> dict[str, Case]:

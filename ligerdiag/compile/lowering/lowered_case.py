@@ -28,6 +28,7 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.device_queries import answer_as
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.compile.cases.printed import pause_prints
+from ligerdiag.compile.cases.stablehlo_program import StableHloProgram
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.declared_writes import declare_writes
 from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_as_written
@@ -166,10 +167,7 @@ def lower_case(
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
-        library: Any = jax
-        # without arguments, only a sharding of the outputs tells JAX the devices
-        placed: Any = {} if library.tree.leaves(specs) else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
-        jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case), **placed)
+        jitted, specs = _wrap_jitted(case, specs, mesh)
         kernels = find_kernel_primitives()
         with (
             record_binds(kernels) as binds,
@@ -191,6 +189,7 @@ def lower_case(
             marked, trouble = _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
         stored = _lower_with_stores(jitted, specs) if marked is not None and has_moved_stores else None
     module: Any = lowered.compiler_ir("stablehlo")
+    written = case.function.fill(module) if isinstance(case.function, StableHloProgram) else None
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
     readers = (
@@ -223,7 +222,7 @@ def lower_case(
         text=module.operation.get_asm(enable_debug_info=True),
         as_written=protect_as_written(module if marked is None else marked),
         tags=tags,
-        outputs=_name_tokens(module) + compute_output_names(traced.out_info),
+        outputs=_name_tokens(module) + compute_output_names(traced.out_info) if written is None else written.outputs,
         inputs=inputs,
         parameters=tuple(range(parameters - len(inputs), parameters)),
         mesh={axis: int(size) for axis, size in case.mesh.items()},
@@ -252,6 +251,24 @@ def lower_case(
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )
+
+
+def _wrap_jitted(case: Case, specs: tuple[Any, ...], mesh: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Returns the case's function in a `jax.jit`, and the specs of its arguments.
+
+    A StableHLO module says itself what it donates, and over what it splits its arguments and results.
+    """
+    library: Any = jax
+    if isinstance(case.function, StableHloProgram):
+        written = case.function
+        specs = written.free_specs(specs)
+        donated: tuple[int, ...] = ()
+        # without arguments, only a sharding of the outputs tells JAX the devices
+        placed: Any = {"out_shardings": written.place_results(mesh)} if written.is_sharded or not specs else {}
+    else:
+        donated = compute_donated(case)
+        placed = {} if library.tree.leaves(specs) else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
+    return library.jit(case.function, keep_unused=True, donate_argnums=donated, **placed), specs
 
 
 def _list_donated(case: Case, specs: Sequence[Any]) -> tuple[int, ...]:
