@@ -30,7 +30,7 @@ from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Coverage, OnProgress, Progress, WrittenOperand
 from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask, replay_artifacts
 from ligerdiag.replay.replay_worker import Bounds
-from ligerdiag.report.agreement import Agreement, compute_replay_agreements
+from ligerdiag.report.agreement import Agreement, compute_opaque_agreements, compute_replay_agreements
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.terminal.diagnostics import render_agreement_word
 from ligerdiag.report.terminal.spans import compute_text
@@ -364,11 +364,37 @@ class TrialRunner:
         )
         for task, replay in replays:
             found[str(task.artifact.directory)] = replay
+        self._replay_opaquely(list(tasks.values()), how, found)
         nothing = Replay(state=ReplayState.NOT_ASKED, reason="there is no artifact to replay")
         return tuple(
             found[str(tasks[number].artifact.directory)] if number in tasks else nothing
             for number in range(len(outcomes))
         )
+
+    def _replay_opaquely(self, tasks: Sequence[ReplayTask], how: ReplayOptions, found: dict[str, Replay]) -> None:
+        """Replays with opaque functions those tasks about which their replays leave something open, and adds the results.
+
+        found: the replays, by the artifact's directory.
+        """
+        left = [task for task in tasks if found[str(task.artifact.directory)].is_open]
+        if not left:
+            return
+        from ligerdiag.replay.opaque_service import replay_artifacts_opaquely
+
+        replays = replay_artifacts_opaquely(
+            left,
+            how,
+            lambda task: (*self._declared, *parse_declared(task.case)),
+            needed=True,
+            cache=self.cache,
+            toolchain=current_toolchain(),
+            report_progress=self._relay,
+            templates=self._templates,
+            find_readers=self._find_other_readers,
+        )
+        for task, opaque in replays:
+            directory = str(task.artifact.directory)
+            found[directory] = replace(found[directory], opaque=opaque)
 
     def _compile(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, CompileResult]]:
         """Yields each trial with its compile result, as results arrive."""
@@ -494,7 +520,9 @@ def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
     """Returns whether verdicts and replayed numbers cannot both be true, and no finding explains it."""
-    return Agreement.DISAGREES in compute_replay_agreements(outcome.outputs, replay, outcome.findings).values()
+    real = compute_replay_agreements(outcome.outputs, replay, outcome.findings)
+    opaque = compute_opaque_agreements(outcome.outputs, replay, outcome.findings)
+    return Agreement.DISAGREES in {*real.values(), *opaque.values()}
 
 
 def describe_wrong(outputs: Mapping[str, Verdict]) -> str:

@@ -14,7 +14,7 @@ from ligerdiag.replay.replay_worker import Bounds, compute_available_bytes, refu
 from ligerdiag.replay.runs.case_run import Programs
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
 from ligerdiag.replay.runs.opaque import compute_elements
-from ligerdiag.replay.runs.opaque_run import list_opaque_calls, replay_opaquely
+from ligerdiag.replay.runs.opaque_run import count_draws, list_opaque_calls, replay_opaquely
 from ligerdiag.replay.runs.widening import find_scale
 
 _SLOWER = 2.0
@@ -68,6 +68,7 @@ def plan_opaquely(
     first = None
     try:
         size = find_scale(optimized) * (devices * count_allocated_bytes(programs.buffers) + count_live_bytes(program))
+        runs = count_draws(optimized)
         ways = () if bounds.full else list_cuts(program, optimized, _compute_kernel_seconds)
         for cuts in (NO_CUTS, *ways):
             cost = estimate(
@@ -79,7 +80,7 @@ def plan_opaquely(
                 cores=1,
                 cuts=cuts,
             )
-            seconds = _SLOWER * cost.seconds
+            seconds = runs * _SLOWER * cost.seconds
             refused = refuse(seconds, size, bounds, compute_available_bytes())
             if refused is None:
                 return OpaquePlan(

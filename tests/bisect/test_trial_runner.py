@@ -1,11 +1,14 @@
 """Real trials: each is compiled once, and its failure is in its outcome."""
 
+from dataclasses import replace
+
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.trials import Trial, TrialRunner
+from ligerdiag.bisect.trials import Trial, TrialRunner, describe_replay, has_disagreement
+from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.errors import CaseError
-from ligerdiag.model.findings import ReplayState, Verdict
+from ligerdiag.model.findings import Attribution, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
 from ligerdiag.model.report import Progress
 from ligerdiag.report.comparisons import Axis
@@ -102,3 +105,36 @@ def test_a_draft_counts_its_own_trials(runner: TrialRunner, trial: Trial) -> Non
     draft = runner.open_draft(trial.case, "h100", Axis.EDGES)
     runner.try_one(trial)
     assert runner.finish(draft).trials == 0
+
+
+FOREIGN = """
+import jax
+from ligerdiag import Arg, Case
+
+
+def scale(x):
+    half = x * 0.5
+    made = jax.ffi.ffi_call("my_scale", jax.ShapeDtypeStruct(x.shape, x.dtype))(half)
+    return {"made": made, "read": jax.numpy.cumsum(half)}
+
+
+CASE = Case(function=scale, args=(Arg(shape=(64,)),), name="scale")
+"""
+
+
+def test_a_call_that_replay_does_not_cover_is_replayed_with_opaque_functions(
+    cache: Cache, load: Load, h100: Target
+) -> None:
+    declared = parse_declarations({"my_scale": {"writes": [0]}})
+    with TrialRunner(cache=cache, report_progress=ignore, declared=declared) as runner:
+        outcome = runner.try_one(Trial(case=load(FOREIGN), target=h100))
+        (replay,) = runner.replay([outcome])
+    assert (replay.state, replay.opaque is not None) == (ReplayState.NOT_COVERED, True)
+    assert describe_replay(outcome, replay) == "not covered, opaque agrees"
+    assert not has_disagreement(outcome, replay)
+    assert replay.opaque is not None
+    turned = {
+        name: replace(one, attribution=Attribution.FRESH if one.attribution.is_wrong else Attribution.STALE)
+        for name, one in replay.opaque.outputs.items()
+    }
+    assert has_disagreement(outcome, replace(replay, opaque=replace(replay.opaque, outputs=turned)))

@@ -55,7 +55,8 @@ def test_a_campaign_judges_each_program_once(tmp_path: Path) -> None:
     assert {one.total for one in progress} == {1}
     (row,) = first.rows.values()
     assert row.draws >= 1
-    assert row.looks.keys() == row.outputs.keys()
+    assert row.looks.keys() == row.opaque.keys() == row.outputs.keys()
+    assert set(row.opaque.values()) <= {"right", "wrong", "alike"}
     assert not any((tmp_path / "cache" / "artifacts").iterdir())
     again = run_campaign(FuzzOptions(directory=tmp_path, first=21, count=1), progress.append)
     assert (again.judged, again.rows) == (0, first.rows)
@@ -139,3 +140,28 @@ def test_a_campaign_interrupted_while_shrinking_leaves_that_to_the_next(
     report = run_campaign(FuzzOptions(directory=tmp_path, first=4, count=9, jobs=1), lambda _: None)
     assert (report.ended_by, report.files, report.judged) == (Ending.TERMINATE, (), 0)
     assert compute_exit_code(report) is ExitCode.TERMINATED
+
+
+@pytest.mark.parametrize(
+    ("verdict", "look", "opaque", "kinds"),
+    [
+        ("fresh", ("right", 0.1), "right", []),
+        ("fresh", ("right", 0.1), "alike", []),
+        ("stale", ("wrong", 90.0), "wrong", []),
+        ("stale", ("wrong", 90.0), "alike", []),
+        ("fresh", ("alike", 3.0), "wrong", ["opaque-fresh-wrong"]),
+        ("latent", ("right", 0.1), "wrong", ["opaque-latent-wrong", "opaque-wrong-right"]),
+        ("stale", ("alike", 3.0), "right", ["opaque-stale-right"]),
+        ("stale", ("wrong", 90.0), "right", ["opaque-right-wrong", "opaque-stale-right"]),
+        ("unknown", ("wrong", 90.0), "right", ["opaque-right-wrong"]),
+        ("unknown", ("alike", 3.0), "wrong", []),
+    ],
+)
+def test_opaque_functions_may_contradict_a_verdict_or_the_numbers(
+    verdict: str, look: tuple[str, float], opaque: str, kinds: list[str]
+) -> None:
+    numbers = "stale" if look[0] == "wrong" else "fresh"
+    row = JudgedProgram(
+        seed=1, target="h100", outputs={"v": (verdict, numbers)}, looks={"v": look}, opaque={"v": opaque}
+    )
+    assert sorted(find_contradictions(row).contradictions) == kinds

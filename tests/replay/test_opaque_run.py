@@ -238,3 +238,35 @@ def test_a_call_that_the_program_does_not_have_is_not_covered() -> None:
     found = replay(program, schedule)
     assert found.state is ReplayState.NOT_COVERED
     assert "XLA has changed the payload" in found.reason
+
+
+@pytest.mark.parametrize("runs_after", [True, False])
+def test_a_stale_predicate_shows_in_one_of_several_runs(runs_after: bool) -> None:
+    """The predicate compares two elements that the call writes: it may well be the same before the call."""
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1"),
+                            "a_ld3 = f32[1] slice(h_ld1), slice={[0:1]}", "b_ld4 = f32[1] slice(h_ld1), slice={[1:2]}",
+                            "c_ld5 = pred[1] compare(a_ld3, b_ld4), direction=GT", "p_ld6 = pred[] reshape(c_ld5)",
+                            "r_ld7 = f32[4] conditional(p_ld6, x, x), true_computation=one, false_computation=two",
+                            "t = (f32[4], f32[4]) tuple(k_ld2, r_ld7)", computations=BRANCHES)  # fmt: skip
+    reads = ["a = f32[1] slice(h), slice={[0:1]}", "b = f32[1] slice(h), slice={[1:2]}",
+             "c = pred[1] compare(a, b), direction=GT"]  # fmt: skip
+    lines = [call("k", "h"), *reads] if runs_after else [*reads, call("k", "h")]
+    text = "\n".join(["x = f32[4] parameter(0)", "h = f32[4] copy(x)", *lines, "p = pred[] reshape(c)",
+                      "r = f32[4] conditional(p, x, x), true_computation=one, false_computation=two"])  # fmt: skip
+    schedule = parse(f"{{\n{text}\nROOT t = (f32[4], f32[4]) tuple(k, r)\n}}", BRANCHES)
+    places = PLACES | {"a": 400, "b": 464, "c": 528, "p": 592, "op": (0, 0), "tp": (0, 0), "on": 656, "tn": 656}
+    attributions = set[bool]()
+    for first in (0.2, 0.5, 2.0):  # with the first two, one run alone takes the same branch in both orders
+        found = replay(program, schedule, places, np.array([first, 1.5, 3, 4], np.float32))
+        attributions.add(found.outputs["o1"].attribution.is_wrong)
+    assert attributions == {not runs_after}
+
+
+BRANCHES = """one {
+  op = f32[4] parameter(0)
+  ROOT on = f32[4] negate(op)
+}
+two {
+  tp = f32[4] parameter(0)
+  ROOT tn = f32[4] exponential(tp)
+}"""

@@ -22,10 +22,11 @@ from tools.fuzz.judged_programs import FuzzOptions, FuzzReport
 from tools.fuzz.programs import REFS
 
 HELP = """Is ligerdiag right about programs that nobody has seen? Draws random programs
-around kernels that overwrite an operand, then compiles, judges and replays each.
-Two things are contradictions: a verdict on an output that its numbers refute while
-no finding explains why, and a fresh output that changes in another order that XLA
-may choose.
+around kernels that overwrite an operand, then compiles, judges and replays each, also
+with opaque functions in place of the kernels. Three things are contradictions: a verdict
+on an output that its numbers refute while no finding explains why, a fresh output that
+changes in another order that XLA may choose, and opaque functions that refute a verdict
+or the numbers.
 
 A program is drawn from its seed: the same seed gives the same program. Results are
 in DIR/programs.jsonl, a line a program; the same command continues a campaign that

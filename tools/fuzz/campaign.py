@@ -11,6 +11,9 @@ Kinds of contradictions:
     order        an output that is called fresh has other numbers in another legal order of its schedule
     verdict      the verdict on an output and its numbers cannot both be true. Numbers are right if they are so in all of
                  several draws (`more_draws`): in one draw, errors may cancel out or hide in a branch
+    opaque       with opaque functions in place of the kernels an output is wrong that is called right or whose numbers are
+                 right in all draws; or it is right although it is called wrong or its numbers are wrong, and the functions
+                 would show a wrong one
     reference    program order, on numbers, differs from the formulas in plain jnp
     fault        a rule or a replay fails
 
@@ -253,6 +256,7 @@ def _check(
             jobs=options.jobs,
             timeout=options.timeout,
             orders=options.orders,
+            opaque=True,
             cache_directory=options.directory / "cache",
         ),
         report_progress,

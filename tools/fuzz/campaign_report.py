@@ -16,6 +16,10 @@ def render_fuzz_report(report: FuzzReport) -> str:
     for verdict in dict.fromkeys(verdict for verdict, _ in sorted(outputs)):
         lines.append(_render_row(verdict, [str(outputs[verdict, number]) for number in numbers]))
     lines += ["", *_render_ratios(outputs), *_render_kinds(report)]
+    if seen := Counter(word for row in report.rows.values() for word in row.opaque.values()):
+        lines += [
+            f"with opaque functions {seen['wrong']} outputs are wrong and {seen['right']} right; {seen['alike']} do not show"
+        ]
     contradictions = report.list_contradictions()
     lines += ["", f"{len(contradictions)} contradictions" + (":" if contradictions else "")]
     lines += [f"  seed {seed}: {words}" for seed, words in contradictions]

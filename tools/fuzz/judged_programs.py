@@ -13,7 +13,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Attribution, OutputNumbers, ReplayState, Verdict
 from ligerdiag.model.report import CaseReport
-from ligerdiag.report.agreement import find_order_changes
+from ligerdiag.report.agreement import find_mixed, find_order_changes, find_unreached
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import Jobs, Option
@@ -31,7 +31,7 @@ CALLED_RIGHT = tuple(one for one in Verdict if one.is_right)
 _WRONG_NUMBERS = tuple(one for one in Attribution if one.is_wrong)
 DEVICE = "device"
 """The target in a row of a campaign on GPUs."""
-_ALARMS = ("verdict-stale-right", "verdict-clobbered-right")
+_ALARMS = ("verdict-stale-right", "verdict-clobbered-right", "opaque-stale-right", "opaque-clobbered-right")
 _WITHOUT_LOOK = {"fresh": "right", "lossy": "alike", "undecided": "alike"}
 
 
@@ -80,6 +80,10 @@ class JudgedProgram:
     draws: int = 0
     contradictions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kind to a sentence."""
+    opaque: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Output name to the result of the replay with opaque functions: `right`, `wrong` or `alike`, as in `looks`. Right
+    ones are those that would differ if the output were stale. Empty without such a replay.
+    """
     tried: int = 0
     """Number of other legal orders in which it was replayed."""
     moved: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -178,6 +182,7 @@ def judge_case(case: CaseReport) -> JudgedProgram:
         tried=0 if orders is None else orders.tried,
         moved={} if orders is None else {name: one.error for name, one in orders.changed.items()},
         notes=case.coverage.not_covered,
+        opaque=_find_opaque(case),
         unlike=_list_unlike(case),
         unjudged=unjudged,
     )
@@ -240,13 +245,31 @@ def _find_contradictions(case: CaseReport) -> Iterator[tuple[str, str]]:
     moved = find_order_changes(case.outputs, case.replay)
     for name, one in moved.items():
         yield "order", f"`{name}` is fresh by its schedule, and changes by {one.error:.2g} with {one.order}"
-    for one in [one for one in case.disagreements if one.output not in moved]:
+    by_numbers = [one for one in case.disagreements if "opaque" not in dict(one.evidence)]
+    for one in [one for one in by_numbers if one.output not in moved]:
         yield f"verdict-{one.static.value}-{one.numbers.value}".replace(" ", "-"), one.message
     called_wrong = {name for name, verdict in case.outputs.items() if verdict in CALLED_WRONG}
     unlike = _list_unlike(case)
     for finding in case.findings:
         if finding.rule in _REFERENCE and unlike and not (_may_be_other(case) and called_wrong.issuperset(unlike)):
             yield "reference", finding.message
+
+
+def _find_opaque(case: CaseReport) -> dict[str, str]:
+    """Returns the words for the outputs of the replay with opaque functions."""
+    opaque = None if case.replay is None else case.replay.opaque
+    if opaque is None or opaque.state is not ReplayState.DONE:
+        return {}
+    silent = find_unreached(case.findings, opaque) | find_mixed(case.findings)
+    found: dict[str, str] = {}
+    for name, numbers in opaque.outputs.items():
+        can_tell = numbers.distance > numbers.tolerance and name not in silent and not opaque.cut
+        if numbers.attribution.is_wrong:
+            found[name] = Word.WRONG.value
+        else:
+            is_right = numbers.attribution is Attribution.FRESH and can_tell
+            found[name] = (Word.RIGHT if is_right else Word.ALIKE).value
+    return found
 
 
 def _list_unlike(case: CaseReport) -> tuple[str, ...]:
@@ -276,13 +299,24 @@ def find_contradictions(row: JudgedProgram) -> JudgedProgram:
     limit explains.
     """
     words = find_outcomes(row)
-    found = {kind: said for kind, said in row.contradictions.items() if not kind.startswith("verdict-")}
+    found = {kind: said for kind, said in row.contradictions.items() if not kind.startswith(("verdict-", "opaque-"))}
     for name, (static, _) in row.outputs.items():
         pair = (static in CALLED_WRONG, words[name])
         if static != Verdict.UNKNOWN and pair in ((True, "right"), (False, "wrong")):
             found.setdefault(
                 f"verdict-{static}-{words[name]}",
                 f"`{name}` is {static} by its schedule and {words[name]} by its numbers",
+            )
+        opaque = row.opaque.get(name, "")
+        if (static in CALLED_RIGHT and opaque == "wrong") or (static in CALLED_WRONG and opaque == "right"):
+            found.setdefault(
+                f"opaque-{static}-{opaque}",
+                f"`{name}` is {static} by its schedule and {opaque} with opaque functions in place of its kernels",
+            )
+        if (words[name], opaque) in (("right", "wrong"), ("wrong", "right")):
+            found.setdefault(
+                f"opaque-{opaque}-{words[name]}",
+                f"`{name}` is {words[name]} by its numbers and {opaque} with opaque functions in place of its kernels",
             )
     is_unrolled = any(_UNROLLED in note for note in row.notes)
     limits = {kind: said for kind, said in found.items() if is_unrolled and kind in _ALARMS}

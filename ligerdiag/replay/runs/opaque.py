@@ -118,6 +118,8 @@ class OpaqueRunner:
     """By the id of the instruction. The runner runs these calls and no others."""
     isolated: bool = False
     """Whether calls leave an operand unchanged, unless an output shares its bytes."""
+    salt: str = ""
+    """Equal functions with another salt are other functions."""
 
     def runs(self, instruction: HloInstruction) -> bool:
         """Returns whether the instruction is one of the calls."""
@@ -135,7 +137,7 @@ class OpaqueRunner:
                 output[...] = np.nan if output.dtype.kind in "fc" else 0
         if call.id not in self.calls:
             return  # a call that allocates memory
-        key, uses, buffers = self.calls[call.id].function, self.calls[call.id].uses, (*operands, *outputs)
+        key, uses, buffers = self.salt + self.calls[call.id].function, self.calls[call.id].uses, (*operands, *outputs)
         declared = {index: operand for operand, index in call.operand_output_aliases.items()}
         held = [True] * len(operands) + [index in declared for index, _ in iterate_leaf_shapes(call.shape)]
         """Whether each buffer has contents from before the call."""

@@ -166,7 +166,8 @@ PADDING = 18
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
     kind: str
-    """Origin of the number: `replay`, `device`, `reference` or `prediction` (the error that a stale output would have).
+    """Origin of the number: `replay`, `opaque` (the replay with opaque functions), `device`, `reference` or `prediction`
+    (the error that a stale output would have).
     """
     x: float
     title: str
@@ -179,12 +180,14 @@ class PlotRow:
     output: str
     verdict: Verdict
     attribution: str
-    """The attribution of the output by the replay, then by the device, with a comma between them where they differ."""
+    """The attribution of the output by the replay, then with opaque functions, then by the device, with commas between
+    them where they differ.
+    """
     dots: tuple[Dot, ...]
     tolerance: float | None
     """x of the largest error that rounding explains; None if unknown."""
     sentences: tuple[tuple[str, str], ...]
-    """(source, sentence) pairs about the errors; the source is `replay`, `reference` or the name of a device."""
+    """(source, sentence) pairs about the errors; the source is `replay`, `opaque`, `reference` or the name of a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,13 +206,21 @@ def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPl
     replay: Mapping[str, OutputNumbers] = {} if case.replay is None else case.replay.outputs
     device: Mapping[str, DeviceOutput] = {} if case.device is None else case.device.outputs
     reference: Mapping[str, float] = {} if case.replay is None else case.replay.reference
-    names = [name for name in order or case.outputs if name in replay or name in device or name in reference]
+    opaque = _find_opaque(case)
+    shown = replay.keys() | opaque.keys() | device.keys() | reference.keys()
+    names = [name for name in order or case.outputs if name in shown]
     if not names:
         return None
     errors = [*(n.error for n in replay.values()), *(n.distance for n in replay.values())]
+    errors += [*(n.error for n in opaque.values()), *(n.distance for n in opaque.values())]
     errors += [*(e for output in device.values() for e in output.errors), *reference.values()]
     axis = _Axis(_compute_most(errors))
     return ErrorsPlot(rows=tuple(_make_row(case, name, axis) for name in names), ticks=axis.list_ticks())
+
+
+def _find_opaque(case: CaseReport) -> Mapping[str, OutputNumbers]:
+    """Returns the numbers of the replay with opaque functions by output name; empty if there are none."""
+    return {} if case.replay is None or case.replay.opaque is None else case.replay.opaque.outputs
 
 
 class _Axis:
@@ -255,6 +266,14 @@ def _make_row(case: CaseReport, name: str, axis: _Axis) -> PlotRow:
         add("replay", numbers.error, "replay on the CPU")
         words.append(numbers.attribution.value)
         sentences.append(("replay", f"{numbers.attribution.value}: {render_error(numbers)}"))
+    if (numbers := _find_opaque(case).get(name)) is not None:
+        if not words:
+            tolerance = axis.place(numbers.tolerance)
+            add("prediction", numbers.distance, "a stale output would be here")
+        add("opaque", numbers.error, "replay with opaque functions")
+        word = numbers.attribution.value
+        words += [] if word in words else [f"{word} with opaque functions"]
+        sentences.append(("opaque", f"{word}: {render_error(numbers)}"))
     if case.replay is not None and name in case.replay.reference:
         error = case.replay.reference[name]
         add("reference", error, "the result in program order, compared with the case's reference")

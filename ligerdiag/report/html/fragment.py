@@ -65,16 +65,24 @@ def render_fragment(report: CheckReport) -> str:
 def _make_part(case: CaseReport) -> CasePart:
     headline = compute_headline(case)
     numbers = dict[str, OutputNumbers]() if case.replay is None else case.replay.outputs
+    opaque = None if case.replay is None else case.replay.opaque
+    others = dict[str, OutputNumbers]() if opaque is None else opaque.outputs
     return CasePart(
         case=case,
         headline=headline,
         count=compute_parts(headline.count, {}),
         plain=compute_parts(headline.plain, {}),
-        rows=tuple(
-            (chip, render_numbers(numbers[chip.name]) if chip.name in numbers else "") for chip in list_chips(case)
-        ),
+        rows=tuple((chip, _render(numbers.get(chip.name), others.get(chip.name))) for chip in list_chips(case)),
         articles=compute_articles(case, {}),
         troubles=tuple((one, PAGES[one.kind].help) for one in list_troubles(case)),
         replay=compute_text(render_replay_word(case)),
         device=compute_text(render_device_word(case)),
     )
+
+
+def _render(numbers: OutputNumbers | None, opaque: OutputNumbers | None) -> str:
+    """Returns the numbers of the replay, and those with opaque functions if they say something else."""
+    found = [] if numbers is None else [render_numbers(numbers)]
+    if opaque is not None and (numbers is None or opaque.attribution is not numbers.attribution):
+        found.append(f"with opaque functions {render_numbers(opaque)}")
+    return "; ".join(found)

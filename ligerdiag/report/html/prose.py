@@ -124,6 +124,8 @@ def _find_fault(name: str, case: CaseReport) -> NumbersFault:
     if case.replay is not None:
         is_off = case.replay.reference.get(name, 0.0) > case.replay.reference_tolerance.get(name, 0.0)
         attributions |= {case.replay.outputs[name].attribution} if name in case.replay.outputs else set()
+        opaque = case.replay.opaque
+        attributions |= {opaque.outputs[name].attribution} if opaque is not None and name in opaque.outputs else set()
     if case.device is not None and name in case.device.outputs:
         attributions.add(case.device.outputs[name].attribution)
     is_rounded = any(finding.rule in _ROUNDING and name in finding.outputs for finding in case.findings)

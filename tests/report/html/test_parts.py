@@ -5,11 +5,13 @@ from base64 import b64decode
 
 import pytest
 
-from ligerdiag.model.findings import Attribution, Verdict
-from ligerdiag.model.report import Disagreement, Status
+from ligerdiag.model.findings import Attribution, OpaqueReplay, ReplayState, Verdict
+from ligerdiag.model.report import CheckReport, Disagreement, Status
 from ligerdiag.report.html.environment import compute_file_names, compute_lines, compute_packed, compute_shortened
 from ligerdiag.report.html.figures import WIDTH, compute_errors_plot
+from ligerdiag.report.html.fragment import render_fragment
 from ligerdiag.report.html.headline import compute_headline
+from ligerdiag.report.html.pages import render_case_html
 from ligerdiag.report.html.prose import Part, compute_parts
 from tests.report.html.view_samples import make_view
 from tests.report.samples import make_case, make_device, make_numbers, make_replay
@@ -99,6 +101,35 @@ def test_a_larger_error_is_further_right() -> None:
     assert plot is not None
     small, large = (next(dot.x for dot in row.dots if dot.kind == "replay") for row in plot.rows)
     assert small < (plot.rows[0].tolerance or 0) < large
+
+
+def test_opaque_numbers_have_a_dot_and_a_sentence_of_their_own() -> None:
+    found = OpaqueReplay(state=ReplayState.DONE, outputs={"loss": make_numbers(Attribution.STALE, error=0.25)})
+    plot = compute_errors_plot(make_case(replay=make_replay({"loss": make_numbers()}, opaque=found)))
+    assert plot is not None
+    (row,) = [row for row in plot.rows if row.output == "loss"]
+    assert row.attribution == "fresh, stale with opaque functions"
+    assert [dot.kind for dot in row.dots] == ["prediction", "replay", "opaque"]
+    assert [source for source, _ in row.sentences] == ["replay", "opaque"]
+    alone = compute_errors_plot(make_case(replay=make_replay({}, state=ReplayState.NOT_COVERED, opaque=found)))
+    assert alone is not None
+    (row,) = alone.rows
+    assert [dot.kind for dot in row.dots] == ["prediction", "opaque"]
+    assert row.tolerance is not None
+
+
+def test_a_page_and_a_fragment_show_opaque_numbers() -> None:
+    found = OpaqueReplay(
+        state=ReplayState.DONE,
+        outputs={"loss": make_numbers(Attribution.STALE, error=0.25)},
+        reason="`input` is not finite",
+    )
+    case = make_case(replay=make_replay({}, state=ReplayState.NOT_COVERED, opaque=found))
+    report = CheckReport(cases=(case,), targets=("h100",), toolchain="")
+    assert "with opaque functions " in render_fragment(report)
+    page = render_case_html(case, report)
+    assert "replay with opaque functions" in page
+    assert "`input` is not finite" in page
 
 
 def test_there_is_no_plot_without_numbers() -> None:
