@@ -10,8 +10,10 @@ and should then give the stale prediction. `_CALIBRATION` times its error is the
 `LEAST` and at most the tolerance that the original types have in an ordinary replay. An output with a larger error is
 wrong, because only a hidden write that the schedule orders differently can cause it. But rounding also enters through
 what an opaque function reads, and loops amplify it, which a schedule in isolated memory does not show: an output that is
-much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding reaches elsewhere in the
-program (`_Runs.noise`), is undecided. If the
+much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding can reach (`_NOISE`,
+`_SHARE`), is undecided.
+
+If the
 schedule misses even the stale prediction by more than the original types explain, wrong numbers need not come from a
 hidden write: the output is undecided, unless it is another value altogether (`FAR`) in a program that runs whole.
 
@@ -57,6 +59,10 @@ _CALIBRATION = 8.0
 """Tolerance of an output, as a multiple of the error that the schedule has if no hidden write is seen."""
 _NOISE = 1e-6
 """An error that rounding in f64 can reach if loops and opaque functions amplify it; 2e-7 was seen."""
+_SHARE = 0.01
+"""An error that constants folded in the original types can cause through what an opaque function reads, as a share of
+the tolerance that these types have in an ordinary replay; 0.005 was seen.
+"""
 _NEAR = 1e-3
 """A small error may be rounding if it is below this share of the distance to the stale prediction."""
 
@@ -174,12 +180,6 @@ class _Runs:
         found = [compare_output(copy, intended, stale, tolerance=tolerance) for copy in self.actual[name]]
         return max(found, key=lambda one: rank_error(one.error))
 
-    @cached_property
-    def noise(self) -> float:
-        """Returns the largest error that rounding may cause in an output that depends on hidden writes."""
-        moved = [error for name in self.isolated if np.isfinite(error := self.measure_isolated(name)) and error < FAR]
-        return max(_NOISE, _CALIBRATION * max(moved, default=0.0))
-
     def measure_isolated(self, name: str) -> float:
         """Returns the largest error of the output's copies in isolated memory, compared with the stale prediction."""
         return max([compute_error(copy, self.stale[name]) for copy in self.isolated[name]], key=rank_error)
@@ -197,9 +197,13 @@ def _compare(runs: _Runs, cuts: Cuts) -> OpaqueReplay:
             numbers = runs.compare(name, min(max(LEAST, _CALIBRATION * moved), most[name]))
             if numbers.attribution is Attribution.LOSSY:
                 numbers = replace(numbers, attribution=Attribution.NEITHER)
-            if numbers.attribution is Attribution.NEITHER and numbers.error <= min(runs.noise, _NEAR * numbers.distance):
+            if numbers.attribution is Attribution.NEITHER and numbers.error <= min(
+                max(_NOISE, _SHARE * most[name]), _NEAR * numbers.distance
+            ):
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
-                reason = reason or f"`{name}` differs by {numbers.error:.0e} from program order: rounding may explain it"
+                reason = (
+                    reason or f"`{name}` differs by {numbers.error:.0e} from program order: rounding may explain it"
+                )
             if numbers.attribution.is_wrong and not moved <= limit and (moved < FAR or cuts.loops):
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = reason or (
