@@ -24,7 +24,7 @@ from ligerdiag.api.last_run import RunPolicy
 from ligerdiag.api.run_course import RunCourse
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.live_functions import list_own_folders, read_function_file
-from ligerdiag.compile.cases.selectors import find_root
+from ligerdiag.compile.cases.selectors import describe_files_left_out, find_root
 from ligerdiag.compile.compile_service import compile_cases, discover_cases, make_toolchain_step
 from ligerdiag.device.device_service import require_gpu
 from ligerdiag.effects.declared import parse_declared
@@ -246,6 +246,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     notes = list_unconfirmed(one.name for one in targets if one.platform is Platform.ROCM and one.name in judged)
     notes += list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
     notes += () if tuning is None else tuning.notes
+    notes += describe_files_left_out(options.selectors, Path.cwd())
     dropped = _list_dropped(run.tasks, targets, toolchain.name)
     notes += tuple(line for target, line in dropped if not target.is_own)
     if baseline is not None and options.baseline is not None and not interrupted:

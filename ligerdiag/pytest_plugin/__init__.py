@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ligerdiag", "schedules of JAX programs (ligerdiag)")
     cache = "where artifacts are kept; by default LIGERDIAG_CACHE_DIR, else the user's cache"
     target = (
-        "the GPU that schedules are made for, or several: a100,h100; by default the first of [tool.ligerdiag] targets,"
+        "the GPU that schedules are made for, or several: a100,h100; by default all targets of [tool.ligerdiag],"
         " else h100"
     )
     group.addoption("--ligerdiag-cache-dir", metavar="DIR", help=cache)

@@ -105,7 +105,7 @@ def _read_settings(config: pytest.Config) -> RunSettings:
     return RunSettings(
         root=config.rootpath,
         cache_directory=cache,
-        target=target or next(iter(table.targets), DEFAULT_TARGET),
+        target=target or ",".join(table.targets) or DEFAULT_TARGET,
         fail_on=parse_fail_on(config.getini("ligerdiag_fail_on") or table.fail_on or FailOn.WARNING),
         strict=next((one for one in (strict, table.strict) if one is not None), True),
         jobs=1 if hasattr(config, "workerinput") else None,

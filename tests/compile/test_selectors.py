@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.compile.cases.selectors import choose_cases, compile_glob, find_root, parse_selectors
+from ligerdiag.compile.cases.selectors import (
+    choose_cases,
+    compile_glob,
+    describe_files_left_out,
+    find_root,
+    parse_selectors,
+)
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec, Source
 
@@ -126,3 +132,11 @@ def test_imports_start_at_the_root_of_the_repository_if_there_is_no_project(tmp_
     file.parent.mkdir(parents=True)
     (tmp_path / "deep" / "pyproject.toml").touch()
     assert find_root(file) == tmp_path / "deep"
+
+
+def test_a_note_names_the_files_of_a_whole_folder_that_define_no_case(project: Path) -> None:
+    note = "1 file of the folder `cases` left out, without CASE or CASES: helper.py"
+    assert describe_files_left_out((), project) == describe_files_left_out(("cases", "cases"), project) == (note,)
+    assert describe_files_left_out(("cases::one*", "cases/one.py"), project) == ()
+    (project / "cases" / "helper.py").write_text("CASE = 1\n")
+    assert describe_files_left_out(("cases",), project) == ()

@@ -148,6 +148,8 @@ def test_with_several_targets_the_schedule_must_be_right_on_each(run) -> None:
             assert asked[-1][1].targets == ("h200", "a100")
     """
     run(text, "--ligerdiag-target=h200,a100").assert_outcomes(passed=5)
+    table = '[tool.ligerdiag]\ntargets = ["h200", "a100"]\n'
+    run(text, pyproject__toml=table).assert_outcomes(passed=5)  # all targets of the table, as `ligerdiag check` does
 
 
 def test_with_several_wrong_targets_the_worst_comes_first(run) -> None:

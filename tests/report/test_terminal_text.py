@@ -5,6 +5,8 @@ import pytest
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import Coverage, Status
 from ligerdiag.report.terminal.full_report import render_terminal
+from ligerdiag.report.terminal.spans import Span, Style
+from ligerdiag.report.terminal.summary import render_totals
 from ligerdiag.text import compute_cells
 from tests.report.samples import make_case, make_finding, make_report
 
@@ -57,7 +59,14 @@ def test_a_finding_that_no_expectation_excuses_is_listed_among_many_cases() -> N
     text = render_terminal(make_report(*expected, make_case("large", findings=(budget,))))
     assert "13 cases not listed" in text
     assert "one call needs 9.0 MiB, and the budget is 1.0 MiB" in text
+    assert text.endswith("; 1 with a drift from the baseline or an exceeded budget\n")
     assert "large" in text
+
+
+def test_the_last_line_says_in_the_colour_of_an_error_that_a_budget_fails_the_run() -> None:
+    budget = make_finding(rule="LD033", message="one call needs 9.0 MiB, and the budget is 1.0 MiB")
+    spans = render_totals(make_report(make_case("small"), make_case("large", findings=(budget,))), None)[-1]
+    assert spans[-1] == Span("1 with a drift from the baseline or an exceeded budget", Style.BAD)
 
 
 def test_a_verdict_keeps_its_words_without_colour() -> None:

@@ -21,9 +21,12 @@ from pathlib import Path
 
 from ligerdiag.errors import InputError
 from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.text import count_of
 
 FOLDER = "cases"
 NAMES = ("CASE", "CASES")
+_NAMED = 4
+"""At most this many files without a case are named in a note."""
 
 type Selector = str | Source | CaseSpec
 """A selector as the user writes it, a source, which selects all of its cases, or a case that was found before."""
@@ -41,6 +44,8 @@ class Selection:
     """Glob that the ids of the selected cases match; `*` for all."""
     place: str
     """The file, folder or module in which cases are selected, as error messages name it."""
+    left_out: tuple[str, ...] = ()
+    """The names of the folder's files that define neither CASE nor CASES."""
 
 
 def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
@@ -140,19 +145,33 @@ def _list_project_folders(directory: Path) -> tuple[Path, ...]:
 def _select_path(text: str, place: str, pattern: str, directory: Path) -> Selection:
     path = (directory / place).resolve()
     if path.is_dir():
-        files = [file for file in sorted(path.glob("*.py")) if not file.name.startswith("_") and _defines_cases(file)]
+        every = [file for file in sorted(path.glob("*.py")) if not file.name.startswith("_")]
+        files = [file for file in every if _defines_cases(file)]
+        left_out = tuple(file.name for file in every if file not in files)
         if not files:
             raise InputError(
                 f"no file in the folder `{path}` defines CASE or CASES; `ligerdiag init` writes a first case"
             )
     elif path.is_file() and path.suffix == ".py":
-        files = [path]
+        files, left_out = [path], ()
     elif path.exists():
         raise InputError(f"expected a Python file or a folder but got `{place}`")
     else:
         raise InputError(f"no file or folder `{place}`")
     sources = tuple(Source(file=str(file), root=str(find_root(file))) for file in files)
-    return Selection(text=text, sources=sources, pattern=pattern, place=place)
+    return Selection(text=text, sources=sources, pattern=pattern, place=place, left_out=left_out)
+
+
+def describe_files_left_out(selectors: Sequence[Selector], directory: Path) -> tuple[str, ...]:
+    """Returns a note on each folder that is selected as a whole and has files that define neither CASE nor CASES."""
+    return tuple(
+        dict.fromkeys(
+            f"{count_of(len(one.left_out), 'file')} of the folder `{one.place}` left out, without CASE or CASES: "
+            + (", ".join(one.left_out[:_NAMED]) + (", …" if len(one.left_out) > _NAMED else ""))
+            for one in parse_selectors(selectors, directory)
+            if one.left_out and one.pattern == "*"
+        )
+    )
 
 
 def _defines_cases(file: Path) -> bool:

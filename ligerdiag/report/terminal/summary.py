@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ligerdiag.ending import Ending
-from ligerdiag.model.findings import Attribution, CutLoop, ReplayState
+from ligerdiag.model.findings import Attribution, CutLoop, ReplayState, Severity
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Status
 from ligerdiag.report.agreement import Agreement, compute_opaque_agreements, compute_replay_agreements
 from ligerdiag.report.relative_errors import render_figure
+from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.report.words.uncompared import explain_uncompared_reference
+from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.rule import BEYOND_EXPECTATION
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import count_of, join_words
 
@@ -30,6 +33,7 @@ _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.ERROR, "could not analyse", Style.BAD),
     (Status.NOT_CHECKED, "not run", Style.BAD),
 )
+_GOOD = tuple(status for status, _, style in _TOTALS if style not in (Style.BAD, Style.DOUBTFUL))
 _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
@@ -179,9 +183,19 @@ def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
             Span(", " if position else ": "),
             Span(f"{counts[status]} {said}", style if counts[status] else Style.FAINT),
         ]
+    beyond = sum(case.status in _GOOD and _goes_beyond(case) for case in report.cases)
+    if beyond:
+        said = f"{beyond} with a drift from the baseline or an exceeded budget"
+        spans += [Span("; "), Span(said, Style.BAD)]
     if report.interrupted:
         spans.append(Span(f"; {describe_cut(report)}", Style.BAD))
     return compute_wrapped(tuple(spans), width, 4)
+
+
+def _goes_beyond(case: CaseReport) -> bool:
+    """Returns whether the case has a finding that counts although the case is as expected: a drift or an exceeded budget."""
+    rules = list_ids(*BEYOND_EXPECTATION)
+    return any(one.rule in rules and one.severity is not Severity.NOTE for one in list_counted(case.findings))
 
 
 def _describe_toolchain(report: CheckReport) -> str:

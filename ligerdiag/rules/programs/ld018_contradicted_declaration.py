@@ -8,7 +8,7 @@ from ligerdiag.hlo.module import find_user_line
 from ligerdiag.hlo.shape import ShapeIndex, render_index
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Party, Rule, RuleKind, make_example
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, join_words
 
 _WORDS = {
     Access.NONE: "neither read nor written",
@@ -20,9 +20,12 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold."""
+    """Yields a finding for each operand whose declared effect is wrong, for each declared alias that does not hold, and
+    for each alias of an operand that the call never writes while it writes another one.
+    """
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)
+    yield from _find_aliases_of_others(context)
 
 
 def _find_invalid_aliases(context: Context) -> Iterator[Finding]:
@@ -81,6 +84,35 @@ def _find_contradicted(context: Context) -> Iterator[Finding]:
         )
 
 
+def _find_aliases_of_others(context: Context) -> Iterator[Finding]:
+    """Yields a finding for each operand that an output aliases although the kernel surely never writes it, neither through
+    its pointer nor through that of the output, if the kernel writes an operand that no output aliases.
+    """
+    for call, effects in context.calls:
+        aliased = call.aliasing_outputs
+        written = [
+            number
+            for number, access in enumerate(effects.operands)
+            if access in (Access.WRITE, Access.READ_WRITE) and number not in aliased
+        ]
+        for operand, output in aliased.items() if written else ():
+            if effects.operands[operand].cover(effects.outputs[output]).writes:
+                continue
+            others = join_words([f"operand {number}" for number in written])
+            yield Finding(
+                rule=RULE.id,
+                severity=RULE.severity,
+                message=f"output {output} of `{effects.kernel}` aliases operand {operand}, which the kernel never writes;"
+                f" it writes {others} instead",
+                source=find_user_line(context.program, call),
+                kernel=effects.kernel,
+                operand=operand,
+                instructions=(call.name,),
+                evidence=(("declared", f"output {output} is operand {operand} with new contents"),),
+                help=f"let the output alias {others}: XLA knows nothing of that write",
+            )
+
+
 _STEP = """\
 def step(x):
     doubled, sums = sum_and_double_declared(x + 1)
@@ -98,6 +130,29 @@ def step(x):
 
 
 CASE = Case(name="read_only", function=step, args=(Arg(shape=(8, 32)),), effects={"double_kernel": {"writes": []}})
+""",
+)
+
+OTHER_DECLARED = make_example(
+    about="The kernel doubles operand 0 in place, and the call declares that it overwrites operand 1.",
+    code="""\
+@triton.jit
+def other_kernel(x_ptr, y_ptr, sum_ptr, spare_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x + tl.load(y_ptr + at)))
+    tl.store(x_ptr + at, 2 * x)
+
+
+def step(x):
+    h, y = x + 1, x * 3
+    sums = jax.ShapeDtypeStruct((h.shape[0],), h.dtype)
+    sums, y = call_in_place(h, y, kernel=other_kernel, written=1, outputs=(sums,), grid=(h.shape[0],), COLUMNS=h.shape[1])
+    return {"sums": sums, "rows": y, "columns": h.sum(0)}
+
+
+CASE = Case(name="other_declared", function=step, args=(Arg(shape=(8, 32)),))
 """,
 )
 
@@ -125,7 +180,10 @@ surely does not happen, a read that the named reads omit, and an operand that th
 
 Also checks what a custom call of a dump declares in `output_to_operand_aliasing`: the output and the operand must
 exist, have one element type and the same dimensions, be named once, and share bytes in the buffer assignment. ligerdiag
-ignores any other entry, so that a write of that operand is a hidden write.""",
+ignores any other entry, so that a write of that operand is a hidden write.
+
+Reports an alias of an operand that the kernel never writes, if the kernel writes an operand that no output aliases: the
+call declares the wrong one.""",
     why="""\
 ligerdiag believes a declaration if it cannot follow the call. A declaration that is wrong where it can be
 checked is outdated or under the wrong name, and may be wrong elsewhere, too. An alias that does not exist would
@@ -137,7 +195,7 @@ Fix the declaration or remove it: a kernel whose IR can be followed needs none."
     limits="""\
 A declaration for a call whose effects are unknown cannot be checked; the report names it in its notes.""",
     references=("docs/effects.md: what is followed, and what can be declared",),
-    bad=(WRONGLY_DECLARED,),
+    bad=(WRONGLY_DECLARED, OTHER_DECLARED),
     good=(RIGHTLY_DECLARED,),
     check=check,
 )
