@@ -1,5 +1,6 @@
 """`inspect` of StableHLO in each form, and of programs that `jax.export` has serialized."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jsonschema
 import pytest
 from jax import export
 from jax.sharding import AxisType
@@ -19,6 +21,7 @@ from ligerdiag.model.report import CheckReport, Status
 from ligerdiag.untrusted_files import MAXIMUM_STABLEHLO_BYTES
 from tests.api.stablehlo_programs import ADD, CALL, W, X, declared, hidden, lower, render_bytecode
 from tests.dumps.conftest import Inspect, outputs
+from tools.json_schema import load_schema
 
 type Save = Callable[[str, str | bytes], Path]
 
@@ -156,6 +159,18 @@ def test_a_module_for_several_devices_is_partitioned(save: Save, inspect: Inspec
     report = inspect(save("step.mlir", lowered.as_text()), replay=True)
     assert sorted(outputs(report)) == ["fresh", "stale"]
     assert report.cases[0].disagreements == ()
+
+
+def test_the_command_has_the_exit_codes_of_inspect(save: Save, run_cli: Callable[..., Any]) -> None:
+    hazard, bad = save("step.mlir", lower(hidden, X, X, w=W).as_text()), save("bad.mlir", "module {")
+    found = run_cli("inspect", hazard, "--target", "a100,h100", "--format", "json", "--no-replay")
+    report = json.loads(found.stdout)
+    jsonschema.validate(report, load_schema())
+    assert (found.returncode, [case["target"] for case in report["cases"]]) == (1, ["a100", "h100"])
+    assert run_cli("inspect", bad).returncode == 3
+    assert run_cli("inspect", save("add.mlir", ADD)).returncode == 5
+    assert run_cli("inspect", hazard, "--target", "none-such").returncode == 2
+    assert run_cli("inspect", hazard, "--module", "other*").returncode == 2
 
 
 def test_options_of_a_compile_need_stablehlo(dumps: Path, inspect: Inspect) -> None:
