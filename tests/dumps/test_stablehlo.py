@@ -164,13 +164,13 @@ def test_a_module_for_several_devices_is_partitioned(save: Save, inspect: Inspec
 def test_the_command_has_the_exit_codes_of_inspect(save: Save, run_cli: Callable[..., Any]) -> None:
     hazard, bad = save("step.mlir", lower(hidden, X, X, w=W).as_text()), save("bad.mlir", "module {")
     found = run_cli("inspect", hazard, "--target", "a100,h100", "--format", "json", "--no-replay")
-    report = json.loads(found.stdout)
+    report = json.loads(found.out)
     jsonschema.validate(report, load_schema())
-    assert (found.returncode, [case["target"] for case in report["cases"]]) == (1, ["a100", "h100"])
-    assert run_cli("inspect", bad).returncode == 3
-    assert run_cli("inspect", save("add.mlir", ADD)).returncode == 5
-    assert run_cli("inspect", hazard, "--target", "none-such").returncode == 2
-    assert run_cli("inspect", hazard, "--module", "other*").returncode == 2
+    assert (found.code, [case["target"] for case in report["cases"]]) == (1, ["a100", "h100"])
+    assert run_cli("inspect", bad).code == 3
+    assert run_cli("inspect", save("add.mlir", ADD)).code == 5
+    assert run_cli("inspect", hazard, "--target", "none-such").code == 2
+    assert run_cli("inspect", hazard, "--module", "other*").code == 2
 
 
 def test_options_of_a_compile_need_stablehlo(dumps: Path, inspect: Inspect) -> None:
