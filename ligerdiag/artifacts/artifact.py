@@ -51,6 +51,7 @@ from ligerdiag.codec import (
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.jobs import Flag
+from ligerdiag.model.memory import DroppedArgument
 from ligerdiag.model.tuning import Tuning
 from ligerdiag.untrusted_files import (
     MAXIMUM_ARTIFACT_FILES,
@@ -60,7 +61,7 @@ from ligerdiag.untrusted_files import (
     read_untrusted,
 )
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 AS_WRITTEN = "as_written.hlo.pb"
 AS_LOWERED = "as_lowered.hlo.pb"
@@ -148,7 +149,9 @@ class Provenance:
     outputs: tuple[str, ...]
     """Names of the program's outputs, in the order of the root tuple of the module's entry computation."""
     inputs: tuple[str, ...]
-    """Names of the program's arguments, in order."""
+    """Names of the program's arguments, in order, without those that JAX drops."""
+    positions: tuple[int, ...]
+    """For each input, its number among all arrays of the case's arguments."""
     input_placements: tuple[Placement, ...]
     """For each input, the shard of it that each device has."""
     output_placements: tuple[Placement, ...]
@@ -190,6 +193,10 @@ class Provenance:
     """
     donated: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
+    dropped: tuple[DroppedArgument, ...] = ()
+    """The arguments that JAX drops, because the user's function never reads them. Parameters of the module that only a
+    vanished kernel call reads are among them.
+    """
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""

@@ -202,6 +202,7 @@ def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[C
             output_names=names,
             argument_names=compilation.argument_names,
             donated=compilation.donated,
+            dropped=compilation.dropped,
             warning=compilation.donation_warning,
             bandwidth=compilation.bandwidth,
         )
@@ -497,6 +498,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
                 if 0 <= number < len(artifact.provenance.parameters)
             ]
         ),
+        dropped=artifact.provenance.dropped,
         donation_warning=artifact.provenance.donation_warning,
         bandwidth=find_bandwidth(artifact.provenance.target),
     )

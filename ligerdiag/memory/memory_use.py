@@ -31,6 +31,8 @@ from ligerdiag.model.memory import (
     CopyCause,
     CurvePoint,
     Donation,
+    DonationFault,
+    DroppedArgument,
     LiveValue,
     MemoryUse,
     Request,
@@ -62,6 +64,7 @@ class MemoryAnalysis:
     copies: tuple[ExplainedCopy, ...] = ()
     """The explained copies, largest first as in `use`."""
     donations: tuple[tuple[JudgedDonation, Donation], ...] = ()
+    """The donated parameters of the module; `use` also has the donated arguments that JAX drops."""
     reshards: tuple[tuple[Reshard, Copy], ...] = ()
 
 
@@ -73,6 +76,7 @@ def analyse_memory(
     output_names: Sequence[str],
     argument_names: Sequence[tuple[int, str]] = (),
     donated: Collection[int] = (),
+    dropped: Sequence[DroppedArgument] = (),
     warning: str = "",
     bandwidth: float = 0.0,
 ) -> MemoryAnalysis:
@@ -80,8 +84,8 @@ def analyse_memory(
 
     program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
     (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
-    donates. warning: JAX's own warning about donations; empty if it gave none. bandwidth: bytes per second that the
-    target's memory can move; 0 if unknown.
+    donates. dropped: the arguments that JAX drops. warning: JAX's own warning about donations; empty if it gave none.
+    bandwidth: bytes per second that the target's memory can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {
@@ -99,6 +103,7 @@ def analyse_memory(
         (one, _describe_donation(one, names, optimized, program))
         for one in judge_donations(program, optimized, donated, names)
     ]
+    void = [_describe_dropped(one) for one in dropped if one.is_donated]
     reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]
     live = compute_live_bytes(uses)
     memory = buffers.memory
@@ -109,8 +114,9 @@ def analyse_memory(
         temporaries=memory.temp if memory is not None else 0,
         constants=sum(buffers.slices[number].size for number in live.spans if _is_constant(buffers, number)),
         copies=tuple([one.copy for one in copies] + [copy for _, copy in reshards]),
-        donations=tuple([donation for _, donation in donations]),
-        requests=tuple(_describe_requests(uses, copies, donations)),
+        donations=(*[donation for _, donation in donations], *void),
+        dropped=tuple(dropped),
+        requests=(*_describe_requests(uses, copies, donations), *map(_make_unmet_request, void)),
         collectives=_add_up_collectives(uses),
         bandwidth=bandwidth,
         warning=warning,
@@ -247,6 +253,15 @@ def _describe_donation(one: JudgedDonation, names: Names, module: HloModule, pro
         why=one.why,
         line=None if one.fault is None else _find_line_of_donation(one, module, program),
     )
+
+
+def _describe_dropped(one: DroppedArgument) -> Donation:
+    why = "JAX drops what the function never reads, and neither reuses nor deletes it"
+    return Donation(argument=one.argument, bytes=one.bytes, fault=DonationFault.DROPPED, why=why)
+
+
+def _make_unmet_request(one: Donation) -> Request:
+    return Request(kind=RequestKind.DONATION, instruction=one.argument, bytes=one.bytes, is_in_place=False)
 
 
 def _name_output(number: int, names: Names) -> str:

@@ -46,6 +46,17 @@ def translate_to_hlo(text: str) -> bytes:
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
 
+def find_kept(lowered: Any) -> tuple[int, ...]:
+    """Returns the numbers of the arrays, among all arrays of the arguments, that the lowered program takes: without
+    `keep_unused`, JAX drops those that the program never reads.
+
+    lowered: a `jax.stages.Lowered`. JAX has no public name for this; all versions since 0.4.34 have this one.
+    """
+    options: Any = lowered._lowering.compile_args
+    constants = len(options.get("const_args") or ())
+    return tuple(sorted(number - constants for number in options["kept_var_idx"] if number >= constants))
+
+
 def _import_first(*names: str) -> Any:
     for name in names[:-1]:
         try:

@@ -22,7 +22,7 @@ def check(context: Context) -> Iterator[Finding]:
     if context.memory is None:
         return
     groups: dict[tuple[DonationFault, str, SourceLine | None], list[Donation]] = {}
-    for _, donation in context.memory.donations:
+    for donation in context.memory.use.donations:
         if donation.fault is not None:
             has_own_output = donation.fault in _ABOUT_ONE_OUTPUT
             why = "" if has_own_output else donation.why.partition(":")[0]
@@ -58,7 +58,7 @@ def check(context: Context) -> Iterator[Finding]:
 def _list_evidence(context: Context, found: list[Donation]) -> Iterator[tuple[str, str]]:
     for one in found[:_MOST_NAMED]:
         yield "donation", f"`{one.argument}`, {render_bytes(one.bytes)}: {one.why}"
-    if context.memory is not None and context.memory.use.warning:
+    if context.memory is not None and context.memory.use.warning and found[0].fault is not DonationFault.DROPPED:
         yield "JAX", " ".join(context.memory.use.warning.split())
 
 
@@ -68,6 +68,9 @@ _HELP = {
     DonationFault.SHAPE: _DO_NOT,
     DonationFault.SURPLUS: "donate only as many arguments as there are outputs to take them",
     DonationFault.UNUSED: "do not pass it, or do not donate it",
+    DonationFault.DROPPED: (
+        "do not pass it, or read it in the function; if an output is to take its bytes, give `jax.jit` `keep_unused=True`"
+    ),
     DonationFault.DTYPE: "return that output in the dtype of the argument, or do not donate the argument",
     DonationFault.SHARDING: "give the output the sharding of the argument, for example by `out_shardings`",
     DonationFault.LAYOUT: "give the output the layout of the argument",
