@@ -51,7 +51,6 @@ from ligerdiag.codec import (
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.jobs import Flag
-from ligerdiag.model.memory import DroppedArgument
 from ligerdiag.model.tuning import Tuning
 from ligerdiag.untrusted_files import (
     MAXIMUM_ARTIFACT_FILES,
@@ -149,9 +148,7 @@ class Provenance:
     outputs: tuple[str, ...]
     """Names of the program's outputs, in the order of the root tuple of the module's entry computation."""
     inputs: tuple[str, ...]
-    """Names of the program's arguments, in order, without those that JAX drops."""
-    positions: tuple[int, ...]
-    """For each input, its number among all arrays of the case's arguments."""
+    """Names of the program's arguments, in order."""
     input_placements: tuple[Placement, ...]
     """For each input, the shard of it that each device has."""
     output_placements: tuple[Placement, ...]
@@ -192,10 +189,12 @@ class Provenance:
     outputs; empty if there is none.
     """
     donated: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
-    dropped: tuple[DroppedArgument, ...] = ()
-    """The arguments that JAX drops, because the user's function never reads them. Parameters of the module that only a
-    vanished kernel call reads are among them.
+    """Positions in `inputs` of the arguments that the user's program donates, whether or not an output takes their
+    bytes.
+    """
+    dropped: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that JAX drops from the user's program, because it never reads them. Here
+    they are parameters all the same, and not donated.
     """
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""

@@ -18,7 +18,6 @@ from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
 from ligerdiag.model.findings import Finding, Verdict
-from ligerdiag.model.memory import DroppedArgument
 from ligerdiag.model.report import Coverage, Inspection
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, OutputView, ScheduleView
 from ligerdiag.text import count_of, join_words
@@ -85,8 +84,8 @@ class Compilation:
     """Numbers of the parameters that the program donates, as far as known; a parameter whose bytes an output takes may
     be missing.
     """
-    dropped: tuple[DroppedArgument, ...] = ()
-    """The arguments that JAX drops because the user's function never reads them."""
+    dropped: tuple[int, ...] = ()
+    """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
     donation_warning: str = ""
     """JAX's own warning about donations; empty if it gave none."""
     bandwidth: float = 0.0

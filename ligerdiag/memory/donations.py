@@ -38,12 +38,17 @@ class JudgedDonation:
 
 
 def judge_donations(
-    program: HloModule | None, optimized: HloModule, donated: Collection[int], names: Names
+    program: HloModule | None,
+    optimized: HloModule,
+    donated: Collection[int],
+    names: Names,
+    dropped: Collection[int] = (),
 ) -> tuple[JudgedDonation, ...]:
     """Returns a record for each donated argument, by parameter number.
 
     program: the module from before the optimizations, with whole shapes where arrays are split over devices. donated: the
     parameter numbers that the program is known to donate, besides those that outputs take and XLA's own list of donors.
+    dropped: the parameter numbers that JAX drops from the user's program.
     """
     taken = {
         entry.parameter_number: tuple(entry.output_shape_index)
@@ -62,6 +67,13 @@ def judge_donations(
             continue
         parameter = optimized.entry.parameters[number]
         size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(parameter.shape))
+        if number in dropped:
+            fault, why = (
+                DonationFault.DROPPED,
+                "JAX drops what the function never reads, and neither reuses nor deletes it",
+            )
+            found.append(JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why))
+            continue
         index = taken.get(number)
         if index is not None:
             output = leaves.index(index) if index in leaves else None

@@ -15,6 +15,7 @@ from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.memory.copy_causes import CopyCauses, CopyReason
 from ligerdiag.memory.copy_sources import Names, describe_instruction
+from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, find_surroundings, list_moves
@@ -31,7 +32,6 @@ from ligerdiag.model.memory import (
     CopyCause,
     CurvePoint,
     Donation,
-    DonationFault,
     DroppedArgument,
     LiveValue,
     MemoryUse,
@@ -64,7 +64,6 @@ class MemoryAnalysis:
     copies: tuple[ExplainedCopy, ...] = ()
     """The explained copies, largest first as in `use`."""
     donations: tuple[tuple[JudgedDonation, Donation], ...] = ()
-    """The donated parameters of the module; `use` also has the donated arguments that JAX drops."""
     reshards: tuple[tuple[Reshard, Copy], ...] = ()
 
 
@@ -76,7 +75,7 @@ def analyse_memory(
     output_names: Sequence[str],
     argument_names: Sequence[tuple[int, str]] = (),
     donated: Collection[int] = (),
-    dropped: Sequence[DroppedArgument] = (),
+    dropped: Collection[int] = (),
     warning: str = "",
     bandwidth: float = 0.0,
 ) -> MemoryAnalysis:
@@ -84,8 +83,8 @@ def analyse_memory(
 
     program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
     (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
-    donates. dropped: the arguments that JAX drops. warning: JAX's own warning about donations; empty if it gave none.
-    bandwidth: bytes per second that the target's memory can move; 0 if unknown.
+    donates. dropped: those that JAX drops from the user's program. warning: JAX's own warning about donations; empty if
+    it gave none. bandwidth: bytes per second that the target's memory can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {
@@ -101,22 +100,22 @@ def analyse_memory(
     )
     donations = [
         (one, _describe_donation(one, names, optimized, program))
-        for one in judge_donations(program, optimized, donated, names)
+        for one in judge_donations(program, optimized, donated, names, dropped)
     ]
-    void = [_describe_dropped(one) for one in dropped if one.is_donated]
+    unread = _list_dropped(optimized, dropped, donated, names)
     reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]
-    live = compute_live_bytes(uses)
+    live = compute_live_bytes(uses, without=dropped)
     memory = buffers.memory
     use = MemoryUse(
-        arguments=memory.argument if memory is not None else 0,
+        arguments=memory.argument - sum(one.bytes for one in unread) if memory is not None else 0,
         outputs=memory.output if memory is not None else 0,
         aliased=memory.alias if memory is not None else 0,
         temporaries=memory.temp if memory is not None else 0,
         constants=sum(buffers.slices[number].size for number in live.spans if _is_constant(buffers, number)),
         copies=tuple([one.copy for one in copies] + [copy for _, copy in reshards]),
-        donations=(*[donation for _, donation in donations], *void),
-        dropped=tuple(dropped),
-        requests=(*_describe_requests(uses, copies, donations), *map(_make_unmet_request, void)),
+        donations=tuple([donation for _, donation in donations]),
+        dropped=unread,
+        requests=tuple(_describe_requests(uses, copies, donations)),
         collectives=_add_up_collectives(uses),
         bandwidth=bandwidth,
         warning=warning,
@@ -255,13 +254,18 @@ def _describe_donation(one: JudgedDonation, names: Names, module: HloModule, pro
     )
 
 
-def _describe_dropped(one: DroppedArgument) -> Donation:
-    why = "JAX drops what the function never reads, and neither reuses nor deletes it"
-    return Donation(argument=one.argument, bytes=one.bytes, fault=DonationFault.DROPPED, why=why)
-
-
-def _make_unmet_request(one: Donation) -> Request:
-    return Request(kind=RequestKind.DONATION, instruction=one.argument, bytes=one.bytes, is_in_place=False)
+def _list_dropped(
+    module: HloModule, dropped: Collection[int], donated: Collection[int], names: Names
+) -> tuple[DroppedArgument, ...]:
+    return tuple(
+        DroppedArgument(
+            argument=names.arguments.get(number, str(number)),
+            bytes=measure(module.entry.parameters[number]),
+            is_donated=number in donated,
+        )
+        for number in sorted(dropped)
+        if 0 <= number < len(module.entry.parameters)
+    )
 
 
 def _name_output(number: int, names: Names) -> str:

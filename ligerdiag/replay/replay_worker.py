@@ -221,7 +221,7 @@ def _replay_opaquely(request: OpaqueRequest, find_arguments: Callable[[], Sequen
     try:
         programs = load_programs(load_artifact(Path(request.artifact)))
         cuts = cut_named_loops(programs.program, programs.optimized, request.cut)
-        return replay_opaquely(programs, programs.signature.choose_inputs(find_arguments()), request.calls, cuts)
+        return replay_opaquely(programs, find_arguments(), request.calls, cuts)
     except NotCoveredError as error:
         return OpaqueReplay(state=ReplayState.NOT_COVERED, reason=str(error), kernels=request.calls.kernels)
     except (LigerdiagError, MemoryError):

@@ -51,12 +51,13 @@ def test_jax_deletes_what_an_output_takes(reports: dict[str, CaseReport], name: 
     if isinstance(function, FunctionType):
         function = jax.jit(function, donate_argnums=compute_donated(case), keep_unused=case.keep_unused)
     names = compute_input_names(getattr(function, "func", function), arguments)
-    aliased = lower(function, *arguments, **case.kwargs).compile().memory_analysis().alias_size_in_bytes
+    sizes = lower(function, *arguments, **case.kwargs).compile().memory_analysis()
     jax.block_until_ready(function(*arguments, **case.kwargs))
     deleted = {name for name, leaf in zip(names, jax.tree.leaves(arguments), strict=True) if leaf.is_deleted()}
     memory = memory_of(reports[name])
     assert {one.argument for one in memory.donations if one.fault is None} == deleted
-    assert memory.aliased == aliased
+    assert memory.aliased == sizes.alias_size_in_bytes
+    assert memory.arguments == sizes.argument_size_in_bytes
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def write_artifact(folder: Path, module: bytes) -> Path:
     folder.mkdir(parents=True)
     provenance = Provenance(
         format_version=FORMAT_VERSION, key="k", case_id="hostile", source="x.py", outputs=("y",), inputs=("x",),
-        positions=(0,), input_placements=(), output_placements=(), parameters=(0,), tags=0, target="h100", target_sha256="",
+        input_placements=(), output_placements=(), parameters=(0,), tags=0, target="h100", target_sha256="",
         compute_capability=90, mesh={}, devices=1, toolchain="own", versions={}, environment={}, flags={}, ties=(),
         trace_seconds=0, lower_seconds=0, compile_seconds=0,
     )  # fmt: skip

@@ -122,7 +122,7 @@ def draw_more(case: Case, request: DrawsRequest) -> DrawsAnswer:
             while draw < LEAST or (
                 draw < MOST and any(judge_ratios(ratios[name]) is not Word.WRONG for name in request.doubted)
             ):
-                arguments = programs.signature.choose_inputs(draw_arrays(case, draw))
+                arguments = draw_arrays(case, draw)
                 runs = replay_programs(programs, arguments, runner)
                 errors = {
                     name: max((compute_error(copy, runs.intended[name]) for copy in copies), key=rank_error)

@@ -176,7 +176,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         sorted(_compute_environment(request).items()),
         sorted(compute_settings().items()),
         program.outputs,
-        (program.inputs, program.positions),
+        program.inputs,
         program.parameters,
         [asdict(call) for call in program.traced_calls],
         program.text,
@@ -184,7 +184,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         program.crossed_operands,
         ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
-        (program.donated, program.donation_warning, [asdict(one) for one in program.dropped]),
+        (program.donated, program.dropped, program.donation_warning),
         "" if request.tuning is None else request.tuning.copy_sha256,
         [asdict(kernel) for kernel in program.library_kernels],
     )
@@ -411,14 +411,14 @@ def _compute_placements(
     """
     leaves: Any = jax.tree_util.tree_leaves
 
-    def place(each: Sequence[Any], shardings: Any) -> tuple[Placement, ...]:
+    def place(arrays: Any, shardings: Any) -> tuple[Placement, ...]:
+        each = leaves(arrays)
         words = [compute_words(leaf) for leaf in each]
         return compute_placements([leaf.shape for leaf in each], leaves(shardings), program.assignment, words)
 
-    arrays = leaves(program.lowered.args_info)
-    inputs = place([arrays[number] for number in program.positions], compiled.input_shardings)
+    inputs = place(program.lowered.args_info, compiled.input_shardings)
     try:
-        return inputs, place(leaves(program.lowered.out_info), compiled.output_shardings)
+        return inputs, place(program.lowered.out_info, compiled.output_shardings)
     except CompileError:
         if _is_partitioned(request, inputs):
             return inputs, ()
@@ -445,7 +445,6 @@ def _describe(
         source=str(request.source),
         outputs=program.outputs,
         inputs=program.inputs,
-        positions=program.positions,
         input_placements=inputs,
         output_placements=outputs,
         parameters=program.parameters,

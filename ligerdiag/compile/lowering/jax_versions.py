@@ -46,15 +46,17 @@ def translate_to_hlo(text: str) -> bytes:
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
 
-def find_kept(lowered: Any) -> tuple[int, ...]:
-    """Returns the numbers of the arrays, among all arrays of the arguments, that the lowered program takes: without
-    `keep_unused`, JAX drops those that the program never reads.
+def find_read(traced: Any) -> frozenset[int]:
+    """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, as JAX sees it: an
+    effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all others.
 
-    lowered: a `jax.stages.Lowered`. JAX has no public name for this; all versions since 0.4.34 have this one.
+    traced: a `jax.stages.Traced`.
     """
-    options: Any = lowered._lowering.compile_args
-    constants = len(options.get("const_args") or ())
-    return tuple(sorted(number - constants for number in options["kept_var_idx"] if number >= constants))
+    library: Any = importlib.import_module("jax.interpreters.partial_eval")
+    jaxpr: Any = getattr(traced.jaxpr, "jaxpr", traced.jaxpr)
+    _, used = library.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    constants = len(used) - len(jaxpr.invars)
+    return frozenset(number for number, is_used in enumerate(used[constants:]) if is_used)
 
 
 def _import_first(*names: str) -> Any:

@@ -32,11 +32,11 @@ from ligerdiag.compile.lowering.intent import IntentTrace, mark_intent, protect_
 from ligerdiag.compile.lowering.jax_versions import (
     assume_gpu,
     enter_mesh,
-    find_kept,
     find_kernel_primitives,
+    find_read,
     translate_to_hlo,
 )
-from ligerdiag.compile.lowering.kept_arguments import JitForm, list_donated, list_dropped, make_form
+from ligerdiag.compile.lowering.kept_arguments import JitForm, list_donated, make_form
 from ligerdiag.compile.lowering.kernel_calls import (
     LoweredCall,
     find_dropped_calls,
@@ -51,10 +51,9 @@ from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
-from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
+from ligerdiag.compile.lowering.traced_calls import TracedCall, TracedOrder, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
-from ligerdiag.model.memory import DroppedArgument
 from ligerdiag.toolchains.gpu_targets import read_architecture
 
 MAXIMUM_FRAMES = 64
@@ -77,8 +76,6 @@ class LoweredCase:
     tags: int
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
-    positions: tuple[int, ...]
-    """For each input, its number among all arrays of the case's arguments."""
     parameters: tuple[int, ...]
     mesh: dict[str, int]
     assignment: tuple[Any, ...]
@@ -109,9 +106,9 @@ class LoweredCase:
     readers: Readers
     """The reads of kernels' operands to which ties can be added, in the program without ties."""
     donated: tuple[int, ...] = ()
-    """Positions in `inputs` of the donated arguments."""
-    dropped: tuple[DroppedArgument, ...] = ()
-    """The arguments that JAX drops from the user's program."""
+    """Positions in `inputs` of the arguments that the user's program donates."""
+    dropped: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that JAX drops from the user's program; they are not donated here."""
     takes_arrays: bool = False
     """Whether the program takes each array of the case's arguments as an argument of its own."""
     donation_warning: str = ""
@@ -124,7 +121,7 @@ class LoweredCase:
     lower_seconds: float
 
     def arrange(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
-        """Returns the case's arguments as the compiled program takes them. JAX itself leaves out those that it dropped."""
+        """Returns the case's arguments as the compiled program takes them."""
         return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
@@ -177,17 +174,21 @@ def lower_case(
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
-        form, names = make_form(case, specs, mesh), compute_input_names(case.function, specs)
-        traced = _trace(form, tagged=tagged)
-        kept = find_kept(traced.lowered)
-        if not kept and jax.tree.leaves(specs):
-            form = form.place(mesh)
-            traced = _trace_again(form, tagged=tagged)
-        if not traced.is_consistent:
-            form = form.keep_all(kept, names)
-            traced = _trace_again(form, tagged=tagged)
-    lowered, marked, stored, refs = traced.lowered, traced.marked, traced.stored, traced.refs
-    traced_calls = traced.calls
+        form, inputs = make_form(case, specs, mesh), compute_input_names(case.function, specs)
+        donated = list_donated(form)
+        form, trace, kept = _trace_as_kept(case, form, inputs)
+        jitted, specs, traced, intent, refs = trace.jitted, form.specs, trace.traced, trace.intent, trace.refs
+        traced_calls = find_traced_calls(traced.jaxpr, trace.binds)
+        trace_seconds = perf_counter() - started
+        with blame_refs(refs), _catch_donation_warnings() as donation_warnings:
+            lowered = traced.lower(lowering_platforms=(find_platform().value,))
+        needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
+        is_plain = not needs_more and all(call.outputs_used for call in traced_calls)
+        has_moved_stores = any(not move.kernel and move.kind is not RefMove.UNKNOWN for move in refs.moves)
+        marked, trouble = None, ""
+        if not is_plain and tagged:
+            marked, trouble = _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
+        stored = _lower_with_stores(jitted, specs) if marked is not None and has_moved_stores else None
     module: Any = lowered.compiler_ir("stablehlo")
     tags = _tag(module, marked) if tagged else 0
     lowered_calls = find_lowered_calls(module)
@@ -209,23 +210,20 @@ def lower_case(
     stores: tuple[RefStore, ...] = ()
     if stored is not None and marked is not None:
         tag_like(stored, marked)
-        stores = (*find_stores(marked, traced.sites), *find_stores(stored, traced.sites))
+        stores = (*find_stores(marked, trace.sites), *find_stores(stored, trace.sites))
     for one in (module, marked, stored):
         if one is not None:
             drop_call_names(one)
     is_compared = marked is not None and refs.are_split
-    positions = find_kept(lowered)
-    donated = list_donated(form)
     parameters = _count_parameters(module)
     return LoweredCase(
         lowered=lowered,
         text=module.operation.get_asm(enable_debug_info=True),
         as_written=protect_as_written(module if marked is None else marked),
         tags=tags,
-        outputs=_name_tokens(module) + compute_output_names(traced.types),
-        inputs=tuple(names[position] for position in positions),
-        positions=positions,
-        parameters=tuple(range(parameters - len(positions), parameters)),
+        outputs=_name_tokens(module) + compute_output_names(traced.out_info),
+        inputs=inputs,
+        parameters=tuple(range(parameters - len(inputs), parameters)),
         mesh={axis: int(size) for axis, size in case.mesh.items()},
         assignment=tuple(mesh.devices.flat),
         traced_calls=traced_calls,
@@ -234,9 +232,9 @@ def lower_case(
         moved_refs=tuple(refs.moves),
         as_lowered=protect_as_written(module if stored is None else stored) if is_compared else "",
         ref_stores=tuple(dict.fromkeys(stores)),
-        refs_trouble=traced.refs_lack
-        or (traced.trouble if refs.moves else "")
-        or ("the stores into the Refs cannot be found" if traced.has_moved_stores and not stores else "")
+        refs_trouble=refs.describe_lack(traced.jaxpr)
+        or (trouble if refs.moves else "")
+        or ("the stores into the Refs cannot be found" if has_moved_stores and not stores else "")
         or (
             "the lowered program cannot be compared with the program as written"
             if refs.moves and not is_compared
@@ -246,51 +244,32 @@ def lower_case(
         bodies=bodies,
         marked=marked,
         readers=readers,
-        donated=tuple(number for number, position in enumerate(positions) if position in donated),
-        dropped=list_dropped(make_form(case, specs, mesh), names, kept),
+        donated=donated,
+        dropped=tuple(number for number in range(len(inputs)) if number not in kept),
         takes_arrays=form.takes_arrays,
-        donation_warning=traced.donation_warning,
-        crossed_operands=traced.crossed,
-        trace_seconds=traced.trace_seconds,
-        lower_seconds=perf_counter() - started - traced.trace_seconds,
+        donation_warning="\n".join(donation_warnings),
+        crossed_operands=tuple(sorted(trace.order.crossed)),
+        trace_seconds=trace_seconds,
+        lower_seconds=perf_counter() - started - trace_seconds,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Traced:
-    """The traces of a program, and the modules that JAX lowers them to."""
+class _Trace:
+    """A traced program, and what was recorded while it was traced."""
 
-    lowered: Any
-    """The `jax.stages.Lowered` that XLA compiles."""
-    types: Any
-    """The types of the outputs, in their tree."""
-    calls: tuple[TracedCall, ...]
-    marked: Any
-    """The module of the trace that records the author's intent; None if there is none."""
-    stored: Any
-    """The module of the trace in which stores into Refs are marked; None if there is none."""
-    has_moved_stores: bool
-    trouble: str
-    """The reason why `marked` may still have Refs; empty if it has none."""
-    refs: Any
-    """What `watch_refs` recorded."""
-    refs_lack: str
+    jitted: Any
+    traced: Any
+    """The `jax.stages.Traced`."""
+    binds: Any
+    intent: IntentTrace
+    order: TracedOrder
     sites: Any
-    """The places of the named calls, from `name_calls`."""
-    crossed: tuple[int, ...]
-    donation_warning: str
-    is_consistent: bool
-    """Whether all modules have parameters for the same arguments."""
-    trace_seconds: float
+    refs: Any
 
 
-def _trace(form: JitForm, *, tagged: bool) -> _Traced:
-    """Traces and lowers a program, and traces it again if a single trace does not tell what its author means. tagged:
-    whether the operations will have tags, without which a second trace has no use.
-    """
-    started = perf_counter()
-    jitted, specs = form.jit(), form.specs
-    kernels = find_kernel_primitives()
+def _trace(form: JitForm) -> _Trace:
+    jitted, kernels = form.jit(), find_kernel_primitives()
     with (
         record_binds(kernels) as binds,
         mark_intent(kernels, None) as intent,
@@ -298,43 +277,26 @@ def _trace(form: JitForm, *, tagged: bool) -> _Traced:
         name_calls(kernels) as sites,
         watch_refs(sites) as refs,
     ):
-        traced = jitted.trace(*specs)
-    calls = find_traced_calls(traced.jaxpr, binds)
-    trace_seconds = perf_counter() - started
-    with blame_refs(refs), _catch_donation_warnings() as donation_warnings:
-        lowered = traced.lower(lowering_platforms=(find_platform().value,))
-    needs_more = has_partitioned(traced.jaxpr) or intent.needs_snapshots or refs.are_split
-    is_plain = not needs_more and all(call.outputs_used for call in calls)
-    has_moved_stores = any(not move.kernel and move.kind is not RefMove.UNKNOWN for move in refs.moves)
-    marked, stored, trouble = None, None, ""
-    if not is_plain and tagged:
-        marked, trouble = _lower_marked(jitted, specs, intent, marks_stores=has_moved_stores)
-    if marked is not None and has_moved_stores:
-        stored = _lower_with_stores(jitted, specs)
-    kept = find_kept(lowered)
-    return _Traced(
-        lowered=lowered,
-        types=traced.out_info,
-        calls=calls,
-        marked=None if marked is None else marked.compiler_ir("stablehlo"),
-        stored=None if stored is None else stored.compiler_ir("stablehlo"),
-        has_moved_stores=has_moved_stores,
-        trouble=trouble,
-        refs=refs,
-        refs_lack=refs.describe_lack(traced.jaxpr),
-        sites=sites,
-        crossed=tuple(sorted(order.crossed)),
-        donation_warning="\n".join(donation_warnings),
-        is_consistent=all(one is None or find_kept(one) == kept for one in (marked, stored)),
-        trace_seconds=trace_seconds,
-    )
+        traced = jitted.trace(*form.specs)
+    return _Trace(jitted=jitted, traced=traced, binds=binds, intent=intent, order=order, sites=sites, refs=refs)
+
+
+def _trace_as_kept(case: Case, form: JitForm, inputs: Sequence[str]) -> tuple[JitForm, _Trace, Collection[int]]:
+    """Returns the form in which only those arrays are donated that JAX keeps, its trace, and the numbers of the kept arrays.
+    form: with all donations. inputs: names of all arrays.
+    """
+    trace = _trace(form)
+    kept = range(len(inputs)) if case.keep_unused else find_read(trace.traced)
+    if all(number in kept for number in list_donated(form)):
+        return form, trace, kept
+    form = form.donate_only(kept, inputs)
+    return form, _trace_again(form), kept
 
 
 @pause_prints()
-def _trace_again(form: JitForm, *, tagged: bool) -> _Traced:
-    """Traces the same program in another form."""
+def _trace_again(form: JitForm) -> _Trace:
     jax.clear_caches()
-    return _trace(form, tagged=tagged)
+    return _trace(form)
 
 
 @contextmanager
@@ -376,13 +338,13 @@ def configure_locations(*folders: str) -> None:
 
 @pause_prints()
 def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
-    """Returns the `jax.stages.Lowered` of another trace of the same program, in which stores into Refs are marked; None
-    if the trace fails.
+    """Returns the StableHLO module of another trace of the same program, in which stores into Refs are marked; None if
+    the trace fails.
     """
     jax.clear_caches()
     try:
         with name_calls(find_kernel_primitives(), marks_stores=True):
-            return jitted.trace(*specs).lower(lowering_platforms=(find_platform().value,))
+            return jitted.trace(*specs).lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo")
     except Exception as fault:
         traceback.print_exception(fault)
         return None
@@ -392,9 +354,8 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
 
 @pause_prints()
 def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, marks_stores: bool) -> tuple[Any, str]:
-    """Returns the `jax.stages.Lowered` of the second trace, which records the author's intent: its module has
-    snapshots and all kernel calls, and no Refs. Also returns the reason why the module may still have Refs; empty if it
-    has none.
+    """Returns the StableHLO module of the second trace, which records the author's intent: it has snapshots and all
+    kernel calls, and no Refs. Also returns the reason why the module may still have Refs; empty if it has none.
     """
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
@@ -406,7 +367,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
                 stack.enter_context(context)
             lowered = jitted.trace(*specs).lower(lowering_platforms=(find_platform().value,))
         jax.clear_caches()
-        return lowered, next(iter(faults), "")
+        return lowered.compiler_ir("stablehlo"), next(iter(faults), "")
 
     try:
         return lower(lower_whole())

@@ -65,18 +65,6 @@ class Signature:
     input_placements: tuple[Placement, ...]
     output_placements: tuple[Placement, ...]
     devices: int
-    positions: tuple[int, ...] | None = None
-    """For each input, its number among all arrays of the case's arguments; None if the inputs are all of them."""
-
-    def choose_inputs(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Returns the inputs among all arrays of the case's arguments: JAX drops those that the program never reads.
-        Raises ArtifactError if the artifact names one that the case does not have.
-        """
-        if self.positions is None:
-            return tuple(arrays)
-        if not all(0 <= position < len(arrays) for position in self.positions):
-            raise ArtifactError(f"the program has other inputs than the {len(arrays)} arrays of the case")
-        return tuple([arrays[position] for position in self.positions])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -154,7 +142,6 @@ def replay_case(
     """
     started = perf_counter()
     programs = load_programs(artifact)
-    inputs = replace(inputs, arguments=programs.signature.choose_inputs(inputs.arguments))
     cuts = cut_named_loops(programs.program, programs.optimized, cut)
     reference = inputs.find_reference() if not cut else None
     try:
@@ -214,7 +201,6 @@ def load_programs(artifact: Artifact) -> Programs:
         input_placements=where.input_placements,
         output_placements=where.output_placements,
         devices=where.devices,
-        positions=where.positions,
     )
     return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
 

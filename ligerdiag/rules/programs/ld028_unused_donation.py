@@ -22,7 +22,7 @@ def check(context: Context) -> Iterator[Finding]:
     if context.memory is None:
         return
     groups: dict[tuple[DonationFault, str, SourceLine | None], list[Donation]] = {}
-    for donation in context.memory.use.donations:
+    for _, donation in context.memory.donations:
         if donation.fault is not None:
             has_own_output = donation.fault in _ABOUT_ONE_OUTPUT
             why = "" if has_own_output else donation.why.partition(":")[0]
