@@ -127,7 +127,8 @@ the weights are copied there.""",
 
 
 W = Arg(shape=(512, 512), donate=True)
-CASE = Case(name="rotated", function=step, args=({{"weights": W, "previous": W}}, Arg(shape=(512, 512))))
+STATE = {{"weights": W, "previous": W}}
+CASE = Case(name="rotated", function=step, args=(STATE, Arg(shape=(512, 512))), keep_unused=True)
 """,
 )
 
