@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import pytest
 
+import ligerdiag
 from ligerdiag import api
 from ligerdiag.compile.cases.arguments import compute_donated, compute_input_names, draw_arguments
 from ligerdiag.model.case import Case
@@ -123,3 +124,17 @@ def test_the_finding_names_cause_and_cure(reports: dict[str, CaseReport]) -> Non
 def test_replay_runs_the_program_on_the_kept_arguments(reports: dict[str, CaseReport]) -> None:
     states = {name: report.replay and report.replay.state for name, report in reports.items()}
     assert {name for name, state in states.items() if state is not ReplayState.DONE} == {"print_first"}
+
+
+@pytest.mark.parametrize("keep_unused", [False, True])
+def test_a_live_function_keeps_what_its_jit_or_the_caller_keeps(shared_cache: Path, keep_unused: bool) -> None:
+    spec = jax.ShapeDtypeStruct((4096,), "float32")
+
+    def swap(old: Any, new: Any) -> Any:
+        return new * 2
+
+    dropped = [] if keep_unused else ["old"]
+    own = jax.jit(swap, donate_argnums=0, keep_unused=keep_unused)
+    for function, words in ((own, {}), (jax.jit(swap, donate_argnums=0), {"keep_unused": keep_unused})):
+        report = ligerdiag.check(function, spec, spec, cache_directory=shared_cache, replay=False, **words)
+        assert [one.argument for one in memory_of(report).dropped] == dropped
