@@ -48,7 +48,7 @@ def make_exports(folder: Path, selectors: Sequence[str], capability: int) -> Non
             continue
         with jax.default_device(jax.devices("cpu")[0]):
             drawn = draw_arguments(case)
-        jitted = jax.jit(case.function, donate_argnums=compute_donated(case))
+        jitted = jax.jit(case.function, donate_argnums=compute_donated(case), keep_unused=case.keep_unused)
         checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _TARGETS]
         with assume_gpu(capability):
             exported = jax.export.export(jitted, platforms=("cuda",), disabled_checks=checks)(*drawn)

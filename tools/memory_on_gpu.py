@@ -102,7 +102,7 @@ def measure_case(case: Case) -> Row:
     library: Any = jax
     mesh = build_device_mesh(case)
     specs = build_argument_specs(case, mesh)
-    jitted: Any = library.jit(case.function, keep_unused=True, donate_argnums=compute_donated(case))
+    jitted: Any = library.jit(case.function, keep_unused=case.keep_unused, donate_argnums=compute_donated(case))
     with tempfile.TemporaryDirectory() as folder:
         options = {"xla_dump_to": folder, "xla_dump_hlo_as_proto": True}
         with enter_mesh(mesh) if case.mesh else nullcontext():

@@ -62,6 +62,7 @@ class LiveFunction:
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, Mapping[str, Sequence[int]]] | None = None
     reference: Callable[..., Any] | None = None
+    keep_unused: bool = False
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
@@ -81,6 +82,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         name=name,
         function=unwrapped.function,
         args=(),
+        keep_unused=unwrapped.keeps_unused or bool(live.keep_unused),
         mesh=choose_mesh(live.mesh, pickler.meshes),
         explicit_axes=tuple(sorted(pickler.explicit)),
         expected=live.expected,
@@ -162,6 +164,7 @@ class CaseKeywords(TypedDict, total=False):
     expected_rules: tuple[str, ...] | None
     effects: Mapping[str, Mapping[str, Sequence[int]]] | None
     reference: Callable[..., Any] | None
+    keep_unused: bool
 
 
 class RunKeywords(TypedDict, total=False):
@@ -225,11 +228,12 @@ def check(
     Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
     on numbers on the CPU. Keeps the results in a cache, from which a second call with the same arguments is answered.
 
-    fn: any function of arrays, also one made by `jax.jit`, whose donated and static arguments are kept; this process
-        does not call it. A function that a worker can import is sent by name, any other (of `__main__`, a lambda, a
-        closure) with cloudpickle. A `jax.export.Exported` or a `jax.stages.Lowered` for CUDA has its own arguments, and
-        its StableHLO is the program as written. A `jax.stages.Compiled` is judged as `ligerdiag inspect` judges a dump
-        without the module from before the optimizations, for the GPU that it was compiled for, whatever the `target`.
+    fn: any function of arrays, also one made by `jax.jit`, whose donated arguments, static arguments and `keep_unused`
+        count; this process does not call it. A function that a worker can import is sent by name, any other (of
+        `__main__`, a lambda, a closure) with cloudpickle. A `jax.export.Exported` or a `jax.stages.Lowered` for CUDA has
+        its own arguments, and its StableHLO is the program as written. A `jax.stages.Compiled` is judged as
+        `ligerdiag inspect` judges a dump without the module from before the optimizations, for the GPU that it was
+        compiled for, whatever the `target`.
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
         integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
@@ -238,7 +242,7 @@ def check(
         tuple of reports, one for each in their order.
     mesh: axis name to size, or the sizes of axes called x, y, z; by default the mesh of the arguments' shardings.
     name: name of the case in the report, by default the function's name.
-    expected, expected_rules, effects, reference: as in `Case`.
+    expected, expected_rules, effects, reference, keep_unused: as in `Case`.
     toolchain: the versions to compile with, see `ligerdiag toolchains`.
     replay: whether to replay program and schedule on numbers. full: whether to replay even if that takes long or
         much memory. device: whether to run the function on the GPUs of this machine as well.

@@ -60,7 +60,7 @@ from ligerdiag.untrusted_files import (
     read_untrusted,
 )
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 AS_WRITTEN = "as_written.hlo.pb"
 AS_LOWERED = "as_lowered.hlo.pb"
@@ -189,7 +189,13 @@ class Provenance:
     outputs; empty if there is none.
     """
     donated: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that the program donates, whether or not an output takes their bytes."""
+    """Positions in `inputs` of the arguments that the user's program donates, whether or not an output takes their
+    bytes.
+    """
+    dropped: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that JAX drops from the user's program, because it never reads them. Here
+    they are parameters all the same, and not donated.
+    """
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""

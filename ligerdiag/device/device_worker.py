@@ -38,7 +38,7 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
-from ligerdiag.compile.lowering.lowered_case import lower_case
+from ligerdiag.compile.lowering.lowered_case import LoweredCase, lower_case
 from ligerdiag.device.device_jobs import DeviceAnswer, DeviceRequest, parse_device_request, write_results
 from ligerdiag.errors import CompileError, InputError
 from ligerdiag.model.case import Case
@@ -104,7 +104,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
         with _on_the_cpu():
             drawn = draw_arguments(case, draw)
         for run in range(request.runs):
-            results = _run(compiled, program.outputs, case, drawn, specs)
+            results = _run(compiled, program, case, drawn, specs)
             if run:
                 _note_differences(unsteady, first, results)
             else:
@@ -115,7 +115,7 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
             for name, array in first.items():
                 errors.setdefault(name, []).append(compute_error(array, reference[name]))
     with _blame_device(case):
-        times = time_executions(compiled, _put(drawn, specs), donates=bool(compute_donated(case)))
+        times = time_executions(compiled, program.arrange(_put(drawn, specs)), donates=bool(compute_donated(case)))
     return DeviceAnswer(
         key=key,
         device=str(devices[0].device_kind),
@@ -159,12 +159,12 @@ def _on_the_cpu() -> AbstractContextManager[Any]:
     return library.default_device(library.devices("cpu")[0])
 
 
-def _run(compiled: Any, names: Sequence[str], case: Case, drawn: Any, specs: Any) -> Arrays:
+def _run(compiled: Any, program: LoweredCase, case: Case, drawn: Any, specs: Any) -> Arrays:
     library: Any = jax
-    arguments = _put(drawn, specs)
+    arguments = program.arrange(_put(drawn, specs))
     with _blame_device(case):
         results = library.block_until_ready(compiled(*arguments))
-    return dict(zip(names, map(read_numbers, library.tree.leaves(results)), strict=True))
+    return dict(zip(program.outputs, map(read_numbers, library.tree.leaves(results)), strict=True))
 
 
 def _put(drawn: Any, specs: Any) -> Any:

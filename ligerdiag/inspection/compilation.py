@@ -202,6 +202,7 @@ def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[C
             output_names=names,
             argument_names=compilation.argument_names,
             donated=compilation.donated,
+            dropped=compilation.dropped,
             warning=compilation.donation_warning,
             bandwidth=compilation.bandwidth,
         )
@@ -490,13 +491,8 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         ref_stores=artifact.provenance.ref_stores,
         refs_trouble=artifact.provenance.refs_trouble,
         argument_names=tuple(zip(artifact.provenance.parameters, artifact.provenance.inputs, strict=False)),
-        donated=tuple(
-            [
-                artifact.provenance.parameters[number]
-                for number in artifact.provenance.donated
-                if 0 <= number < len(artifact.provenance.parameters)
-            ]
-        ),
+        donated=_find_parameters(artifact.provenance, artifact.provenance.donated),
+        dropped=_find_parameters(artifact.provenance, artifact.provenance.dropped),
         donation_warning=artifact.provenance.donation_warning,
         bandwidth=find_bandwidth(artifact.provenance.target),
     )
@@ -504,6 +500,12 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
     return replace(
         analysed, inspection=replace(analysed.inspection, tuning=_find_tuning(artifact.provenance, optimized))
     )
+
+
+def _find_parameters(provenance: Provenance, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Returns the numbers of the parameters that are these inputs. inputs: positions in `provenance.inputs`."""
+    known = provenance.parameters
+    return tuple([known[number] for number in inputs if 0 <= number < len(known)])
 
 
 def _find_tuning(provenance: Provenance, optimized: HloModule) -> Tuning | None:

@@ -84,6 +84,8 @@ class Compilation:
     """Numbers of the parameters that the program donates, as far as known; a parameter whose bytes an output takes may
     be missing.
     """
+    dropped: tuple[int, ...] = ()
+    """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
     donation_warning: str = ""
     """JAX's own warning about donations; empty if it gave none."""
     bandwidth: float = 0.0

@@ -6,7 +6,7 @@ saves nothing while the program runs.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -38,12 +38,17 @@ class JudgedDonation:
 
 
 def judge_donations(
-    program: HloModule | None, optimized: HloModule, donated: Collection[int], names: Names
+    program: HloModule | None,
+    optimized: HloModule,
+    donated: Collection[int],
+    names: Names,
+    dropped: Collection[int] = (),
 ) -> tuple[JudgedDonation, ...]:
     """Returns a record for each donated argument, by parameter number.
 
     program: the module from before the optimizations, with whole shapes where arrays are split over devices. donated: the
     parameter numbers that the program is known to donate, besides those that outputs take and XLA's own list of donors.
+    dropped: the parameter numbers that JAX drops from the user's program.
     """
     taken = {
         entry.parameter_number: tuple(entry.output_shape_index)
@@ -54,14 +59,27 @@ def judge_donations(
     whole = optimized if program is None else program
     outputs = [shape for _, shape in iterate_leaf_shapes(whole.entry.root.shape)]
     local = [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]
-    claimed = {leaves.index(index) for index in taken.values() if index in leaves}
-    results = _Outputs(outputs, local, claimed, frozenset(_list_returned(whole)), names)
+    claimed = {leaves.index(index): number for number, index in taken.items() if index in leaves}
+    returned = frozenset(_list_returned(whole))
+    given_shapes = {
+        number: whole.entry.parameters[number].shape
+        for number in sorted({*donated, *optimized.donors, *taken} - set(dropped))
+        if 0 <= number < len(whole.entry.parameters)
+    }
+    results = _Outputs(outputs, local, claimed, returned, names, given_shapes)
     found: list[JudgedDonation] = []
     for number in sorted({*donated, *optimized.donors, *taken}):
         if not 0 <= number < len(optimized.entry.parameters):
             continue
         parameter = optimized.entry.parameters[number]
         size = sum(compute_byte_size(shape) or 0 for _, shape in iterate_leaf_shapes(parameter.shape))
+        if number in dropped:
+            fault, why = (
+                DonationFault.DROPPED,
+                "JAX drops what the function never reads, and neither reuses nor deletes it",
+            )
+            found.append(JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why))
+            continue
         index = taken.get(number)
         if index is not None:
             output = leaves.index(index) if index in leaves else None
@@ -71,7 +89,7 @@ def judge_donations(
         argument = names.arguments.get(number, "")
         earlier = [one.shape for one in whole.entry.parameters[:number]]
         rank = sum(1 for one in earlier if _has_dimensions(one, given) and one.element_type == given.element_type)
-        shapes = _Shapes(argument, rank, given, parameter.shape)
+        shapes = _Shapes(number, argument, rank, given, parameter.shape)
         fault, why, meant = _find_fault(shapes, results)
         if not optimized.entry.users[parameter.id]:
             fault, why, meant = DonationFault.UNUSED, f"the program does not use it, and {why}", None
@@ -91,6 +109,7 @@ def _list_returned(module: HloModule) -> Iterator[int]:
 class _Shapes:
     """The shapes of one donated argument: whole and on one device."""
 
+    number: int
     name: str
     rank: int
     """Number of the argument among the donated arguments of its shape and dtype."""
@@ -108,11 +127,13 @@ class _Outputs:
     """Shapes of the whole outputs."""
     local: Sequence[ShapeProto]
     """Shapes of the parts on one device."""
-    claimed: Collection[int]
-    """The outputs that take the bytes of another argument."""
+    claimed: Mapping[int, int]
+    """From each output that takes the bytes of an argument to the number of that argument."""
     returned: Collection[int]
     """The outputs that return an argument unchanged."""
     names: Names
+    donated: Mapping[int, ShapeProto]
+    """From the number of each donated argument to its whole shape."""
 
 
 def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str, int | None]:
@@ -142,6 +163,8 @@ def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str,
             return DonationFault.LAYOUT, f"output {name} has another layout", number
         return DonationFault.UNKNOWN, f"output {name} has its shape and dtype, but does not take it", number
     if same:
+        if (other := _find_shift(shapes.number, results)) is not None:
+            return other
         others = "the only output" if len(same) == 1 else f"each of the {len(same)} outputs"
         why = f"another donated argument takes {others} of {text}"
         return DonationFault.SURPLUS, why, same[0] if len(same) == 1 else None
@@ -166,6 +189,51 @@ def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str,
     largest = render_shape(outputs[closest])
     why = f"no output has its shape: it is {text}, and output {names.name_output(closest)} is {largest}"
     return DonationFault.SHAPE, why, None
+
+
+def _find_shift(number: int, results: _Outputs) -> tuple[DonationFault, str, int] | None:
+    """Returns the same as `_find_fault` for an argument whose own output another argument takes, because the other one's
+    own output has another dtype; also for an argument whose own output has another dtype itself. None if there is no such
+    output.
+
+    JAX gives each output to the first free argument of its shape and dtype, so one output of another dtype moves all
+    outputs after it to the argument before.
+    """
+    current, first, seen, wanted = number, number, {number}, None
+    while (own := _find_own(current, results)) is not None:
+        if results.shapes[own].element_type != results.donated[current].element_type:
+            dtypes = [DTYPE_NAMES.get(one.element_type, "?") for one in (results.shapes[own], results.donated[current])]
+            why = f"output {results.names.name_output(own)} has its shape, but is {dtypes[0]}, not {dtypes[1]}"
+            if wanted is not None:
+                why = (
+                    f"argument {results.names.name_argument(first)} takes output {results.names.name_output(wanted)},"
+                    f" because output {results.names.name_output(own)} is {dtypes[0]}, not {dtypes[1]}"
+                )
+            return DonationFault.DTYPE, why, own
+        taker = results.claimed.get(own)
+        if taker is None or taker in seen or taker not in results.donated:
+            return None
+        if wanted is None:
+            wanted, first = own, taker
+        seen.add(taker)
+        current = taker
+    return None
+
+
+def _find_own(number: int, results: _Outputs) -> int | None:
+    """Returns the number of the output that replaces an argument: of those of its shape, the one with the most similar
+    name; without similar names the one at its place, if there are as many such outputs as donated arguments.
+    """
+    given = results.donated[number]
+    alike = [n for n, one in enumerate(results.shapes) if _has_dimensions(one, given) and n not in results.returned]
+    if not alike:
+        return None
+    argument = results.names.arguments.get(number, "")
+    best = max(alike, key=lambda n: (*_compare_names(argument, results.names.outputs, n), -n))
+    if _compare_names(argument, results.names.outputs, best)[0]:
+        return best
+    peers = [n for n, shape in results.donated.items() if _has_dimensions(shape, given)]
+    return alike[peers.index(number)] if len(peers) == len(alike) else None
 
 
 def _find_other_dtype(

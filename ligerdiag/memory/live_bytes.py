@@ -9,7 +9,7 @@ bytes count once. The sum is at most what XLA reserves, and less where XLA leave
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -47,16 +47,18 @@ class LiveBytes:
                 yield number
 
 
-def compute_live_bytes(uses: ValueUses) -> LiveBytes:
-    """Returns the memory in use at each step of the schedule."""
-    walk = _Walk(uses)
+def compute_live_bytes(uses: ValueUses, *, without: Collection[int] = ()) -> LiveBytes:
+    """Returns the memory in use at each step of the schedule. without: numbers of the arguments that do not count."""
+    walk = _Walk(uses, {one.id for number, one in enumerate(uses.module.entry.parameters) if number in without})
     walk.run(uses.module.entry)
     return walk.finish()
 
 
 class _Walk:
-    def __init__(self, uses: ValueUses) -> None:
+    def __init__(self, uses: ValueUses, without: Collection[int]) -> None:
         self._uses = uses
+        self._without = without
+        """Ids of the parameters that do not count."""
         self._steps: list[HloInstruction] = []
         self._born: dict[tuple[int, ShapeIndex], int] = {}
         self._died: dict[tuple[int, ShapeIndex], int] = {}
@@ -118,7 +120,7 @@ class _Walk:
         for key, born in sorted(self._born.items(), key=lambda item: item[1]):
             instruction, index = by_id[key[0]], key[1]
             number = self._uses.positions.find(instruction, index)
-            if number is None or not buffers.slices[number].size:
+            if number is None or instruction.id in self._without or not buffers.slices[number].size:
                 continue
             place = buffers.slices[number]
             values.setdefault(number, (instruction, index))

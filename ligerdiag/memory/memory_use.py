@@ -15,6 +15,7 @@ from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.memory.copy_causes import CopyCauses, CopyReason
 from ligerdiag.memory.copy_sources import Names, describe_instruction
+from ligerdiag.memory.donated_outputs import measure
 from ligerdiag.memory.donations import JudgedDonation, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, find_surroundings, list_moves
@@ -31,6 +32,7 @@ from ligerdiag.model.memory import (
     CopyCause,
     CurvePoint,
     Donation,
+    DroppedArgument,
     LiveValue,
     MemoryUse,
     Request,
@@ -73,6 +75,7 @@ def analyse_memory(
     output_names: Sequence[str],
     argument_names: Sequence[tuple[int, str]] = (),
     donated: Collection[int] = (),
+    dropped: Collection[int] = (),
     warning: str = "",
     bandwidth: float = 0.0,
 ) -> MemoryAnalysis:
@@ -80,8 +83,8 @@ def analyse_memory(
 
     program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
     (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
-    donates. warning: JAX's own warning about donations; empty if it gave none. bandwidth: bytes per second that the
-    target's memory can move; 0 if unknown.
+    donates. dropped: those that JAX drops from the user's program. warning: JAX's own warning about donations; empty if
+    it gave none. bandwidth: bytes per second that the target's memory can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {
@@ -97,19 +100,21 @@ def analyse_memory(
     )
     donations = [
         (one, _describe_donation(one, names, optimized, program))
-        for one in judge_donations(program, optimized, donated, names)
+        for one in judge_donations(program, optimized, donated, names, dropped)
     ]
+    unread = _list_dropped(optimized, dropped, donated, names)
     reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]
-    live = compute_live_bytes(uses)
+    live = compute_live_bytes(uses, without=dropped)
     memory = buffers.memory
     use = MemoryUse(
-        arguments=memory.argument if memory is not None else 0,
+        arguments=memory.argument - sum(one.bytes for one in unread) if memory is not None else 0,
         outputs=memory.output if memory is not None else 0,
         aliased=memory.alias if memory is not None else 0,
         temporaries=memory.temp if memory is not None else 0,
         constants=sum(buffers.slices[number].size for number in live.spans if _is_constant(buffers, number)),
         copies=tuple([one.copy for one in copies] + [copy for _, copy in reshards]),
         donations=tuple([donation for _, donation in donations]),
+        dropped=unread,
         requests=tuple(_describe_requests(uses, copies, donations)),
         collectives=_add_up_collectives(uses),
         bandwidth=bandwidth,
@@ -246,6 +251,20 @@ def _describe_donation(one: JudgedDonation, names: Names, module: HloModule, pro
         fault=one.fault,
         why=one.why,
         line=None if one.fault is None else _find_line_of_donation(one, module, program),
+    )
+
+
+def _list_dropped(
+    module: HloModule, dropped: Collection[int], donated: Collection[int], names: Names
+) -> tuple[DroppedArgument, ...]:
+    return tuple(
+        DroppedArgument(
+            argument=names.arguments.get(number, str(number)),
+            bytes=measure(module.entry.parameters[number]),
+            is_donated=number in donated,
+        )
+        for number in sorted(dropped)
+        if 0 <= number < len(module.entry.parameters)
     )
 
 

@@ -97,12 +97,16 @@ class Case:
     """A program and the expected verdicts on its schedule.
 
     function: takes `args` by position and `kwargs` by keyword, returns any pytree of arrays; the paths of its leaves
-        name the outputs. A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. Donated and static
-        arguments of a `jax.jit` are kept.
+        name the outputs. A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. If it is made by
+        `jax.jit`, its donated arguments (`donate_argnums`, `donate_argnames`), its static ones and its `keep_unused`
+        count as there.
     args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`, a
         JAX or NumPy array as an `Arg` with the values of the array, and a Python number as in `jax.jit`.
     kwargs: arguments that the function gets by keyword, by name.
     params: the values that distinguish this case from others of the same name; they make the id `name[a-b-c]`.
+    keep_unused: whether JAX keeps the arguments that the function never reads, as with `jax.jit(..., keep_unused=True)`.
+        By default JAX drops them: a donated one is then neither reused nor deleted. A `jax.jit` of the function that has
+        `keep_unused=True` need not be repeated here.
     mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
     explicit_axes: the axes of the mesh that have JAX's type Explicit, besides those of the arguments' shardings; all
         others have the type Auto.
@@ -131,6 +135,7 @@ class Case:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     params: tuple[Any, ...] = ()
+    keep_unused: bool = False
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     explicit_axes: tuple[str, ...] = ()
     expected: str | Mapping[str, str] | None = None
@@ -152,6 +157,8 @@ class Case:
         object.__setattr__(self, "args", _read_sequence("args", self.args, "arguments"))
         object.__setattr__(self, "kwargs", _read_keywords(self.kwargs))
         object.__setattr__(self, "params", _read_sequence("params", self.params, "values"))
+        if not isinstance(cast("object", self.keep_unused), bool):
+            raise _refuse(f"expected keep_unused to be True or False but got {_describe(self.keep_unused)}")
         object.__setattr__(self, "mesh", read_mesh(self.mesh))
         if not isinstance(cast("object", self.effects), Mapping):
             raise _refuse(f"expected effects to be a mapping of target to operands but got {_describe(self.effects)}")

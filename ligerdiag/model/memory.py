@@ -103,6 +103,8 @@ class DonationFault(StrEnum):
     """An output has the argument's shape and dtype, but another layout."""
     UNUSED = "unused"
     """The program does not use the argument."""
+    DROPPED = "dropped"
+    """The function never reads the argument, so JAX drops it: the argument is neither reused nor deleted."""
     UNKNOWN = "unknown"
 
 
@@ -122,6 +124,16 @@ class Donation:
     """The user's line that computes the output which could have taken the bytes, or that uses the argument; None if
     unknown.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedArgument:
+    """An array that the function never reads, so that JAX drops it: the compiled program does not take it."""
+
+    argument: str
+    bytes: int
+    is_donated: bool = False
+    """Whether it is donated. JAX neither reuses nor deletes a donated argument that it drops."""
 
 
 class RequestKind(StrEnum):
@@ -195,6 +207,9 @@ class MemoryUse:
     copies: tuple[Copy, ...] = ()
     """The copies of the schedule, largest first."""
     donations: tuple[Donation, ...] = ()
+    """The donated arguments, those that JAX drops among them."""
+    dropped: tuple[DroppedArgument, ...] = ()
+    """The arguments that JAX drops because the function never reads them; they count in no other figure."""
     requests: tuple[Request, ...] = ()
     collectives: tuple[tuple[str, int], ...] = ()
     """(opcode, bytes of the results in one call) of each kind of operation that moves data between devices."""

@@ -242,11 +242,11 @@ def _describe_pytree_class(kind: type[Any], entry: Any) -> PytreeClass:
 
 
 def _read_jit_options(jitted: Any) -> dict[str, Any]:
-    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`: static arguments and
-    shardings.
+    """Returns the options of a `jax.jit` that have an effect even inside another `jax.jit`, static arguments and
+    shardings, and `keep_unused`, which counts where the library that made the `jax.jit` stays around it.
     """
     info = jitted._jit_info
-    options = {"static_argnums": info.static_argnums, "static_argnames": info.static_argnames}
+    options = {name: getattr(info, name) for name in ("static_argnums", "static_argnames", "keep_unused")}
     return {name: value for name, value in options.items() if value} | read_shardings(jitted)
 
 

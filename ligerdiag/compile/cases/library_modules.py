@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ligerdiag.compile.cases.array_records import is_array
-from ligerdiag.compile.cases.live_functions import name_arguments
+from ligerdiag.compile.cases.live_functions import keeps_unused, name_arguments
 from ligerdiag.model.case import Arg
 
 
@@ -95,6 +95,11 @@ def bind_static_leaves(
     first, rest = filtered.donate_first, filtered.donate_rest
     donated = frozenset(number for number in range(len(arguments)) if (rest if number else first))
     return WithLeaves(function, static), dynamic, donated
+
+
+def is_filtered_to_keep(function: Callable[..., Any]) -> bool:
+    """Returns whether this is a function of `equinox.filter_jit` that keeps the arguments that it never reads."""
+    return _is_filtered(function) and keeps_unused(getattr(function, "_cached", None))
 
 
 def _is_object(argument: Any) -> bool:

@@ -225,13 +225,15 @@ def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function without its `jax.jit`, its arguments without the static ones, and the donations of that `jax.jit`."""
+    """A function without its `jax.jit`, its arguments without the static ones, and the options of that `jax.jit`."""
 
     function: Any
     arguments: tuple[Any, ...]
     """The arguments that are not static, in order; those by keyword come last, sorted by name as in JAX."""
     donated: frozenset[int]
     """Positions, in `arguments`, of the arguments that the function donates."""
+    keeps_unused: bool = False
+    """Whether the `jax.jit` keeps the arguments that the function never reads."""
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Unwrapped:
@@ -265,7 +267,15 @@ def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[s
         function=inner,
         arguments=(*(every[position] for position in kept), *(named[name] for name in names)),
         donated=frozenset(number for number, place in enumerate(places) if place in donated),
+        keeps_unused=info is not None and keeps_unused(jitted),
     )
+
+
+def keeps_unused(jitted: Any) -> bool:
+    """Returns whether a function of `jax.jit` or `nnx.jit` keeps the arguments that it never reads; False for any other
+    function.
+    """
+    return bool(getattr(_find_jit_info(jitted), "keep_unused", False))
 
 
 def _unwrap_partial(

@@ -1,9 +1,9 @@
 """Turns a case into the form that is compiled, whether a file defines it or a live function.
 
-The function inside a `jax.jit` is compiled without the `jax.jit`: donations become a property of the arguments, and
-static arguments are bound. Every leaf of an argument becomes an `Arg`: arrays, recorded arrays and Python numbers. If
-an optimizer's state has squared gradients and the case does not say how to draw them, the random values are squares,
-because the optimizer takes their root.
+The function inside a `jax.jit` is compiled without the `jax.jit`: donations become a property of the arguments, static
+arguments are bound, and `keep_unused` is that of the case. Every leaf of an argument becomes an `Arg`: arrays, recorded
+arrays and Python numbers. If an optimizer's state has squared gradients and the case does not say how to draw them, the
+random values are squares, because the optimizer takes their root.
 """
 
 import importlib
@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.compile.cases.array_records import build_arg, choose_mesh, is_array, record_array
-from ligerdiag.compile.cases.library_modules import bind_static_leaves, keep_variables
+from ligerdiag.compile.cases.library_modules import (
+    WithVariables,
+    bind_static_leaves,
+    is_filtered_to_keep,
+    keep_variables,
+)
 from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap_jitted
 from ligerdiag.compile.cases.shardings import has_shardings, list_meshes, place_arguments
 from ligerdiag.errors import InputError
@@ -54,14 +59,17 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
     arguments = tuple(
         _map(_donate, value) if position in donated else value for position, value in enumerate(arguments)
     )
+    filtered_keeps = is_filtered_to_keep(unwrapped.function)
     reference = None if case.reference is None else keep_variables(case.reference, arguments)
-    function = _make_hashable(keep_variables(function, arguments))
+    function = keep_variables(function, arguments)
+    returns_all = isinstance(function, WithVariables)  # as `nnx.jit` does: there, no variable is unused
     return replace(
         case,
-        function=function,
+        function=_make_hashable(function),
         reference=reference,
         args=arguments,
         kwargs={},
+        keep_unused=case.keep_unused or unwrapped.keeps_unused or filtered_keeps or returns_all,
         mesh=choose_mesh(case.mesh or None, [sizes for sizes, _ in meshes]),
         explicit_axes=tuple(sorted({*case.explicit_axes, *(axis for _, axes in meshes for axis in axes)})),
     )

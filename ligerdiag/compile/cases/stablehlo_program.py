@@ -214,7 +214,7 @@ def describe_module(name: str, module: Any, data: bytes) -> Case:
         partitions=tuple(_read_partition(one) if mesh else () for one in given) if mesh else (),
         is_sharded=bool(mesh),
     )
-    return Case(name=name, function=program, args=args, mesh=mesh)
+    return Case(name=name, function=program, args=args, mesh=mesh, keep_unused=True)  # it has the arguments that it has
 
 
 def needs_wide_types(case: Case) -> bool:

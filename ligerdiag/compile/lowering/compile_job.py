@@ -184,7 +184,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         program.crossed_operands,
         ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
-        (program.donated, program.donation_warning),
+        (program.donated, program.dropped, program.donation_warning),
         "" if request.tuning is None else request.tuning.copy_sha256,
         [asdict(kernel) for kernel in program.library_kernels],
     )
@@ -468,5 +468,6 @@ def _describe(
         ref_stores=program.ref_stores,
         refs_trouble=program.refs_trouble,
         donated=program.donated,
+        dropped=program.dropped,
         donation_warning=program.donation_warning,
     )

@@ -46,6 +46,19 @@ def translate_to_hlo(text: str) -> bytes:
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
 
+def find_read(traced: Any) -> frozenset[int]:
+    """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, as JAX sees it: an
+    effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all others.
+
+    traced: a `jax.stages.Traced`.
+    """
+    library: Any = importlib.import_module("jax.interpreters.partial_eval")
+    jaxpr: Any = getattr(traced.jaxpr, "jaxpr", traced.jaxpr)
+    _, used = library.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    constants = len(used) - len(jaxpr.invars)
+    return frozenset(number for number, is_used in enumerate(used[constants:]) if is_used)
+
+
 def _import_first(*names: str) -> Any:
     for name in names[:-1]:
         try:

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 from jax.extend import source_info_util
-from jax.sharding import NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, Readers, RefMove, RefStore
@@ -36,8 +35,10 @@ from ligerdiag.compile.lowering.jax_versions import (
     assume_gpu,
     enter_mesh,
     find_kernel_primitives,
+    find_read,
     translate_to_hlo,
 )
+from ligerdiag.compile.lowering.kept_arguments import JitForm, list_donated, make_form
 from ligerdiag.compile.lowering.kernel_calls import (
     LoweredCall,
     find_dropped_calls,
@@ -52,7 +53,7 @@ from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
 from ligerdiag.compile.lowering.tags import tag_like, tag_operations
 from ligerdiag.compile.lowering.ties import find_readers, put_ties
-from ligerdiag.compile.lowering.traced_calls import TracedCall, record_binds, watch_order
+from ligerdiag.compile.lowering.traced_calls import TracedCall, TracedOrder, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.toolchains.gpu_targets import read_architecture
@@ -107,7 +108,11 @@ class LoweredCase:
     readers: Readers
     """The reads of kernels' operands to which ties can be added, in the program without ties."""
     donated: tuple[int, ...] = ()
-    """Positions in `inputs` of the donated arguments."""
+    """Positions in `inputs` of the arguments that the user's program donates."""
+    dropped: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that JAX drops from the user's program; they are not donated here."""
+    takes_arrays: bool = False
+    """Whether the program takes each array of the case's arguments as an argument of its own."""
     donation_warning: str = ""
     """JAX's warning about donations that it cannot use; empty if JAX did not warn."""
     crossed_operands: tuple[int, ...] = ()
@@ -116,6 +121,10 @@ class LoweredCase:
     """
     trace_seconds: float
     lower_seconds: float
+
+    def arrange(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
+        """Returns the case's arguments as the compiled program takes them."""
+        return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
         """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the
@@ -167,17 +176,11 @@ def lower_case(
         enter_mesh(mesh) if case.mesh else nullcontext(),
         _blame_function(case),
     ):
-        jitted, specs = _wrap_jitted(case, specs, mesh)
-        kernels = find_kernel_primitives()
-        with (
-            record_binds(kernels) as binds,
-            mark_intent(kernels, None) as intent,
-            watch_order(kernels) as order,
-            name_calls(kernels) as sites,
-            watch_refs(sites) as refs,
-        ):
-            traced = jitted.trace(*specs)
-        traced_calls = find_traced_calls(traced.jaxpr, binds)
+        form, inputs = make_form(case, specs, mesh), compute_input_names(case.function, specs)
+        donated = list_donated(specs, compute_donated(case))
+        form, trace, kept = _trace_as_kept(case, form, inputs)
+        jitted, specs, traced, intent, refs = trace.jitted, form.specs, trace.traced, trace.intent, trace.refs
+        traced_calls = find_traced_calls(traced.jaxpr, trace.binds)
         trace_seconds = perf_counter() - started
         with blame_refs(refs), _catch_donation_warnings() as donation_warnings:
             lowered = traced.lower(lowering_platforms=(find_platform().value,))
@@ -210,12 +213,11 @@ def lower_case(
     stores: tuple[RefStore, ...] = ()
     if stored is not None and marked is not None:
         tag_like(stored, marked)
-        stores = (*find_stores(marked, sites), *find_stores(stored, sites))
+        stores = (*find_stores(marked, trace.sites), *find_stores(stored, trace.sites))
     for one in (module, marked, stored):
         if one is not None:
             drop_call_names(one)
     is_compared = marked is not None and refs.are_split
-    inputs = compute_input_names(case.function, specs)
     parameters = _count_parameters(module)
     return LoweredCase(
         lowered=lowered,
@@ -245,41 +247,59 @@ def lower_case(
         bodies=bodies,
         marked=marked,
         readers=readers,
-        donated=_list_donated(case, specs),
+        donated=donated,
+        dropped=tuple(number for number in range(len(inputs)) if number not in kept),
+        takes_arrays=form.takes_arrays,
         donation_warning="\n".join(donation_warnings),
-        crossed_operands=tuple(sorted(order.crossed)),
+        crossed_operands=tuple(sorted(trace.order.crossed)),
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
     )
 
 
-def _wrap_jitted(case: Case, specs: tuple[Any, ...], mesh: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Returns the case's function in a `jax.jit`, and the specs of its arguments.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trace:
+    """A traced program, and what was recorded while it was traced."""
 
-    A StableHLO module says itself what it donates, and over what it splits its arguments and results.
+    jitted: Any
+    traced: Any
+    """The `jax.stages.Traced`."""
+    binds: Any
+    intent: IntentTrace
+    order: TracedOrder
+    sites: Any
+    refs: Any
+
+
+def _trace(form: JitForm) -> _Trace:
+    jitted, kernels = form.jit(), find_kernel_primitives()
+    with (
+        record_binds(kernels) as binds,
+        mark_intent(kernels, None) as intent,
+        watch_order(kernels) as order,
+        name_calls(kernels) as sites,
+        watch_refs(sites) as refs,
+    ):
+        traced = jitted.trace(*form.specs)
+    return _Trace(jitted=jitted, traced=traced, binds=binds, intent=intent, order=order, sites=sites, refs=refs)
+
+
+def _trace_as_kept(case: Case, form: JitForm, inputs: Sequence[str]) -> tuple[JitForm, _Trace, Collection[int]]:
+    """Returns the form in which only those arrays are donated that JAX keeps, its trace, and the numbers of the kept arrays.
+    form: with all donations. inputs: names of all arrays.
     """
-    library: Any = jax
-    if isinstance(case.function, StableHloProgram):
-        written = case.function
-        specs = written.free_specs(specs)
-        donated: tuple[int, ...] = ()
-        # without arguments, only a sharding of the outputs tells JAX the devices
-        placed: Any = {"out_shardings": written.place_results(mesh)} if written.is_sharded or not specs else {}
-    else:
-        donated = compute_donated(case)
-        placed = {} if library.tree.leaves(specs) else {"out_shardings": NamedSharding(mesh, PartitionSpec())}
-    return library.jit(case.function, keep_unused=True, donate_argnums=donated, **placed), specs
+    trace = _trace(form)
+    kept = range(len(inputs)) if case.keep_unused else find_read(trace.traced)
+    if all(number in kept for number in list_donated(form.specs, form.donated)):
+        return form, trace, kept
+    form = form.donate_only(kept, inputs)
+    return form, _trace_again(form), kept
 
 
-def _list_donated(case: Case, specs: Sequence[Any]) -> tuple[int, ...]:
-    """Returns the positions of the donated arrays among all arrays of the case's arguments."""
-    positions, found, number = frozenset(compute_donated(case)), list[int](), 0
-    for position, argument in enumerate(specs):
-        count = len(jax.tree.leaves(argument))
-        if position in positions:
-            found += range(number, number + count)
-        number += count
-    return tuple(found)
+@pause_prints()
+def _trace_again(form: JitForm) -> _Trace:
+    jax.clear_caches()
+    return _trace(form)
 
 
 @contextmanager

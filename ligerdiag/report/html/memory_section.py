@@ -17,6 +17,7 @@ from ligerdiag.report.html.prose import Part, compute_parts
 from ligerdiag.report.words.memory_words import (
     count_rest,
     describe_cause,
+    describe_dropped,
     describe_live,
     describe_memory,
     describe_requests,
@@ -133,6 +134,8 @@ class MemorySection:
     copies: tuple[Row, ...]
     donations: tuple[Row, ...]
     """The donated arguments, those whose bytes no output takes first."""
+    dropped: tuple[Row, ...]
+    """The arguments that JAX drops."""
     requests: tuple[Row, ...]
     """The requests that are not met: something is copied for each of them."""
     verdict: str
@@ -158,6 +161,10 @@ def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> Memory
         alive=_list_alive(memory, case.source_roots, steps),
         copies=tuple(_make_copy_row(one, case.source_roots, steps) for one in memory.copies),
         donations=_list_donations(memory, case.source_roots, steps),
+        dropped=tuple(
+            _make_row(one.bytes, [f"`{one.argument}`", describe_dropped(one)], None, case.source_roots, steps)
+            for one in memory.dropped
+        ),
         requests=tuple(_make_request_row(one, case.source_roots, steps) for one in list_unmet(memory)),
         verdict=describe_requests(memory),
         is_in_place=memory.is_in_place and bool(memory.requests),

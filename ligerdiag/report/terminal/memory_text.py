@@ -5,12 +5,13 @@ that are alive at the peak.
 from collections.abc import Iterator, Sequence
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.memory import Copy, MemoryUse
+from ligerdiag.model.memory import Copy, DroppedArgument, MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.report.terminal.spans import Line, Span, Style, compute_padded, compute_width, compute_wrapped
 from ligerdiag.report.words.memory_words import (
     count_rest,
     describe_cause,
+    describe_dropped,
     describe_live,
     describe_memory,
     describe_requests,
@@ -70,6 +71,7 @@ def _render_whole(report: CheckReport, case: CaseReport, memory: MemoryUse, widt
         ("alive", list(_list_alive(memory))),
         ("copies", [row for one in memory.copies for row in _list_copy(one)]),
         ("void", list(_list_void(memory))),
+        ("dropped", [_make_dropped_row(one) for one in memory.dropped]),
         ("JAX warns", [[(Span(memory.warning),)]] if memory.warning else []),
         ("requests", list(_list_requests(memory))),
         ("collectives", [[(Span(render_bytes(size)),), (Span(opcode),)] for opcode, size in memory.collectives]),
@@ -104,6 +106,10 @@ def _list_void(memory: MemoryUse) -> Iterator[_Row]:
         yield [(Span(text),) for text in cells]
         if one.why:
             yield [(Span(f"  {one.why}", Style.FAINT),)]
+
+
+def _make_dropped_row(one: DroppedArgument) -> _Row:
+    return [(Span(text),) for text in (render_bytes(one.bytes), f"`{one.argument}`", describe_dropped(one))]
 
 
 def _list_requests(memory: MemoryUse) -> Iterator[_Row]:

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from math import floor, isfinite, log10
 
 from ligerdiag.model.findings import SourceLine
-from ligerdiag.model.memory import SMALLEST_BYTES, Copy, CopyCause, Donation, LiveValue, MemoryUse, Request, RequestKind
+from ligerdiag.model.memory import (
+    SMALLEST_BYTES,
+    Copy,
+    CopyCause,
+    Donation,
+    DroppedArgument,
+    LiveValue,
+    MemoryUse,
+    Request,
+    RequestKind,
+)
 from ligerdiag.model.report import CaseReport
 from ligerdiag.text import count_of, find_unit, render_bytes, render_in_unit
 
@@ -61,6 +71,11 @@ def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
 def list_void(memory: MemoryUse) -> tuple[Donation, ...]:
     """Returns the donated arguments whose bytes no output takes."""
     return tuple(one for one in memory.donations if one.fault is not None)
+
+
+def describe_dropped(one: DroppedArgument) -> str:
+    """Returns why JAX drops an argument, and whether it is donated, such as `never read` or `donated, but never read`."""
+    return "donated, but never read" if one.is_donated else "never read"
 
 
 def list_unmet(memory: MemoryUse) -> tuple[Request, ...]:

@@ -58,7 +58,7 @@ def check(context: Context) -> Iterator[Finding]:
 def _list_evidence(context: Context, found: list[Donation]) -> Iterator[tuple[str, str]]:
     for one in found[:_MOST_NAMED]:
         yield "donation", f"`{one.argument}`, {render_bytes(one.bytes)}: {one.why}"
-    if context.memory is not None and context.memory.use.warning:
+    if context.memory is not None and context.memory.use.warning and found[0].fault is not DonationFault.DROPPED:
         yield "JAX", " ".join(context.memory.use.warning.split())
 
 
@@ -68,6 +68,9 @@ _HELP = {
     DonationFault.SHAPE: _DO_NOT,
     DonationFault.SURPLUS: "donate only as many arguments as there are outputs to take them",
     DonationFault.UNUSED: "do not pass it, or do not donate it",
+    DonationFault.DROPPED: (
+        "do not pass it, or read it in the function; if an output is to take its bytes, give `jax.jit` `keep_unused=True`"
+    ),
     DonationFault.DTYPE: "return that output in the dtype of the argument, or do not donate the argument",
     DonationFault.SHARDING: "give the output the sharding of the argument, for example by `out_shardings`",
     DonationFault.LAYOUT: "give the output the layout of the argument",
@@ -113,6 +116,40 @@ CASE = Case(name="blend", function=blend, args=(Arg(shape=(512, 512), donate=Tru
 """,
 )
 
+NEVER_READ = Example(
+    about="The function never reads `old`, so JAX drops it: its bytes are neither reused nor freed.",
+    code=f"""{_BEFORE}def shrink(old, new):
+    return 0.5 * new
+
+
+CASE = Case(name="shrink", function=shrink, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512, 512))))
+""",
+)
+
+MOVED_BY_ONE = Example(
+    about="`a` becomes bfloat16, so it takes the output that `b` should take.",
+    code=f"""{_BEFORE}def step(a, b):
+    return {{"a": jnp.cos(a).astype(jnp.bfloat16), "b": jnp.sin(b)}}
+
+
+CASE = Case(name="step", function=step, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512, 512), donate=True)))
+""",
+)
+
+KEPT = Example(
+    about="The function never reads `old`, which only gives its bytes: `jax.jit` keeps it if told so.",
+    code=f"""{_BEFORE}def shrink(old, new):
+    return 0.5 * new
+
+
+CASE = Case(
+    name="kept",
+    function=jax.jit(shrink, donate_argnums=0, keep_unused=True),
+    args=(Arg(shape=(512, 512)), Arg(shape=(512, 512))),
+)
+""",
+)
+
 SUCCESSOR = Example(
     about="An output of the same shape and dtype takes the bytes.",
     code=f"""{_BEFORE}def descend(w, gradient):
@@ -130,21 +167,22 @@ RULE = Rule(
     summary="no output takes the bytes of a donated argument",
     what_it_does="""\
 Compares the donated arguments with `input_output_alias` of the compiled module. For each one that no output takes, it
-looks for the reason: no output of this shape, another dtype, too few outputs, another sharding or layout. It keeps JAX's
-own warning.""",
+looks for the reason: no output of this shape, another dtype, too few outputs, another sharding or layout, or a function
+that never reads the argument, so that JAX drops it. It keeps JAX's own warning.""",
     why="""\
 A donated argument is gone after the call. Donating it pays only if an output takes its bytes; otherwise the program needs
 as much memory as before, and a step that fits without donation in tests does not fit where it counts. JAX warns once, as a
-Python warning among others, names shapes and no arguments, and says nothing where it leaves the decision to XLA.""",
+Python warning among others, names shapes and no arguments, and says nothing where it leaves the decision to XLA, nor of
+an argument that it drops. That one is not even gone after the call: its bytes stay in use as long as somebody holds it.""",
     what_to_do="""\
 Do not donate what no output replaces. If an output should replace it, give both the same shape, dtype, sharding and
-layout.""",
+layout; if the function never reads it, give `jax.jit` `keep_unused=True` as well.""",
     limits="""\
 A dump says only where arrays are split over devices which arguments were donated in vain; of other programs JAX alone
 knows. Donated arguments with one reason that have less than 4 KiB together do not
 count.""",
     references=("docs.jax.dev/en/latest/buffer_donation.html",),
-    bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE),
-    good=(SUCCESSOR,),
+    bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE, NEVER_READ, MOVED_BY_ONE),
+    good=(SUCCESSOR, KEPT),
     check=check,
 )

@@ -127,7 +127,8 @@ the weights are copied there.""",
 
 
 W = Arg(shape=(512, 512), donate=True)
-CASE = Case(name="rotated", function=step, args=({{"weights": W, "previous": W}}, Arg(shape=(512, 512))))
+STATE = {{"weights": W, "previous": W}}
+CASE = Case(name="rotated", function=step, args=(STATE, Arg(shape=(512, 512))), keep_unused=True)
 """,
 )
 
@@ -187,14 +188,14 @@ CASE = Case(name="read_first", function=write, args=(Arg(shape=(512, 512), donat
 SPLIT = Example(
     about="""\
 Two arguments, and the unchanged one is returned first: it keeps its bytes, and the new weights take those of `spare`. The \
-caller swaps the names: `previous, weights = step(weights, previous, gradient)`. Its `jax.jit` needs `keep_unused=True`, \
-because the program never reads `spare`.""",
+caller swaps the names: `previous, weights = step(weights, previous, gradient)`. Its `jax.jit`, like this case, needs \
+`keep_unused=True`, because the program never reads `spare`.""",
     code=f"""{_BEFORE}def step(weights, spare, gradient):
     return weights, weights - 0.1 * gradient
 
 
 W = Arg(shape=(512, 512), donate=True)
-CASE = Case(name="split", function=step, args=(W, W, Arg(shape=(512, 512))))
+CASE = Case(name="split", function=step, args=(W, W, Arg(shape=(512, 512))), keep_unused=True)
 """,
 )
 

@@ -8,6 +8,7 @@ import triton.language as tl
 from ligerdiag.model.case import Arg, Case
 
 X = Arg(shape=(8, 16))
+DONATED = Arg(shape=(8, 16), donate=True)
 CHUNKS = Arg(shape=(4, 8, 16))
 
 
@@ -89,6 +90,19 @@ def use_its_shape(x):
     return call(hidden_kernel, x + 1).reshape(shape.shape)
 
 
+@triton.jit
+def add_into_kernel(x_ptr, y_ptr, done_ptr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + at))
+    tl.store(done_ptr + tl.program_id(0), 1.0)
+
+
+def add_unread(old, x, y):
+    done = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    jax_triton.triton_call(x, y, kernel=add_into_kernel, out_shape=done, grid=x.shape[:1], COLUMNS=x.shape[1])
+    return y * 2
+
+
 CASES = (
     Case(name="rule_of_a_vjp", function=differentiate(squares), args=(CHUNKS, X)),
     Case(name="rule_of_a_jvp", function=differentiate(total), args=(CHUNKS, X)),
@@ -98,4 +112,5 @@ CASES = (
     Case(name="declares", function=use_nothing_of(call_declared), args=(X,)),
     Case(name="overwrites", function=use_nothing_of(lambda h: call(hidden_kernel, h)), args=(X,)),
     Case(name="within_a_vjp", function=use_nothing_of(squares), args=(X,)),
+    Case(name="reads_an_argument", function=add_unread, args=(DONATED, DONATED, DONATED)),
 )

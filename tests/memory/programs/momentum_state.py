@@ -1,5 +1,5 @@
 """Steps that keep the weights of the step before: in one donated structure, with momentum and a ring of norms, and as
-arguments of their own.
+arguments of their own. The arguments that only give their bytes are kept.
 """
 
 import jax
@@ -46,9 +46,9 @@ HALF = {"x": own(*SHAPE, dtype="bfloat16"), "labels": own(*SHAPE, dtype="bfloat1
 WEIGHTS = STATE | {"velocity": make_tree()}
 
 CASES = [
-    Case(name="momentum_in_bf16", function=descend, args=(STATE, DATA)),
-    Case(name="batch_of_another_shape", function=descend, args=(WEIGHTS, SMALL)),
-    Case(name="batch_of_another_dtype", function=descend, args=(WEIGHTS, HALF)),
+    Case(name="momentum_in_bf16", function=descend, args=(STATE, DATA), keep_unused=True),
+    Case(name="batch_of_another_shape", function=descend, args=(WEIGHTS, SMALL), keep_unused=True),
+    Case(name="batch_of_another_dtype", function=descend, args=(WEIGHTS, HALF), keep_unused=True),
 ]
 
 
@@ -90,7 +90,13 @@ CASES += [
         name="rotate",
         function=rotate,
         args=({"weights": own(*SHAPE), "previous": own(*SHAPE)}, Arg(shape=SHAPE)),
+        keep_unused=True,
     ),
     Case(name="drop_half", function=drop_half, args=(own(*SHAPE, dtype="bfloat16"), Arg(shape=SHAPE))),
-    Case(name="rotate_split", function=rotate_split, args=(own(*SHAPE), own(*SHAPE), Arg(shape=SHAPE))),
+    Case(
+        name="rotate_split",
+        function=rotate_split,
+        args=(own(*SHAPE), own(*SHAPE), Arg(shape=SHAPE)),
+        keep_unused=True,
+    ),
 ]

@@ -53,6 +53,19 @@ def ignore_second(x, scratch):
     return x + 1
 
 
+def shift(state):
+    """The momentum becomes bf16: JAX gives its bytes to the next output, and so on."""
+    return {name: jnp.cos(value).astype("bfloat16" if name == "m" else "float32") for name, value in state.items()}
+
+
+def shift_by_place(a, b):
+    return jnp.cos(a).astype("bfloat16"), jnp.sin(b)
+
+
+def cast_last(state):
+    return {"m": jnp.cos(state["m"]), "w": jnp.sin(state["w"]).astype("bfloat16")}
+
+
 def logits_and_loss(layer, x, y):
     logits = x @ layer.kernel + layer.bias
     return jnp.mean((logits - y) ** 2), logits.argmax(-1)
@@ -96,6 +109,10 @@ CASES = (
     Case(name="flatten", function=flatten, args=(own(256, 512),)),
     Case(name="pad_rows", function=pad_rows, args=(own(240, 512),)),
     Case(name="mean_of_three", function=mean_of_three, args=(own(256, 1024), own(256, 1024), own(256, 1024))),
+    Case(name="keep_second", function=ignore_second, args=(own(256, 1024), own(512, 1024)), keep_unused=True),
+    Case(name="shifted", function=shift, args=({name: own(256, 256) for name in "kmpw"},)),
+    Case(name="shifted_by_place", function=shift_by_place, args=(own(256, 256), own(256, 256))),
+    Case(name="last_in_another_dtype", function=cast_last, args=({name: own(256, 256) for name in "mw"},)),
     Case(name="ignore_second", function=ignore_second, args=(own(256, 1024), own(512, 1024))),
     Case(
         name="logits_and_loss",

@@ -1,0 +1,86 @@
+"""The arguments that JAX keeps, and the form in which ligerdiag compiles a function.
+
+`jax.jit` drops the arguments that its function never reads, unless it has `keep_unused=True`, and pairs only the others
+with outputs if they are donated. ligerdiag needs all arguments as parameters: the program as written (see `intent`) may
+read one in a kernel call that JAX drops as well. So it keeps them all and donates only those that JAX keeps, which then
+get the same outputs as in the user's program. An unread parameter changes nothing else; the memory figures leave it out.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from inspect import Parameter, Signature
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ligerdiag.compile.cases.arguments import compute_donated
+from ligerdiag.compile.cases.stablehlo_program import StableHloProgram
+from ligerdiag.model.case import Case
+
+_OTHER = re.compile(r"[^a-zA-Z0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JitForm:
+    """A function as it is given to `jax.jit`, with the types of its arguments."""
+
+    function: Callable[..., Any]
+    specs: tuple[Any, ...]
+    """The arguments, each array replaced by a `jax.ShapeDtypeStruct`."""
+    donated: tuple[int, ...]
+    """Positions of the donated arguments."""
+    results: Any = None
+    """The shardings of the results; None if XLA chooses them."""
+    takes_arrays: bool = False
+    """Whether each array of the case's arguments is an argument of its own."""
+
+    def jit(self) -> Any:
+        """Returns the function of `jax.jit`, which keeps all arguments."""
+        library: Any = jax
+        placed: Any = {} if self.results is None else {"out_shardings": self.results}
+        return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
+
+    def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
+        """Returns the form in which only those of the donated arrays are donated whose numbers are in `kept`. names: of all
+        arrays.
+        """
+        library: Any = jax
+        leaves, structure = library.tree.flatten(self.specs)
+        function = self.function
+
+        def call(*arrays: Any) -> Any:
+            return function(*library.tree.unflatten(structure, arrays))
+
+        identifiers = [f"{_OTHER.sub('_', name)}_{number}" for number, name in enumerate(names)]
+        call.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in identifiers])
+        call.__name__ = getattr(function, "__name__", call.__name__)
+        donated = tuple(number for number in list_donated(self.specs, self.donated) if number in kept)
+        return replace(self, function=call, specs=tuple(leaves), donated=donated, takes_arrays=True)
+
+
+def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
+    """Returns the form in which all donated arguments of the case are donated. specs: of the arguments. Raises InputError
+    if the case donates a part of an argument.
+
+    A StableHLO module says itself what it donates, and over what it splits its arguments and results.
+    """
+    # without arguments, only a sharding of the outputs tells JAX the devices
+    if isinstance(case.function, StableHloProgram):
+        written = case.function
+        placed = written.place_results(mesh) if written.is_sharded or not specs else None
+        return JitForm(function=written, specs=written.free_specs(specs), donated=(), results=placed)
+    placed = None if jax.tree.leaves(specs) else NamedSharding(mesh, PartitionSpec())
+    return JitForm(function=case.function, specs=specs, donated=compute_donated(case), results=placed)
+
+
+def list_donated(specs: Sequence[Any], positions: Collection[int]) -> tuple[int, ...]:
+    """Returns the numbers of the donated arrays among all arrays of the arguments. positions: of the donated arguments."""
+    found, number = list[int](), 0
+    for position, argument in enumerate(specs):
+        count = len(jax.tree.leaves(argument))
+        if position in positions:
+            found += range(number, number + count)
+        number += count
+    return tuple(found)
