@@ -27,6 +27,8 @@ class Source:
     """Absolute path of a function file (`compile.cases.live_functions`), which contains one function of the caller's
     process as the only case.
     """
+    patches: tuple[tuple[str, str], ...] = ()
+    """(real path of a file of the project, path of a file with the text that a worker reads in its place)."""
 
     def __str__(self) -> str:
         return self.file or self.module
