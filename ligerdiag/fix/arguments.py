@@ -62,6 +62,30 @@ def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.
     return call.with_changes(args=args)
 
 
+def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
+    """Returns the call with its arguments on lines of their own, if it is on one line and would end behind `width`.
+
+    column: number of characters that stand before the call in its line, and indentation included.
+    """
+    text = cst.Module(body=()).code_for_node(call)
+    if "\n" in text or column + len(text) <= width or not call.args:
+        return call
+    step = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
+    end = cst.ParenthesizedWhitespace(indent=True)
+    *first, last = call.args
+    joined = sum(len(cst.Module(body=()).code_for_node(one)) for one in call.args) + 8
+    if joined <= width:
+        return call.with_changes(
+            whitespace_before_args=step,
+            args=[*first, last.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=end)],
+        )
+    comma, final = cst.Comma(whitespace_after=step), cst.Comma(whitespace_after=end)
+    return call.with_changes(
+        whitespace_before_args=step,
+        args=[*(one.with_changes(comma=comma) for one in first), last.with_changes(comma=final)],
+    )
+
+
 def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression:
     """Returns a tuple or list with more elements at its end, given as source texts."""
     assert isinstance(value, cst.Tuple | cst.List)

@@ -30,7 +30,7 @@ from ligerdiag.fix.kernel_parameters import (
     redirect_stores,
     require_kernel,
 )
-from ligerdiag.fix.results import NOWHERE, MakeCall, Returned, bind_results, find_handed, hand_up
+from ligerdiag.fix.results import NOWHERE, Handed, MakeCall, Returned, bind_results, find_handed, hand_up
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 IMPORT = "from ligerdiag.in_place import call_in_place"
@@ -243,7 +243,7 @@ def _bind(
         if not level:
             raise CannotFixError("no caller can read the new contents")
         done: dict[tuple[object, tuple[str, ...]], None] = {}
-        further = []
+        further: list[Handed] = []
         for handed in level:
             key = (handed.function, handed.parameters)
             if key not in done:

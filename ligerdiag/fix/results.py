@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 import libcst as cst
 
-from ligerdiag.fix.arguments import append_element, make_tuple
+from ligerdiag.fix.arguments import append_element, make_tuple, wrap
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
@@ -60,15 +60,14 @@ def bind_results(
         assert isinstance(node, cst.SimpleStatementLine)
         assign = node.body[0]
         assert isinstance(assign, cst.Assign | cst.Expr)
-        if not results:
-            changed = assign
-        elif isinstance(assign, cst.Assign) and len(names) == 0:
+        if not results or (isinstance(assign, cst.Assign) and not names):
             changed = assign
         elif isinstance(assign, cst.Assign) and isinstance(target := assign.targets[0].target, cst.Tuple | cst.List):
             target = append_element(target, *names)
             changed = assign.with_changes(targets=[assign.targets[0].with_changes(target=target)])
         else:
             changed = _assign(results, assign.value, assign)
+        changed = _wrap(file, statement, changed)
         return _surround(node.with_changes(body=[changed]), before, after(", ".join(results)) if after else ())
 
     file.change(statement, rewrite)
@@ -94,6 +93,14 @@ def _assign(results: Sequence[str], value: cst.BaseExpression, old: cst.Assign |
     assign = cst.ensure_type(made, cst.Assign).with_changes(value=value)
     semicolon = cst.MaybeSentinel.DEFAULT if old is None else old.semicolon
     return assign.with_changes(semicolon=semicolon)
+
+
+def _wrap[Small: (cst.Assign, cst.Expr)](file: SourceFile, statement: cst.CSTNode, assign: Small) -> Small:
+    """Returns the statement with the arguments of its call on lines of their own, if it would be wider than the file."""
+    if not isinstance(assign.value, cst.Call):
+        return assign
+    before = len(file.module.code_for_node(assign.with_changes(value=cst.Name("x")))) - 1
+    return assign.with_changes(value=wrap(assign.value, file.get_column(statement) + before, file.width))
 
 
 def _surround(
@@ -128,7 +135,8 @@ def _take_out(
 
     def rewrite(node: cst.CSTNode) -> cst.FlattenSentinel[cst.BaseStatement]:
         assert isinstance(node, cst.SimpleStatementLine)
-        own = cst.SimpleStatementLine(body=[_assign(results, made[-1])], leading_lines=node.leading_lines)
+        assign = _wrap(file, statement, _assign(results, made[-1]))
+        own = cst.SimpleStatementLine(body=[assign], leading_lines=node.leading_lines)
         if before:
             own = own.with_changes(leading_lines=())
         lines = [cst.parse_statement(line) for line in before]

@@ -76,6 +76,15 @@ class SourceFile:
         place = self._positions[node]
         return place.start.line, place.end.line
 
+    def get_column(self, node: cst.CSTNode) -> int:
+        """Returns the number of characters before a node in its line."""
+        return self._positions[node].start.column
+
+    @property
+    def width(self) -> int:
+        """The greatest length of a line that the file's author accepts: 88, or that of the longest line."""
+        return max(88, *map(len, self.module.code.splitlines()), 0)
+
     def render_place(self, node: cst.CSTNode) -> str:
         """Returns ` (FILE:LINE)`."""
         return f" ({self.path.name}:{self.get_lines(node)[0]})"
