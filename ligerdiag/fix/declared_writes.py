@@ -33,6 +33,7 @@ from ligerdiag.fix.kernel_parameters import (
 from ligerdiag.fix.results import NOWHERE, Handed, MakeCall, Returned, bind_results, find_handed, hand_up
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
+NO_CALLER = "no caller can read the new contents"
 IMPORT = "from ligerdiag.in_place import call_in_place"
 
 
@@ -82,7 +83,7 @@ def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circu
         for site in group:
             outputs = _find_outputs(site)
             values = [_name_operand(site, one) for one in site.written]
-            _add_outputs(project, site, given, outputs, values, [])
+            _add_outputs(project, site, given, outputs, values=values)
 
 
 def _group_by_kernel(project: Project, sites: Sequence[CallSite], *, changes_kernel: bool) -> list[list[CallSite]]:
@@ -158,7 +159,7 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> Non
             raise CannotFixError(f"the operand is passed by its name{site.file.render_place(site.call)}")
         numbers.append(number)
     aliases = ", ".join(f"{number}: {first + place}" for place, number in enumerate(numbers))
-    _add_outputs(project, site, given, outputs, values, [f"{ALIASES}={{{aliases}}}"])
+    _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
 
 
 def _add_outputs(
@@ -166,8 +167,9 @@ def _add_outputs(
     site: CallSite,
     given: Circumstances,
     outputs: Returned,
+    *,
     values: Sequence[str],
-    keywords: Sequence[str],
+    keywords: Sequence[str] = (),
 ) -> None:
     """Adds outputs like the arrays `values` to the call, and keywords behind those of the outputs; the results replace
     the variables that were passed.
@@ -241,7 +243,7 @@ def _bind(
     level = [] if found is None else [found]
     for _ in range(given.depth):
         if not level:
-            raise CannotFixError("no caller can read the new contents")
+            raise CannotFixError(NO_CALLER)
         done: dict[tuple[object, tuple[str, ...]], None] = {}
         further: list[Handed] = []
         for handed in level:

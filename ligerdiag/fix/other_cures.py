@@ -9,7 +9,7 @@ from ligerdiag.fix.arguments import add_keyword
 from ligerdiag.fix.call_site import ALIASES, OUTPUT_KEYWORDS, CallSite, Project
 from ligerdiag.fix.declared_writes import Circumstances
 from ligerdiag.fix.results import NOWHERE, Returned, bind_results
-from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
 
 
 def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
@@ -87,7 +87,7 @@ def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances
     del project, given
     for site in sites:
         if site.find_keyword(ALIASES) is None:
-            raise CannotFixError(f"the call declares no alias that could be lost{site.file.render_place(site.call)}")
+            raise UnrelatedCureError(f"the call declares no alias that could be lost{site.file.render_place(site.call)}")
         barrier = f"{_find_lax(site.file)}.optimization_barrier"
 
         def wrap(node: cst.BaseExpression, barrier: str = barrier) -> cst.Call:

@@ -95,7 +95,7 @@ def _assign(results: Sequence[str], value: cst.BaseExpression, old: cst.Assign |
     return assign.with_changes(semicolon=semicolon)
 
 
-def _wrap[Small: (cst.Assign, cst.Expr)](file: SourceFile, statement: cst.CSTNode, assign: Small) -> Small:
+def _wrap(file: SourceFile, statement: cst.CSTNode, assign: cst.Assign | cst.Expr) -> cst.Assign | cst.Expr:
     """Returns the statement with the arguments of its call on lines of their own, if it would be wider than the file."""
     if not isinstance(assign.value, cst.Call):
         return assign

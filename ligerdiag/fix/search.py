@@ -2,8 +2,7 @@
 
 The cures are tried in the order of `CURES`, which is the one that people prefer. Each is applied to all calls that the
 case's findings name: first in the function of the call alone, then with its callers getting the new contents too. Of
-the proved ones the one that leaves the fewest rules to complain counts, of these the cheapest in memory, then the one
-with the smallest diff, then the first.
+the proved ones the one that leaves the fewest rules to complain counts, of these the cheapest in memory, then the first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,10 +15,10 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
-from ligerdiag.fix.declared_writes import Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.declared_writes import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.records import Attempt, CaseFix, Proof
-from ligerdiag.fix.source_file import CannotFixError
+from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
 from ligerdiag.fix.trials import Texts, Trials, list_hazards
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
@@ -51,6 +50,8 @@ class Cure:
     """Whether the cure is right wherever the verdict says so; an unsafe one depends on code that no case shows."""
     is_deep: bool = False
     """Whether callers may have to use another value."""
+    same_as: str = ""
+    """Name of the cure that this one spells differently; empty if there is none."""
 
 
 CURES = (
@@ -60,6 +61,7 @@ CURES = (
         about="`ligerdiag.in_place.call_in_place`, which declares the alias with every jax-triton",
         apply=call_in_place,
         is_deep=True,
+        same_as="declare",
     ),
     Cure(
         name="out-of-place",
@@ -151,7 +153,7 @@ def fix_case(
     return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
+def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory counts from 64 KiB on: smaller arrays are free."""
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
@@ -159,7 +161,6 @@ def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
         not attempt.is_safe,
         len(attempt.left),
         max((max(cost, 0) // SMALLEST_BYTES for cost in costs), default=0),
-        attempt.changed_lines,
         CURE_NAMES.index(attempt.cure),
     )
 
@@ -182,23 +183,32 @@ class _Search:
         self._is_old = numbers < _FIRST_WITHOUT_POINTERS
 
     def try_cures(self, hazards: Sequence[Finding]) -> list[Attempt]:
-        """Returns one attempt for each cure, in the order of preference."""
-        places = _list_places(hazards)
+        """Returns one attempt for each cure, in the order of preference. A cure that only spells another one differently
+        is left out if that one is proved, unless the user asks for it.
+        """
         cures = [one for one in (*CURES, ZERO) if not self._options.cures or one.name in self._options.cures]
         cures = [one for one in cures if one.is_safe or self._options.is_unsafe or self._options.cures]
+        names = {one.name for one in cures}
+        attempts = self._try_together([one for one in cures if one.same_as not in names], hazards)
+        proved = {name for name, one in attempts.items() if one.proof is Proof.PROVED}
+        rest = [one for one in cures if one.same_as in names and one.same_as not in proved]
+        attempts |= self._try_together(rest, hazards)
+        return [attempts[one.name] for one in cures if one.name in attempts]
+
+    def _try_together(self, cures: Sequence[Cure], hazards: Sequence[Finding]) -> dict[str, Attempt]:
+        """Returns the attempt of each of these cures by its name: the one that changes the fewest callers and helps."""
+        places = _list_places(hazards)
         attempts: dict[str, Attempt] = {}
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
-            open_cures = [one for one in open_cures if depth == 0 or one.is_deep]
-            if depth and any(one.proof is Proof.PROVED and one.is_safe for one in attempts.values()):
-                break
-            made: list[tuple[Cure, Texts]] = []
-            for cure in open_cures:
+            made: list[tuple[Cure, dict[Path, bytes]]] = []
+            for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
                     made.append((cure, self._apply(cure, places, hazards, depth)))
                 except CannotFixError as error:
-                    if depth == 0 or attempts[cure.name].proof is not Proof.NOT_APPLICABLE:
-                        attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error), depth)
+                    if isinstance(error, UnrelatedCureError) and not self._options.cures:
+                        continue
+                    attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
             for (cure, texts), judgement in zip(made, self._trials.judge([one for _, one in made]), strict=True):
                 diff = render_diff(texts)
                 attempts[cure.name] = Attempt(
@@ -214,14 +224,15 @@ class _Search:
                     is_compared=judgement.is_compared,
                     left=judgement.left,
                 )
-            if not made and depth:
+            if not made or any(one.proof is Proof.PROVED and one.cure == cures[0].name for one in attempts.values()):
                 break
-        return [attempts[one.name] for one in cures if one.name in attempts]
+        return attempts
 
-    def _join(self, earlier: Attempt | None, cure: Cure, reason: str, depth: int) -> Attempt:
-        if earlier is None or depth == 0:
+    def _join(self, earlier: Attempt | None, cure: Cure, reason: str) -> Attempt:
+        """Returns the attempt of a cure that cannot be applied at all, or not to callers as well."""
+        if earlier is None:
             return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason)
-        if reason in earlier.reason or reason == "no caller can read the new contents":
+        if earlier.proof is Proof.NOT_APPLICABLE or reason == NO_CALLER or reason in earlier.reason:
             return earlier
         return replace(earlier, reason=f"{earlier.reason}; and {reason}")
 
@@ -233,7 +244,7 @@ class _Search:
         if cure is ZERO:
             zeroed = [one for one in hazards if read_zeroed(one.help) and one.source is not None]
             if not zeroed:
-                raise CannotFixError("no finding is about an output that a kernel leaves unwritten")
+                raise UnrelatedCureError("no finding is about an output that a kernel leaves unwritten")
             calls = {(one.source, read_zeroed(one.help)): None for one in zeroed}
             sites = [find_call_site(project, CallPlace(line=line), needs_writes=False) for line, _ in calls]
             zero_outputs(project, sites, [numbers for _, numbers in calls])

@@ -15,6 +15,10 @@ class CannotFixError(Exception):
     """Raised if a cure does not apply to the source; the message is the reason, a clause in lower case."""
 
 
+class UnrelatedCureError(CannotFixError):
+    """Raised if a cure is for another kind of hazard, so that a report need not mention it."""
+
+
 class SourceFile:
     """A file of the user's project with pending changes. Positions and parents are those of the original text."""
 
