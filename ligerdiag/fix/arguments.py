@@ -65,9 +65,11 @@ def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.
 def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
     """Returns the call with its arguments on lines of their own, if it is on one line and would end behind `width`.
 
-    column: number of characters that stand before the call in its line, and indentation included.
+    column: number of characters before the call in its line, the indentation included.
     """
     text = cst.Module(body=()).code_for_node(call)
+    if isinstance(call.func, cst.Call):
+        return call.with_changes(func=wrap(call.func, column, width))
     if "\n" in text or column + len(text) <= width or not call.args:
         return call
     step = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))

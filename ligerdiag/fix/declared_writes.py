@@ -2,7 +2,7 @@
 
 | cure | the call | the kernel before jax-triton 0.4 |
 |---|---|---|
-| declare | an output that aliases the operand, `input_output_aliases={0: 1}` | a spare pointer for each |
+| declare | an output that aliases the operand, `input_output_aliases={0: 1}` | a spare pointer, with Pallas always |
 | call-in-place | the same by `ligerdiag.in_place.call_in_place` | a spare pointer for each |
 | out-of-place | an output with bytes of its own | a pointer for each, through which it stores |
 """
@@ -50,8 +50,15 @@ class Circumstances:
 def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
     """Declares each write by an output that aliases the operand."""
     for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
-        if given.is_old and not group[0].is_pallas:
-            add_pointers(group[0], name_spare(group[0], len(group[0].written)))
+        first = group[0]
+        if first.is_pallas:
+            if len(group) > 1 or first.find_keyword("out_specs", "grid_spec") is not None:
+                raise CannotFixError(
+                    f"the call has `out_specs`, or is not the only one{first.file.render_place(first.call)}"
+                )
+            add_pointers(first, name_spare(first, len(first.written), "spare_ref"))
+        elif given.is_old:
+            add_pointers(first, name_spare(first, len(first.written)))
         for site in group:
             _declare_call(project, site, given)
 

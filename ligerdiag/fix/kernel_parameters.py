@@ -42,8 +42,8 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
 
 
 def add_pointers(site: CallSite, names: list[str]) -> None:
-    """Adds pointer parameters to the kernel, behind those of its outputs: jax-triton before 0.4 passes one for each
-    output, aliased or not.
+    """Adds pointer parameters to the kernel, behind those of its outputs: jax-triton before 0.4 and Pallas pass one for
+    each output, aliased or not.
     """
     function = require_kernel(site)
 

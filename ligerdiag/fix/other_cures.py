@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from ligerdiag.fix.arguments import add_keyword
+from ligerdiag.fix.arguments import add_keyword, wrap
 from ligerdiag.fix.call_site import ALIASES, OUTPUT_KEYWORDS, CallSite, Project
 from ligerdiag.fix.declared_writes import Circumstances
 from ligerdiag.fix.results import NOWHERE, Returned, bind_results
@@ -87,7 +87,9 @@ def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances
     del project, given
     for site in sites:
         if site.find_keyword(ALIASES) is None:
-            raise UnrelatedCureError(f"the call declares no alias that could be lost{site.file.render_place(site.call)}")
+            raise UnrelatedCureError(
+                f"the call declares no alias that could be lost{site.file.render_place(site.call)}"
+            )
         barrier = f"{_find_lax(site.file)}.optimization_barrier"
 
         def wrap(node: cst.BaseExpression, barrier: str = barrier) -> cst.Call:
@@ -108,9 +110,10 @@ def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[
             raise CannotFixError(f"the call zeroes outputs already{site.file.render_place(site.call)}")
         text = f"({', '.join(map(str, numbers))}{',' if len(numbers) == 1 else ''})"
 
-        def add(node: cst.CSTNode, text: str = text) -> cst.Call:
+        def add(node: cst.CSTNode, text: str = text, site: CallSite = site) -> cst.Call:
             assert isinstance(node, cst.Call)
-            return add_keyword(node, f"zeroed_outputs={text}", after=OUTPUT_KEYWORDS)
+            changed = add_keyword(node, f"zeroed_outputs={text}", after=OUTPUT_KEYWORDS)
+            return wrap(changed, site.file.get_column(site.call), site.file.width)
 
         site.file.change(site.call, add)
 

@@ -165,6 +165,10 @@ def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int]:
     )
 
 
+def _is_proved(attempt: Attempt | None) -> bool:
+    return attempt is not None and attempt.proof is Proof.PROVED
+
+
 class _Search:
     def __init__(
         self,
@@ -209,7 +213,10 @@ class _Search:
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
                     attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
-            for (cure, texts), judgement in zip(made, self._trials.judge([one for _, one in made]), strict=True):
+            judgements = self._trials.judge(
+                [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
+            )
+            for (cure, texts), judgement in zip(made, judgements, strict=True):
                 diff = render_diff(texts)
                 attempts[cure.name] = Attempt(
                     cure=cure.name,
@@ -224,7 +231,7 @@ class _Search:
                     is_compared=judgement.is_compared,
                     left=judgement.left,
                 )
-            if not made or any(one.proof is Proof.PROVED and one.cure == cures[0].name for one in attempts.values()):
+            if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
 
@@ -250,7 +257,7 @@ class _Search:
             zero_outputs(project, sites, [numbers for _, numbers in calls])
         else:
             if not places:
-                raise CannotFixError("no finding is about a call that overwrites an operand")
+                raise UnrelatedCureError("no finding is about a call that overwrites an operand")
             sites = _find_sites(project, places)
             cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth))
         texts = {path: file.render() for path, file in project.files.items() if file.is_changed}

@@ -16,6 +16,7 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, OnProgress, Status
 from ligerdiag.replay.meaning_service import compare_meanings
 from ligerdiag.replay.meaning_worker import MeaningAnswer
+from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.environments import provide_toolchain
@@ -53,8 +54,10 @@ class Trials:
         self._options, self._report_progress = options, report_progress
         self._cache = Cache(options.cache_directory)
 
-    def judge(self, changes: Sequence[Texts]) -> list[Judgement]:
-        """Returns the judgement of each changed program."""
+    def judge(self, changes: Sequence[Texts], *, defining: Sequence[Texts] = ()) -> list[Judgement]:
+        """Returns the judgement of each changed program. defining: those of `changes` that give outputs a value which have
+        no defined one in the case as it is; such outputs are not compared.
+        """
         specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
         found = self._check_together(specs)
         needed = [
@@ -67,7 +70,13 @@ class Trials:
             for number in needed
         ]
         meanings = dict(zip(needed, self._compare(pairs), strict=True)) if pairs else {}
-        return [self._conclude(reports, meanings.get(number)) for number, reports in enumerate(found)]
+        undefined = self._list_undefined()
+        return [
+            self._conclude(
+                reports, meanings.get(number), undefined if any(changes[number] is one for one in defining) else ()
+            )
+            for number, reports in enumerate(found)
+        ]
 
     def _keep(self, texts: Texts) -> tuple[tuple[str, str], ...]:
         folder = self._cache.root / "patches"
@@ -135,7 +144,9 @@ class Trials:
                 return f"{list_hazards(before)[0].rule} stays"
         return ""
 
-    def _conclude(self, reports: tuple[CaseReport, ...] | str, meaning: MeaningAnswer | None) -> Judgement:
+    def _conclude(
+        self, reports: tuple[CaseReport, ...] | str, meaning: MeaningAnswer | None, undefined: Sequence[str]
+    ) -> Judgement:
         if isinstance(reports, str):
             return Judgement(proof=Proof.REFUTED, reason=reports, costs={})
         fault = self._find_fault(reports)
@@ -150,8 +161,8 @@ class Trials:
             proof, reason = Proof.REFUTED, fault
         elif meaning is None or meaning.reason:
             proof, reason = Proof.NOT_COMPARED, "" if meaning is None else meaning.reason
-        elif meaning.different:
-            names = join_words([f"`{name}`" for name in meaning.different[:3]])
+        elif different := [name for name in meaning.different if name not in undefined]:
+            names = join_words([f"`{name}`" for name in different[:3]])
             proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
         elif not self._numbers_tell():
             proof, reason = Proof.NOT_COMPARED, "stale and intended numbers are equal on the drawn inputs"
@@ -164,16 +175,29 @@ class Trials:
                 proof, reason = Proof.LATENT, f"nothing forces the order of {words}"
             elif undone:
                 proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
+            elif undefined:
+                reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
         return Judgement(
             proof=proof, reason=reason, reports=reports, is_compared=compared, costs=costs, left=tuple(rules)
         )
 
+    def _list_undefined(self) -> list[str]:
+        """Returns the outputs that have no defined value in the case as it is, because of memory that nothing writes."""
+        names: dict[str, None] = {}
+        for report in self._base:
+            if any(get_rule(one.rule).leaves_undefined for one in list_hazards(report)):
+                names |= {name: None for name, verdict in report.outputs.items() if verdict is Verdict.UNKNOWN}
+        return list(names)
+
     def _numbers_tell(self) -> bool:
-        """Returns whether the replay of the case as it is can tell stale from intended numbers, for each wrong output."""
+        """Returns whether the numbers of each wrong output show a change of the program: the schedule's own ones, or the
+        stale ones, differ from the intended ones.
+        """
         for report in self._base:
             for name, verdict in report.outputs.items():
                 one = None if report.replay is None else report.replay.outputs.get(name)
-                if verdict.is_wrong and one is not None and one.distance <= one.tolerance:
+                tells = one is None or one.distance > one.tolerance or one.error > one.tolerance
+                if verdict.is_wrong and not tells:
                     return False
         return True
 

@@ -50,7 +50,8 @@ def describe_proof(attempt: Attempt) -> str:
     """Returns what is known of a changed program, in one clause."""
     if attempt.proof is Proof.PROVED:
         unsafe = "" if attempt.is_safe else ", but unsafe: whether it stays right depends on code around the call"
-        return f"proved: every output is fresh, the replay agrees, and the program computes the same{unsafe}"
+        more = f"; {compute_printable(attempt.reason)}" if attempt.reason else ""
+        return f"proved: every output is fresh, the replay agrees, and the program computes the same{more}{unsafe}"
     return f"{attempt.proof.value}: {compute_printable(attempt.reason)}" if attempt.reason else attempt.proof.value
 
 
@@ -109,5 +110,8 @@ def _explain_failure(fix: CaseFix, *, is_unsafe: bool) -> Iterator[str]:
         yield f"no cure is proved; `--unsafe` offers {join_words([f'`{one}`' for one in withheld])}"
     elif len(reasons) == 1 and all(one.proof is Proof.NOT_APPLICABLE for one in fix.attempts):
         yield f"no cure is known: {compute_printable(next(iter(reasons)))}"
-    else:
+    elif fix.attempts:
         yield "no cure is known"
+    else:
+        rules = dict.fromkeys(one.partition(":")[0] for one in fix.hazards)
+        yield f"no cure is known for {join_words(list(rules))}: `ligerdiag explain {next(iter(rules))}` says what to do"

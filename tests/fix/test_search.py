@@ -74,3 +74,18 @@ def test_an_unknown_cure_is_refused_before_anything_compiles(tmp_path: Path) -> 
     with pytest.raises(InputError, match="expected a cure"):
         fix(tmp_path / "none.py", tmp_path, "barier")
     assert "barrier" in CURE_NAMES
+
+
+def test_a_pallas_kernel_gets_a_reference_for_the_aliased_output(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "pallas.py", shared_cache, "declare")
+    assert answer.best is not None
+    assert answer.best.proof is Proof.PROVED
+    assert "+def double_kernel(x_ref, total_ref, spare_ref):" in answer.best.diff
+
+
+def test_an_output_that_is_updated_before_it_is_written_is_zeroed(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "unwritten.py", shared_cache)
+    assert [one.cure for one in answer.attempts] == ["zero-outputs"]
+    assert answer.best is not None
+    assert answer.best.reason == "`total` had no defined value before"
+    assert "+            zeroed_outputs=(0,)," in answer.best.diff or "zeroed_outputs=(0,), grid" in answer.best.diff
