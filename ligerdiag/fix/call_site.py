@@ -135,6 +135,16 @@ class CallSite:
         return self.call.func if isinstance(self.call.func, cst.Call) else self.call
 
     @property
+    def is_unpacked(self) -> bool:
+        """Whether the arguments come from a sequence, `*operands`: `written` then is that sequence as a whole."""
+        return any(one.star == "*" for one in self.call.args)
+
+    def require_arguments(self) -> None:
+        """Raises CannotFixError if the arguments are not written out."""
+        if self.is_unpacked:
+            raise CannotFixError(f"the arguments of the call are unpacked with `*`{self.file.render_place(self.call)}")
+
+    @property
     def is_pallas(self) -> bool:
         return self.options is not self.call
 
@@ -157,8 +167,6 @@ def find_call_site(project: Project, place: CallPlace, *, needs_writes: bool = T
         raise CannotFixError("the line of the call is unknown")
     file = project.load(place.line.file)
     call = _find_call(file, place.line.line)
-    if any(one.star for one in call.args):
-        raise CannotFixError(f"the arguments of the call are unpacked with `*`{file.render_place(call)}")
     kernel_file, function = _find_kernel(project, file, place)
     site = CallSite(
         file=file,
@@ -221,6 +229,8 @@ def list_parameters(function: cst.FunctionDef | None) -> list[str]:
 
 def _find_written(site: CallSite, place: CallPlace) -> tuple[Written, ...]:
     """Returns the overwritten arguments. The number of an operand is its position only if every argument is an array."""
+    if site.is_unpacked:
+        return tuple(Written(argument=one, number=0, parameter="") for one in site.call.args if one.star == "*")
     by_name = {one.keyword.value: one for one in site.call.args if one.keyword is not None}
     given = [one for one in site.call.args if one.keyword is None]
     parameters = list_parameters(site.kernel_function)

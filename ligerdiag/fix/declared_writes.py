@@ -96,6 +96,7 @@ def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circu
 def _group_by_kernel(project: Project, sites: Sequence[CallSite], *, changes_kernel: bool) -> list[list[CallSite]]:
     groups: dict[str, list[CallSite]] = {}
     for site in sites:
+        site.require_arguments()
         groups.setdefault(f"{site.kernel_file.path}:{site.kernel}", []).append(site)
     for group in groups.values():
         first = group[0]

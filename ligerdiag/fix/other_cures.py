@@ -47,6 +47,7 @@ def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) 
     if given.is_old:
         raise CannotFixError("jax-triton takes Refs since 0.4 only")
     for site in sites:
+        site.require_arguments()
         names, jax = _require_variables(site), site.file.find_module_name("jax")
         function = site.file.find_function(site.call)
         refs = [site.file.find_unused_name(f"{name}_ref", function) for name in names]
@@ -69,6 +70,7 @@ def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances)
     """Passes a copy of each overwritten array, so that the kernel overwrites nothing that somebody reads."""
     del project, given
     for site in sites:
+        site.require_arguments()
         numpy = site.file.find_module_name("jax.numpy")
         for one in site.written:
 
@@ -90,6 +92,7 @@ def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances
             raise UnrelatedCureError(
                 f"the call declares no alias that could be lost{site.file.render_place(site.call)}"
             )
+        site.require_arguments()
         barrier = f"{_find_lax(site.file)}.optimization_barrier"
 
         def wrap(node: cst.BaseExpression, barrier: str = barrier) -> cst.Call:

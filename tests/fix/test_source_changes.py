@@ -182,7 +182,6 @@ def test_a_ref_needs_jax_triton_0_4(tmp_path: Path) -> None:
         (f"def f(y, s):\n    t = {SHORT}; return t\n", "the line of the call has several statements"),
         (f"def f(y, s):\n    if {SHORT}:\n        return y\n", "in the head of a statement"),
         (f"def f(y, s):\n    return [{SHORT} for _ in s]\n", "inside of a comprehension"),
-        ("def f(*y, s=0):\n    return jt.triton_call(*y, kernel=double_kernel, out_shape=s)\n", "unpacked with `\\*`"),
     ],
 )
 def test_a_call_that_cannot_be_changed_has_a_reason(tmp_path: Path, program: str, reason: str) -> None:
@@ -219,3 +218,11 @@ def test_the_diff_applies_with_git(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     texts = {path: file.render() for path, file in project.files.items() if file.is_changed}
     subprocess.run(["git", "apply"], input=render_diff(texts).encode(), check=True, cwd=tmp_path)
     assert (tmp_path / "mine.py").read_bytes() == texts[tmp_path / "mine.py"]
+
+
+def test_arguments_that_are_unpacked_are_tied_as_a_whole_and_not_declared(tmp_path: Path) -> None:
+    program = "def f(*y, s=0):\n    t = jt.triton_call(*y, kernel=double_kernel, out_shape=s)\n    return t, y\n"
+    assert list_changes(tmp_path, tie_readers, program) == ["+    t, y = jax.lax.optimization_barrier((t, y))"]
+    for cure in (declare, call_in_place, store_out_of_place):
+        with pytest.raises(CannotFixError, match=r"unpacked with `\*` \(mine.py:12\)"):
+            list_changes(tmp_path, cure, program)
