@@ -97,6 +97,16 @@ MEANINGS_OF_TUNING: Mapping[ExitCode, str] = {
 }
 """The meaning of each exit code of `record-tuning`."""
 
+MEANINGS_OF_FIX: Mapping[ExitCode, str] = {
+    ExitCode.AS_EXPECTED: "nothing to fix, or every case is fixed and the changes are written",
+    ExitCode.FINDINGS: "a cure is offered and not written",
+    ExitCode.INPUT: "usage or input error",
+    ExitCode.NOT_ANALYSED: "a case could not be analysed",
+    ExitCode.INCONCLUSIVE: "no cure is known for a case, or none that is proved",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; nothing is written",
+}
+"""The meaning of each exit code of `fix`."""
+
 _ORDER = (
     ExitCode.INTERRUPTED,
     ExitCode.TERMINATED,

@@ -33,6 +33,8 @@ class Source:
     """Absolute path of a file with a StableHLO module, or with a program that `jax.export` has serialized, which is the only
     case. `module` is then the name of the case.
     """
+    patches: tuple[tuple[str, str], ...] = ()
+    """(real path of a file of the project, path of a file with the text that a worker reads in its place)."""
 
     def __str__(self) -> str:
         return self.file or self.module

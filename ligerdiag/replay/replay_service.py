@@ -307,7 +307,7 @@ def _replay_each(
             template=COMPILE_WORKER,
         ) as pool:
             yield from _run(
-                plans, pool, options, results, partial(_read_modules, cache=cache, find_readers=find_readers)
+                plans, pool, options, results, partial(read_kernel_modules, cache=cache, find_readers=find_readers)
             )
 
 
@@ -327,7 +327,7 @@ def compute_environment(threads: int) -> dict[str, str]:
     return {"JAX_PLATFORMS": "cpu", **numbers}
 
 
-def _read_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
+def read_kernel_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
     """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if
     ligerdiag's own Triton parses the artifact's kernels, as it does if `find_readers` is None or returns None.
 

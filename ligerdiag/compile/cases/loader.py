@@ -31,6 +31,7 @@ from typing import Any, cast
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
 from ligerdiag.compile.cases.normalize import normalize_case
+from ligerdiag.compile.cases.patched_files import PATCHED_FILES
 from ligerdiag.errors import (
     CaseError,
     InputError,
@@ -132,6 +133,7 @@ class CaseLoader:
         sys.dont_write_bytecode = True
         importlib.invalidate_caches()
         linecache.checkcache()
+        PATCHED_FILES.use(source)
         cases = _index_cases(_read_cases(source), source)
         self._source, self._cases = source, cases
         return cases
@@ -152,6 +154,8 @@ class CaseLoader:
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
             files.add(self._source.file)
+        if self._source is not None:
+            files.update(text for _, text in self._source.patches)
         if self._source is not None and self._source.stablehlo:
             files.add(self._source.stablehlo)
         if self._source is not None and self._source.pickled:
@@ -300,7 +304,7 @@ def _import_under_own_name(source: Source, file: Path) -> ModuleType:
     belongs to another module.
     """
     name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = PATCHED_FILES.make_spec(name, file)
     if spec is None or spec.loader is None:
         raise InputError(f"`{file}` is no Python file")
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,166 @@
+"""`ligerdiag fix`: changes the source so that every output is fresh, and proves it."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ligerdiag.cli.exit_codes import MEANINGS_OF_FIX, ExitCode, choose_exit_code, render_table
+from ligerdiag.cli.options import (
+    Config,
+    ReplayBounds,
+    make_command,
+    parse_targets,
+    read_settings,
+)
+from ligerdiag.cli.output import write_atomically
+from ligerdiag.cli.verbosity import Verbosity, show_progress
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, ToolchainName
+from ligerdiag.toolchains.toolchain_table import DEFAULT
+
+if TYPE_CHECKING:
+    from ligerdiag.fix.records import CaseFix
+
+HELP = """How do I make a case right? Tries the known cures on a copy of the source, judges each changed
+program as `ligerdiag check` does, and prints the smallest diff that makes every output
+fresh, with its cost. Your files are not touched without --write.
+
+A cure is proved if every output is fresh, the replay agrees, no new finding appears, and
+the changed program computes the same as the original one in program order.
+
+\b
+Cures, in the order in which people prefer them:
+  declare        an output of the call that aliases the operand
+  call-in-place  the same by `ligerdiag.in_place.call_in_place`
+  out-of-place   the kernel stores into an output with bytes of its own
+  barrier        an optimization barrier, at which later readers wait for the kernel
+  keep-apart     barriers around a call that XLA fuses with slices
+  zero-outputs   the launcher zeroes an output that the kernel leaves unwritten
+  ref, copy      a Ref, or a copy of the operand: unsafe, only with --unsafe
+"""
+
+EPILOG = f"""\b
+Examples:
+  ligerdiag fix mine.py                       the diff and its cost
+  ligerdiag fix mine.py --diff | git apply    the diff alone, applied by git
+  ligerdiag fix mine.py --write               writes it
+  ligerdiag fix mine.py --cure barrier        only this cure
+  ligerdiag fix mine.py --target a100,h100    right on both GPUs
+
+\b
+Exit codes:
+{render_table(MEANINGS_OF_FIX)}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixLine(ReplayBounds):
+    """The options of `fix`: what to make right, with which cures, and where the diff goes."""
+
+    selectors: Annotated[
+        tuple[str, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
+    ] = ()
+    targets: Targets = ()
+    toolchain: ToolchainName = DEFAULT
+    write: Annotated[bool, Option("--write", help="Write the diff into your files.")] = False
+    diff: Annotated[bool, Option("--diff", help="Print the diff alone, for `git apply`.")] = False
+    cures: Annotated[
+        tuple[str, ...],
+        Option("--cure", metavar="NAMES", help="Try only these cures: declare,barrier. Repeatable. [default: all]"),
+    ] = ()
+    unsafe: Annotated[
+        bool,
+        Option(
+            "--unsafe",
+            help="Try cures too that are right only in some surroundings, and offer what is right by luck or not proved.",
+        ),
+    ] = False
+    jobs: Jobs = None
+    timeout: Annotated[
+        float,
+        Option(
+            "--timeout",
+            min=0.001,
+            metavar="SECONDS",
+            help="Time limit for compiling one program, and again for replaying it.",
+        ),
+    ] = 300.0
+    cache_directory: Cache = None
+    config: Config = None
+
+
+def run_fix(line: FixLine) -> None:
+    """Searches for cures, prints or writes them, and ends the process with the exit code."""
+    from ligerdiag.missing_packages import describe_missing, is_missing
+
+    if is_missing("libcst"):
+        raise LigerdiagError(describe_missing("changing your source", "libcst"))
+    from ligerdiag.fix.search import FixOptions, find_fixes
+    from ligerdiag.fix.words import render_fix
+
+    settings = read_settings(line.config, fail_on=None, strict=None)
+    usual = settings.config.targets or DEFAULT_TARGETS
+    checked = CheckOptions(
+        selectors=line.selectors,
+        toolchain=line.toolchain,
+        jobs=line.jobs,
+        timeout=line.timeout,
+        cache_directory=line.cache_directory,
+        targets=parse_targets(line.targets) or usual,
+        usual_targets=usual,
+        bounds=line.make_bounds(),
+        suppress=settings.config.suppress,
+        effects=settings.config.effects,
+    )
+    options = FixOptions(check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe)
+    with show_progress(Verbosity.USUAL) as show:
+        fixes = find_fixes(options, show)
+    written = _write(fixes) if line.write else set[str]()
+    for fix in fixes:
+        if line.diff:
+            sys.stdout.write(fix.best.diff if fix.best is not None and fix.case_id not in written else "")
+        else:
+            sys.stdout.write(render_fix(fix, is_unsafe=line.unsafe, is_written=fix.case_id in written))
+    if not fixes:
+        sys.stdout.write("nothing to fix\n")
+        raise typer.Exit(ExitCode.AS_EXPECTED)
+    raise typer.Exit(choose_exit_code(_compute_code(one, written) for one in fixes))
+
+
+def _write(fixes: "tuple[CaseFix, ...]") -> set[str]:
+    """Writes the offered changes. Returns the ids of the cases whose cure is written: of two cases with different texts for
+    one file only the first, because the second was proved without it.
+    """
+    texts: dict[str, bytes] = {}
+    written: set[str] = set()
+    for fix in fixes:
+        if fix.best is None:
+            continue
+        wanted = {str(path): text for path, text in fix.best.files.items()}
+        if any(texts.get(path, text) != text for path, text in wanted.items()):
+            continue
+        texts |= wanted
+        written.add(fix.case_id)
+    for path, text in texts.items():
+        from pathlib import Path
+
+        write_atomically(Path(path), text)
+    return written
+
+
+def _compute_code(fix: "CaseFix", written: set[str]) -> ExitCode:
+    if fix.error:
+        return ExitCode.INPUT if fix.exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
+    if fix.best is None:
+        return ExitCode.INCONCLUSIVE if fix.hazards else ExitCode.AS_EXPECTED
+    return ExitCode.AS_EXPECTED if fix.case_id in written else ExitCode.FINDINGS
+
+
+fix = make_command(
+    FixLine,
+    run_fix,
+    "selectors targets toolchain cures unsafe write diff jobs timeout cache_directory replay_seconds replay_memory full "
+    "config",
+)

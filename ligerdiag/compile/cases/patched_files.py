@@ -1,0 +1,76 @@
+"""Imports files of the project with other texts than they have on disk, under their own names.
+
+`ligerdiag fix` judges a changed program before it writes anything. The changed module keeps its file name, so that
+imports, source lines and `inspect.getsource`, by which Triton reads a kernel, work as in the original.
+"""
+
+import importlib.util
+import linecache
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from ligerdiag.errors import InputError
+from ligerdiag.model.jobs import Source
+
+
+class _TextLoader(SourceFileLoader):
+    """Loads a module from a text in place of its file; neither reads nor writes bytecode."""
+
+    def __init__(self, name: str, path: str, text: bytes) -> None:
+        super().__init__(name, path)
+        self._text = text
+
+    def get_data(self, path: str) -> bytes:
+        return self._text
+
+    def path_stats(self, path: str) -> Mapping[str, float]:
+        raise OSError(f"`{path}` is patched, so no bytecode is valid for it")
+
+
+class PatchedFiles(MetaPathFinder):
+    """Finds the patched files of a source; other modules are left to the usual finders."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+
+    def use(self, source: Source) -> None:
+        """Makes imports read the patches of this source, and no others. Raises InputError if a patch cannot be read."""
+        for file in self._texts:
+            linecache.cache.pop(file, None)
+        try:
+            self._texts = {file: Path(text).read_bytes() for file, text in source.patches}
+        except OSError as error:
+            raise InputError(f"cannot read the patch of `{source}`: {error.strerror}") from error
+        for file, text in self._texts.items():
+            lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+            linecache.cache[file] = (len(text), None, lines, file)  # None: a file that cannot be checked for changes
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        if self._texts:
+            sys.meta_path.insert(0, self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns the spec of a patched module; None for any other module."""
+        found = PathFinder.find_spec(fullname, path, target)
+        if found is None or not found.origin or os.path.realpath(found.origin) not in self._texts:
+            return None
+        return self.make_spec(fullname, Path(found.origin), found.submodule_search_locations)
+
+    def make_spec(self, name: str, file: Path, locations: list[str] | None = None) -> ModuleSpec | None:
+        """Returns the spec by which the module `name` is loaded from `file`, or from the text that replaces it. locations:
+        the folders of a package.
+        """
+        text = self._texts.get(os.path.realpath(file))
+        loader = None if text is None else _TextLoader(name, str(file), text)
+        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=locations)
+
+
+PATCHED_FILES = PatchedFiles()
+"""The finder of this process: Python's list of finders is one for the whole process, too."""

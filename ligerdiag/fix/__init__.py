@@ -1,0 +1,1 @@
+"""Finds a change of the user's source that makes every output fresh, and proves it: one module for each step."""

@@ -1,0 +1,114 @@
+"""Adds, replaces and removes arguments of calls and parameters of functions, in the style of their neighbours."""
+
+from collections.abc import Callable, Sequence
+
+import libcst as cst
+
+
+def parse_argument(text: str) -> cst.Arg:
+    """Returns the argument of a call from its source, such as `written=0`."""
+    call = cst.parse_expression(f"f({text})")
+    assert isinstance(call, cst.Call)
+    keyword = call.args[0]
+    if keyword.keyword is None:
+        return keyword
+    plain = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
+    return keyword.with_changes(equal=plain)
+
+
+def _copy_comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
+    """Returns a comma with the same space or line break behind it, without the comment."""
+    if not isinstance(comma, cst.Comma):
+        return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    space = comma.whitespace_after
+    if isinstance(space, cst.ParenthesizedWhitespace):
+        line = space.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+        space = space.with_changes(first_line=line, empty_lines=())
+    return comma.with_changes(whitespace_after=space)
+
+
+def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: Item) -> list[Item]:
+    """Returns the arguments or parameters with a new one at `place`, on a line of its own if its neighbours are."""
+    listed = [*items]
+    if not listed:
+        return [new]
+    if place < len(listed):
+        neighbour = listed[place - 1] if place else listed[0]
+        return [*listed[:place], new.with_changes(comma=_copy_comma(neighbour.comma)), *listed[place:]]
+    last, separator = listed[-1], _copy_comma(listed[-2].comma if len(listed) > 1 else cst.MaybeSentinel.DEFAULT)
+    return [*listed[:-1], last.with_changes(comma=separator), new.with_changes(comma=last.comma)]
+
+
+def find_keyword_place(args: Sequence[cst.Arg], names: Sequence[str]) -> int | None:
+    """Returns the index of the first keyword argument with one of these names; None if there is none."""
+    return next((n for n, one in enumerate(args) if one.keyword is not None and one.keyword.value in names), None)
+
+
+def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
+    """Returns the call with a keyword argument behind that of one of the names `after`, or at the end."""
+    place = find_keyword_place(call.args, after)
+    return call.with_changes(
+        args=insert(call.args, len(call.args) if place is None else place + 1, parse_argument(text))
+    )
+
+
+def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
+    """Returns the call with the keyword argument of one of these names changed; the call itself if there is none."""
+    place = find_keyword_place(call.args, names)
+    if place is None:
+        return call
+    args = [*call.args]
+    args[place] = change(args[place])
+    return call.with_changes(args=args)
+
+
+def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
+    """Returns the call with its arguments on lines of their own, if it is on one line and would end behind `width`.
+
+    column: number of characters before the call in its line, the indentation included.
+    """
+    text = cst.Module(body=()).code_for_node(call)
+    if isinstance(call.func, cst.Call):
+        return call.with_changes(func=wrap(call.func, column, width))
+    if "\n" in text or column + len(text) <= width or not call.args:
+        return call
+    step = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
+    end = cst.ParenthesizedWhitespace(indent=True)
+    *first, last = call.args
+    joined = sum(len(cst.Module(body=()).code_for_node(one)) for one in call.args) + 8
+    if joined <= width:
+        return call.with_changes(
+            whitespace_before_args=step,
+            args=[*first, last.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=end)],
+        )
+    comma, final = cst.Comma(whitespace_after=step), cst.Comma(whitespace_after=end)
+    return call.with_changes(
+        whitespace_before_args=step,
+        args=[*(one.with_changes(comma=comma) for one in first), last.with_changes(comma=final)],
+    )
+
+
+def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression:
+    """Returns a tuple or list with more elements at its end, given as source texts."""
+    assert isinstance(value, cst.Tuple | cst.List)
+    elements = [*value.elements]
+    for text in texts:
+        new = cst.Element(cst.parse_expression(text))
+        if not elements:
+            elements = [new]
+            continue
+        last, before = elements[-1], elements[-2].comma if len(elements) > 1 else cst.MaybeSentinel.DEFAULT
+        has_break = len(elements) > 1 and isinstance(last.comma, cst.Comma)
+        elements = [
+            *elements[:-1],
+            last.with_changes(comma=_copy_comma(before)),
+            new.with_changes(comma=last.comma if has_break else cst.MaybeSentinel.DEFAULT),
+        ]
+    return value.with_changes(elements=elements)
+
+
+def make_tuple(first: cst.BaseExpression, *texts: str, parentheses: bool) -> cst.Tuple:
+    """Returns a tuple of an expression and more elements, given as source texts."""
+    elements = [cst.Element(first), *(cst.Element(cst.parse_expression(text)) for text in texts)]
+    around = {} if parentheses else {"lpar": (), "rpar": ()}
+    return cst.Tuple(elements=elements, **around)

@@ -1,0 +1,252 @@
+"""The kernel call that a finding names, in the source: the call, its kernel, and the arguments that it overwrites."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import libcst as cst
+
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+from ligerdiag.model.findings import CallPlace, SourceLine
+from ligerdiag.source_text import is_below
+
+OUTPUT_KEYWORDS = ("out_shape", "out_type", "outputs")
+ALIASES = "input_output_aliases"
+TRITON_CALL, PALLAS_CALL, CURED_CALL = "triton_call", "pallas_call", "call_in_place"
+_MOST_FILES = 3000
+"""Greatest number of files of a project that are searched for callers."""
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Project:
+    """The files of the user's project that a cure reads and changes."""
+
+    root: Path
+    """The folder from which the case's imports start."""
+    roots: tuple[str, ...]
+    """Real paths of the folders whose files may be changed."""
+    files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
+
+    def load(self, name: str) -> SourceFile:
+        """Returns a file of the project. Raises CannotFixError, with the place where the change belongs, for another
+        file.
+        """
+        if name.startswith("<"):
+            raise CannotFixError(f"the code of `{name}` is in no file: change the program that makes it")
+        path = Path(os.path.realpath(name))
+        if SourceLine(file=str(path), line=0).is_installed:
+            raise CannotFixError(
+                f"`{path}` belongs to an installed package: the change belongs there, or call it otherwise"
+            )
+        if path.suffix != ".py" or not is_below(str(path), self.roots):
+            raise CannotFixError(f"`{path}` is not a Python file of this project")
+        if path not in self.files:
+            loaded = SourceFile(path)
+            if re.search(rb"(?i)@generated|\bdo not edit\b", loaded.original[:2000]):
+                raise CannotFixError(f"`{path.name}` is generated: change the program that writes it")
+            self.files[path] = loaded
+        return self.files[path]
+
+    def list_files(self) -> Iterator[Path]:
+        """Yields the Python files below the root, hidden folders and environments left out."""
+
+        def walk() -> Iterator[Path]:
+            for folder, folders, names in os.walk(self.root):
+                folders[:] = sorted(
+                    one
+                    for one in folders
+                    if one not in _SKIPPED and not one.startswith(".") and not Path(folder, one, "pyvenv.cfg").exists()
+                )
+                yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+        yield from islice(walk(), _MOST_FILES)
+
+    def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
+        """Returns the files that may use the function `name` of the file `home`: `home` itself, and those that import it
+        from a module of that file's name.
+        """
+        module, users = home.path.stem if home.path.stem != "__init__" else home.path.parent.name, [home]
+        for path in self.list_files():
+            real = Path(os.path.realpath(path))
+            if real == home.path:
+                continue
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                continue
+            if not re.search(rf"\b{re.escape(name)}\b", text) or not re.search(rf"\b{re.escape(module)}\b", text):
+                continue
+            file = self.load(str(real))
+            if _imports(file, name, module):
+                users.append(file)
+        return users
+
+
+def _imports(file: SourceFile, name: str, module: str) -> bool:
+    for statement in file.find(cst.ImportFrom):
+        if statement.module is None or isinstance(statement.names, cst.ImportStar):
+            continue
+        if get_name(statement.module) == module and any(one.evaluated_name == name for one in statement.names):
+            return True
+    return any(get_name(one.value) == module and one.attr.value == name for one in file.find(cst.Attribute))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Written:
+    """An argument that the kernel overwrites."""
+
+    argument: cst.Arg
+    number: int
+    """Number of the operand of the custom call."""
+    parameter: str
+    """Name of the kernel's parameter; empty if unknown."""
+
+    @property
+    def name(self) -> str:
+        """The variable that is passed; empty for any other expression."""
+        value = self.argument.value
+        return value.value if isinstance(value, cst.Name) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallSite:
+    """One call in the source that overwrites operands behind XLA's back."""
+
+    file: SourceFile
+    call: cst.Call
+    """For `pallas_call(...)(operands)`, the outer call."""
+    statement: cst.SimpleStatementLine
+    kernel: str
+    """Name of the kernel's function."""
+    kernel_file: SourceFile
+    """The file that defines the kernel; `file` if it is not found."""
+    kernel_function: cst.FunctionDef | None
+    written: tuple[Written, ...]
+    outputs: int
+    """Number of outputs of the custom call."""
+
+    @property
+    def options(self) -> cst.Call:
+        """The call that has the keywords: for `pallas_call(...)(operands)`, the inner one."""
+        return self.call.func if isinstance(self.call.func, cst.Call) else self.call
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether the arguments come from a sequence, `*operands`: `written` then is that sequence as a whole."""
+        return any(one.star == "*" for one in self.call.args)
+
+    def require_arguments(self) -> None:
+        """Raises CannotFixError if the arguments are not written out."""
+        if self.is_unpacked:
+            raise CannotFixError(f"the arguments of the call are unpacked with `*`{self.file.render_place(self.call)}")
+
+    @property
+    def is_pallas(self) -> bool:
+        return self.options is not self.call
+
+    def find_keyword(self, *names: str) -> cst.Arg | None:
+        """Returns the first keyword argument with one of these names; None if there is none."""
+        found = (one for one in self.options.args if one.keyword is not None and one.keyword.value in names)
+        return next(found, None)
+
+    def compute_position(self, written: Written) -> int | None:
+        """Returns the position of an overwritten argument among the positional ones; None if it is a keyword."""
+        given = [one for one in self.call.args if one.keyword is None]
+        return next((number for number, one in enumerate(given) if one is written.argument), None)
+
+
+def find_call_site(project: Project, place: CallPlace, *, needs_writes: bool = True) -> CallSite:
+    """Returns the call that a finding names. Raises CannotFixError with the reason if it is not found, cannot be changed,
+    or declares its writes already. needs_writes: whether the overwritten arguments are needed.
+    """
+    if place.line is None or place.line.line < 1:
+        raise CannotFixError("the line of the call is unknown")
+    file = project.load(place.line.file)
+    call = _find_call(file, place.line.line)
+    kernel_file, function = _find_kernel(project, file, place)
+    site = CallSite(
+        file=file,
+        call=call,
+        statement=file.find_statement(call),
+        kernel=place.kernel,
+        kernel_file=kernel_file,
+        kernel_function=function,
+        written=(),
+        outputs=place.outputs,
+    )
+    return replace(site, written=_find_written(site, place)) if needs_writes else site
+
+
+def _find_call(file: SourceFile, line: int) -> cst.Call:
+    """Returns the innermost call of a kernel around the line."""
+    found: list[cst.Call] = []
+    for call in file.find(cst.Call):
+        inner = get_name(call.func.func) if isinstance(call.func, cst.Call) else ""
+        if get_name(call.func) != TRITON_CALL and inner != PALLAS_CALL:
+            continue
+        first, last = file.get_lines(call)
+        if first <= line <= last:
+            found.append(call)
+    if not found:
+        where = f"{file.path.name}:{line}"
+        raise CannotFixError(
+            f"no `{TRITON_CALL}` or `{PALLAS_CALL}(...)(...)` is written out at {where}: change the call there"
+        )
+    latest = max(file.get_lines(one)[0] for one in found)
+    innermost = [one for one in found if file.get_lines(one)[0] == latest]
+    if len(innermost) > 1:
+        raise CannotFixError(f"several kernels are called in one line{file.render_place(innermost[0])}")
+    return innermost[0]
+
+
+def _find_kernel(project: Project, file: SourceFile, place: CallPlace) -> tuple[SourceFile, cst.FunctionDef | None]:
+    """Returns the file and the `def` of the kernel; the calling file and None if it is not found."""
+    names = dict.fromkeys(line.file for line in place.stores)
+    files = [file]
+    for name in names:
+        if os.path.realpath(name) != str(file.path):
+            try:
+                files.append(project.load(name))
+            except CannotFixError:
+                continue
+    for one in files:
+        found = [function for function in one.find(cst.FunctionDef) if function.name.value == place.kernel]
+        if len(found) == 1:
+            return one, found[0]
+    return file, None
+
+
+def list_parameters(function: cst.FunctionDef | None) -> list[str]:
+    """Returns the names of a kernel's parameters, in order; [] for None."""
+    if function is None:
+        return []
+    return [one.name.value for one in (*function.params.posonly_params, *function.params.params)]
+
+
+def _find_written(site: CallSite, place: CallPlace) -> tuple[Written, ...]:
+    """Returns the overwritten arguments. The number of an operand is its position only if every argument is an array."""
+    if site.is_unpacked:
+        return tuple(Written(argument=one, number=0, parameter="") for one in site.call.args if one.star == "*")
+    by_name = {one.keyword.value: one for one in site.call.args if one.keyword is not None}
+    given = [one for one in site.call.args if one.keyword is None]
+    parameters = list_parameters(site.kernel_function)
+    found: list[Written] = []
+    for number, name in zip(place.written, place.parameters or ("",) * len(place.written), strict=True):
+        if name and name in by_name:
+            argument = by_name[name]
+        elif name in parameters and parameters.index(name) < len(given):
+            argument = given[parameters.index(name)]
+        elif len(given) == place.operands and number < len(given):
+            argument = given[number]
+        else:
+            raise CannotFixError(
+                f"operand {number} is not found among the arguments{site.file.render_place(site.call)}"
+            )
+        found.append(Written(argument=argument, number=number, parameter=name))
+    if not found:
+        raise CannotFixError(f"it is unknown what `{place.kernel}` overwrites{site.file.render_place(site.call)}")
+    return tuple(found)

@@ -1,0 +1,262 @@
+"""Cures that give the kernel call a further output: the new contents of what it overwrites.
+
+| cure | the call | the kernel before jax-triton 0.4 |
+|---|---|---|
+| declare | an output that aliases the operand, `input_output_aliases={0: 1}` | a spare pointer, with Pallas always |
+| call-in-place | the same by `ligerdiag.in_place.call_in_place` | a spare pointer for each |
+| out-of-place | an output with bytes of its own | a pointer for each, through which it stores |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from ligerdiag.fix.arguments import (
+    add_keyword,
+    append_element,
+    find_keyword_place,
+    insert,
+    make_tuple,
+    parse_argument,
+    replace_keyword,
+)
+from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, CallSite, Project, Written
+from ligerdiag.fix.kernel_parameters import (
+    add_pointers,
+    list_kernel_names,
+    list_other_calls,
+    name_spare,
+    redirect_stores,
+    require_kernel,
+)
+from ligerdiag.fix.results import NOWHERE, Handed, MakeCall, Returned, bind_results, find_handed, hand_up
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+
+NO_CALLER = "no caller can read the new contents"
+IMPORT = "from ligerdiag.in_place import call_in_place"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """The properties of the run that decide what a cure looks like."""
+
+    is_old: bool
+    """Whether jax-triton is older than 0.4: it passes the kernel a pointer for each output that aliases an operand."""
+    depth: int = 0
+    """Number of callers, from the innermost one, that also get the new contents."""
+
+
+def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Declares each write by an output that aliases the operand."""
+    for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
+        first = group[0]
+        if first.is_pallas:
+            if len(group) > 1 or first.find_keyword("out_specs", "grid_spec") is not None:
+                raise CannotFixError(
+                    f"the call has `out_specs`, or is not the only one{first.file.render_place(first.call)}"
+                )
+            add_pointers(first, name_spare(first, len(first.written), "spare_ref"))
+        elif given.is_old:
+            add_pointers(first, name_spare(first, len(first.written)))
+        for site in group:
+            _declare_call(project, site, given)
+
+
+def call_in_place(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Declares each write by `call_in_place`."""
+    for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
+        if group[0].is_pallas:
+            raise CannotFixError("`call_in_place` calls kernels of jax-triton only")
+        if given.is_old:
+            add_pointers(group[0], name_spare(group[0], len(group[0].written)))
+        for site in group:
+            _call_in_place(project, site, given)
+
+
+def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Makes each kernel store the new contents into an output with bytes of its own."""
+    for group in _group_by_kernel(project, sites, changes_kernel=True):
+        first = group[0]
+        if first.is_pallas:
+            raise CannotFixError("only kernels in Triton are changed")
+        parameters = [one.parameter for one in first.written]
+        if not all(one in list_kernel_names(first) for one in parameters):
+            raise CannotFixError(f"the parameters of `{first.kernel}` that it overwrites are unknown")
+        used = first.kernel_file.list_names(require_kernel(first))
+        names = [f"new_{one}" if f"new_{one}" not in used else f"new_{one}_" for one in parameters]
+        add_pointers(first, names)
+        redirect_stores(first, dict(zip(parameters, names, strict=True)))
+        for site in group:
+            outputs = _find_outputs(site)
+            values = [_name_operand(site, one) for one in site.written]
+            _add_outputs(project, site, given, outputs, values=values)
+
+
+def _group_by_kernel(project: Project, sites: Sequence[CallSite], *, changes_kernel: bool) -> list[list[CallSite]]:
+    groups: dict[str, list[CallSite]] = {}
+    for site in sites:
+        site.require_arguments()
+        groups.setdefault(f"{site.kernel_file.path}:{site.kernel}", []).append(site)
+    for group in groups.values():
+        first = group[0]
+        if any([one.parameter for one in site.written] != [one.parameter for one in first.written] for site in group):
+            raise CannotFixError(f"the calls of `{first.kernel}` overwrite different operands")
+        if changes_kernel and not first.is_pallas:
+            known = {site.call for site in group}
+            others = list_other_calls(project, first)
+            group += [_make_sibling(first, *one) for one in others if one[1] not in known]
+    return list(groups.values())
+
+
+def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
+    """Returns another call of the kernel, which the case does not reach, with the same operands overwritten."""
+    written: list[Written] = []
+    given = [one for one in call.args if one.keyword is None]
+    for one in site.written:
+        place = site.compute_position(one)
+        if place is None or place >= len(given) or any(argument.star for argument in given):
+            raise CannotFixError(f"`{site.kernel}` is also called{file.render_place(call)}, in another form")
+        written.append(replace(one, argument=given[place]))
+    if any(one.keyword is not None and one.keyword.value == ALIASES for one in call.args):
+        raise CannotFixError(f"`{site.kernel}` is also called with `{ALIASES}`{file.render_place(call)}")
+    return replace(site, file=file, call=call, statement=file.find_statement(call), written=tuple(written))
+
+
+def _find_outputs(site: CallSite) -> Returned:
+    """Returns what the call returns: it depends on the form in which the outputs are declared."""
+    declared = site.find_keyword(*OUTPUT_KEYWORDS)
+    if declared is None:
+        raise CannotFixError(f"the call does not name its outputs by `out_shape`{site.file.render_place(site.call)}")
+    value = declared.value
+    if isinstance(value, cst.Name):
+        value = _find_assigned(site, value.value) or value
+    if isinstance(value, cst.Tuple | cst.List):
+        return Returned.SEQUENCE if value.elements else Returned.NOTHING
+    if site.outputs == 0:
+        return Returned.NOTHING
+    if site.outputs > 1 or isinstance(value, cst.ListComp | cst.GeneratorExp):
+        return Returned.SEQUENCE
+    return Returned.ONE
+
+
+def _find_assigned(site: CallSite, name: str) -> cst.BaseExpression | None:
+    """Returns the expression that the function of the call assigns to a variable; None unless it is the only one."""
+    found = [
+        one.value
+        for one in site.file.find(cst.Assign, site.file.find_function(site.call))
+        if len(one.targets) == 1 and get_name(one.targets[0].target) == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _name_operand(site: CallSite, written: Written) -> str:
+    """Returns the source of an array that has the shape and dtype of the operand."""
+    return site.file.module.code_for_node(written.argument.value)
+
+
+def _declare_call(project: Project, site: CallSite, given: Circumstances) -> None:
+    if site.find_keyword(ALIASES) is not None:
+        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+    outputs, values = _find_outputs(site), [_name_operand(site, one) for one in site.written]
+    first = {Returned.NOTHING: 0, Returned.ONE: 1, Returned.SEQUENCE: max(site.outputs, 1)}[outputs]
+    numbers: list[int] = []
+    for one in site.written:
+        number = one.number if given.is_old or site.is_pallas else site.compute_position(one)
+        if number is None:
+            raise CannotFixError(f"the operand is passed by its name{site.file.render_place(site.call)}")
+        numbers.append(number)
+    aliases = ", ".join(f"{number}: {first + place}" for place, number in enumerate(numbers))
+    _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
+
+
+def _add_outputs(
+    project: Project,
+    site: CallSite,
+    given: Circumstances,
+    outputs: Returned,
+    *,
+    values: Sequence[str],
+    keywords: Sequence[str] = (),
+) -> None:
+    """Adds outputs like the arrays `values` to the call, and keywords behind those of the outputs; the results replace
+    the variables that were passed.
+    """
+    alone = outputs is Returned.NOTHING and len(values) == 1
+
+    def extend(argument: cst.Arg) -> cst.Arg:
+        value = argument.value
+        if alone:
+            return argument.with_changes(value=cst.parse_expression(values[0]))
+        if isinstance(value, cst.Tuple | cst.List):
+            return argument.with_changes(value=append_element(value, *values))
+        if outputs is Returned.SEQUENCE:
+            code = site.file.module.code_for_node(value)
+            return argument.with_changes(value=cst.parse_expression(f"(*{code}, {', '.join(values)})"))
+        return argument.with_changes(value=make_tuple(value, *values, parentheses=True))
+
+    def change_options(options: cst.Call) -> cst.Call:
+        options = replace_keyword(options, OUTPUT_KEYWORDS, extend)
+        for keyword in keywords:
+            options = add_keyword(options, keyword, after=OUTPUT_KEYWORDS)
+        return options
+
+    def make(call: cst.Call) -> cst.Call:
+        if isinstance(call.func, cst.Call):
+            return call.with_changes(func=change_options(call.func))
+        return change_options(call)
+
+    _bind(project, site, given, outputs, make)
+
+
+def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> None:
+    if site.find_keyword(ALIASES) is not None:
+        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+    outputs = _find_outputs(site)
+    entries: list[str] = []
+    for one in site.written:
+        position = site.compute_position(one)
+        entries.append(f'"{one.parameter}"' if position is None else str(position))
+    written = entries[0] if len(entries) == 1 else f"({', '.join(entries)})"
+
+    def make(call: cst.Call) -> cst.Call:
+        place = find_keyword_place(call.args, OUTPUT_KEYWORDS)
+        assert place is not None
+        args = [*call.args]
+        if outputs is Returned.NOTHING:
+            del args[place]
+        else:
+            args[place] = args[place].with_changes(keyword=cst.Name("outputs"))
+        args = insert(args, place, parse_argument(f"written={written}"))
+        return call.with_changes(func=cst.Name(CURED_CALL), args=args)
+
+    site.file.add_import(IMPORT)
+    _bind(project, site, given, outputs, make, is_tuple=True)
+
+
+def _bind(
+    project: Project,
+    site: CallSite,
+    given: Circumstances,
+    outputs: Returned,
+    make: MakeCall,
+    *,
+    is_tuple: bool = False,
+) -> None:
+    names = [one.name or NOWHERE for one in site.written]
+    if outputs is Returned.NOTHING and len(names) == 1 and is_tuple:
+        names = [f"({names[0]},)"]
+    bind_results(site.file, site.call, make, outputs, names)
+    found = find_handed(site.file, site.call, [one.name for one in site.written if one.name])
+    level = [] if found is None else [found]
+    for _ in range(given.depth):
+        if not level:
+            raise CannotFixError(NO_CALLER)
+        done: dict[tuple[object, tuple[str, ...]], None] = {}
+        further: list[Handed] = []
+        for handed in level:
+            key = (handed.function, handed.parameters)
+            if key not in done:
+                done[key] = None
+                further += hand_up(project, handed)
+        level = further

@@ -1,0 +1,117 @@
+"""Changes the parameters of a Triton kernel, and the pointers through which it stores."""
+
+import libcst as cst
+
+from ligerdiag.fix.arguments import insert
+from ligerdiag.fix.call_site import TRITON_CALL, CallSite, Project, list_parameters
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+
+_STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_and", "atomic_or", "atomic_cas")
+
+
+def require_kernel(site: CallSite) -> cst.FunctionDef:
+    """Returns the kernel's `def`. Raises CannotFixError if it is not in this project, or if a call passes outputs or
+    constants in an order in which no pointer can be added.
+    """
+    if site.kernel_function is None:
+        raise CannotFixError(f"the source of `{site.kernel}` is not found in this project")
+    return site.kernel_function
+
+
+def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile, cst.Call]]:
+    """Returns the other calls of the site's kernel in the project, which a new parameter would break. Raises
+    CannotFixError if another kernel calls it, or if it is called in a form that is not understood.
+    """
+    found: list[tuple[SourceFile, cst.Call]] = []
+    for file in project.find_users(site.kernel, site.kernel_file):
+        for reference in file.find(cst.Name):
+            if reference.value != site.kernel or reference is require_kernel(site).name:
+                continue
+            parents = list(file.list_parents(reference))
+            if any(isinstance(one, cst.ImportFrom) for one in parents):
+                continue
+            if isinstance(parents[0], cst.Arg) and parents[0].keyword is reference:
+                continue
+            call = next((one for one in parents if isinstance(one, cst.Call)), None)
+            if call is site.options:
+                continue
+            if call is None or get_name(call.func) != TRITON_CALL:
+                raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
+            found.append((file, call))
+    return found
+
+
+def add_pointers(site: CallSite, names: list[str]) -> None:
+    """Adds pointer parameters to the kernel, behind those of its outputs: jax-triton before 0.4 and Pallas pass one for
+    each output, aliased or not.
+    """
+    function = require_kernel(site)
+
+    def change(node: cst.CSTNode) -> cst.Parameters:
+        assert isinstance(node, cst.Parameters)
+        params = [*node.params]
+        place = next((n for n, one in enumerate(params) if _is_constant(one)), len(params))
+        for name in reversed(names):
+            params = insert(params, place, cst.Param(cst.Name(name)))
+        return node.with_changes(params=params)
+
+    site.kernel_file.require_unchanged(function.params)
+    site.kernel_file.change(function.params, change)
+
+
+def _is_constant(parameter: cst.Param) -> bool:
+    annotation = parameter.annotation
+    if annotation is None:
+        return parameter.default is not None
+    node = annotation.annotation
+    if isinstance(node, cst.SimpleString):
+        return "constexpr" in node.value
+    return get_name(node) == "constexpr"
+
+
+def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]:
+    """Returns names for new pointers of the kernel that it does not use yet."""
+    used = site.kernel_file.list_names(require_kernel(site))
+    names: list[str] = []
+    for number in range(count):
+        name = wish if count == 1 else f"{wish}_{number}"
+        while name in used:
+            name = f"{name}_"
+        names.append(name)
+    return names
+
+
+def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
+    """Makes the kernel store through other pointers than those of its operands. pointers: from parameter to the new one.
+
+    Raises CannotFixError if a pointer is used in another way than inside of a load or a store, so that it is not clear
+    which accesses are stores, or if the kernel stores by atomic operations, which read the old contents.
+    """
+    file, function = site.kernel_file, require_kernel(site)
+    for reference in list(file.find(cst.Name, function.body)):
+        if reference.value not in pointers:
+            continue
+        call, pointer = None, False
+        child: cst.CSTNode = reference
+        for parent in file.list_parents(reference):
+            if isinstance(parent, cst.Call) and get_name(parent.func) in (*_STORES, "load"):
+                call, pointer = parent, child is parent.args[0]
+                break
+            if isinstance(parent, cst.BaseSmallStatement):
+                break
+            child = parent
+        if call is None or not pointer:
+            raise CannotFixError(
+                f"`{reference.value}` is used in the kernel outside of loads and stores{file.render_place(reference)}"
+            )
+        operation = get_name(call.func)
+        if operation == "load":
+            continue
+        if operation != "store":
+            raise CannotFixError(f"the kernel updates `{reference.value}` by `{operation}`{file.render_place(call)}")
+        file.change(reference, lambda node: node.with_changes(value=pointers[node.value]))  # type: ignore[attr-defined]
+
+
+def list_kernel_names(site: CallSite) -> list[str]:
+    """Returns the names of the kernel's parameters."""
+    return list_parameters(site.kernel_function)

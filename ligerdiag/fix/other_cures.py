@@ -1,0 +1,152 @@
+"""Cures that leave the kernel's outputs as they are: barriers, Refs, copies, zeros."""
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+
+from ligerdiag.fix.arguments import add_keyword, wrap
+from ligerdiag.fix.call_site import ALIASES, OUTPUT_KEYWORDS, CallSite, Project
+from ligerdiag.fix.declared_writes import Circumstances
+from ligerdiag.fix.results import NOWHERE, Returned, bind_results
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
+
+
+def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Puts a barrier behind each call, through which its results and the overwritten arrays go: whoever reads an array
+    afterwards waits for the kernel.
+    """
+    del project, given
+    for site in sites:
+        names = _require_variables(site)
+        barrier = f"{_find_lax(site.file)}.optimization_barrier"
+        outputs = _find_returned(site)
+        if outputs is Returned.NOTHING:
+            raise CannotFixError(
+                f"nothing can wait for a kernel that returns nothing{site.file.render_place(site.call)}"
+            )
+
+        def make(call: cst.Call) -> cst.Call:
+            return call
+
+        def wait(results: str, names: Sequence[str] = names, barrier: str = barrier) -> Sequence[str]:
+            tied = ", ".join(
+                one.strip() for one in results.split(",") if one.strip() not in (NOWHERE, f"*{NOWHERE}", "")
+            )
+            if not tied:
+                raise CannotFixError("the call's results are not kept, so nothing can wait for them")
+            both = f"{tied}, {', '.join(names)}"
+            return [f"{both} = {barrier}(({both}))"]
+
+        bind_results(site.file, site.call, make, outputs, [], after=wait)
+
+
+def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Passes a Ref of each overwritten array, and reads the Ref afterwards; only jax-triton 0.4 and later take Refs."""
+    del project
+    if given.is_old:
+        raise CannotFixError("jax-triton takes Refs since 0.4 only")
+    for site in sites:
+        site.require_arguments()
+        names, jax = _require_variables(site), site.file.find_module_name("jax")
+        function = site.file.find_function(site.call)
+        refs = [site.file.find_unused_name(f"{name}_ref", function) for name in names]
+        for one, ref in zip(site.written, refs, strict=True):
+            site.file.change(one.argument, lambda node, ref=ref: node.with_changes(value=cst.Name(ref)))
+        before = [f"{ref} = {jax}.new_ref({name})" for name, ref in zip(names, refs, strict=True)]
+        after = [f"{name} = {ref}[...]" for name, ref in zip(names, refs, strict=True)]
+        bind_results(
+            site.file,
+            site.call,
+            lambda call: call,
+            _find_returned(site),
+            [],
+            before=before,
+            after=lambda _, after=after: after,
+        )
+
+
+def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Passes a copy of each overwritten array, so that the kernel overwrites nothing that somebody reads."""
+    del project, given
+    for site in sites:
+        site.require_arguments()
+        numpy = site.file.find_module_name("jax.numpy")
+        for one in site.written:
+
+            def copy(node: cst.CSTNode, numpy: str = numpy) -> cst.CSTNode:
+                assert isinstance(node, cst.Arg)
+                function = cst.parse_expression(f"{numpy}.copy")
+                return node.with_changes(value=cst.Call(func=function, args=[cst.Arg(node.value)]))
+
+            site.file.change(one.argument, copy)
+
+
+def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Puts a barrier around each aliased operand and around the results, so that XLA does not fuse the call with slices
+    and forget the alias.
+    """
+    del project, given
+    for site in sites:
+        if site.find_keyword(ALIASES) is None:
+            raise UnrelatedCureError(
+                f"the call declares no alias that could be lost{site.file.render_place(site.call)}"
+            )
+        site.require_arguments()
+        barrier = f"{_find_lax(site.file)}.optimization_barrier"
+
+        def wrap(node: cst.BaseExpression, barrier: str = barrier) -> cst.Call:
+            return cst.Call(func=cst.parse_expression(barrier), args=[cst.Arg(node)])
+
+        for one in site.written:
+            site.file.change(one.argument, lambda node, wrap=wrap: node.with_changes(value=wrap(node.value)))  # type: ignore[attr-defined]
+        site.file.change(site.call, lambda node, wrap=wrap: wrap(node))  # type: ignore[arg-type]
+
+
+def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[tuple[int, ...]]) -> None:
+    """Lets the launcher zero outputs before the kernel runs. outputs: for each site the numbers of its outputs."""
+    del project
+    for site, numbers in zip(sites, outputs, strict=True):
+        if site.is_pallas or not numbers:
+            raise CannotFixError("`zeroed_outputs` is a keyword of jax-triton")
+        if site.find_keyword("zeroed_outputs") is not None:
+            raise CannotFixError(f"the call zeroes outputs already{site.file.render_place(site.call)}")
+        text = f"({', '.join(map(str, numbers))}{',' if len(numbers) == 1 else ''})"
+
+        def add(node: cst.CSTNode, text: str = text, site: CallSite = site) -> cst.Call:
+            assert isinstance(node, cst.Call)
+            changed = add_keyword(node, f"zeroed_outputs={text}", after=OUTPUT_KEYWORDS)
+            return wrap(changed, site.file.get_column(site.call), site.file.width)
+
+        site.file.change(site.call, add)
+
+
+def read_zeroed(help_text: str) -> tuple[int, ...]:
+    """Returns the numbers of the outputs that a finding's help tells to zero; () if it tells none."""
+    found = re.search(r"zeroed_outputs=\(([\d, ]+)\)", help_text)
+    return () if found is None else tuple(int(one) for one in found[1].split(",") if one.strip())
+
+
+def _require_variables(site: CallSite) -> list[str]:
+    names = [one.name for one in site.written]
+    if not all(names):
+        raise CannotFixError(f"what the kernel overwrites has no name in the source{site.file.render_place(site.call)}")
+    return names
+
+
+def _find_returned(site: CallSite) -> Returned:
+    if site.outputs == 0:
+        return Returned.NOTHING
+    declared = site.find_keyword(*OUTPUT_KEYWORDS)
+    is_sequence = declared is not None and isinstance(declared.value, cst.Tuple | cst.List)
+    return Returned.SEQUENCE if is_sequence or site.outputs > 1 else Returned.ONE
+
+
+def _find_lax(file: SourceFile) -> str:
+    """Returns the source by which the file reaches `jax.lax`."""
+    for statement in file.find(cst.ImportFrom):
+        if statement.module is not None and not isinstance(statement.names, cst.ImportStar):
+            for alias in statement.names:
+                if get_name(statement.module) == "jax" and alias.evaluated_name == "lax":
+                    return alias.evaluated_alias or "lax"
+    return f"{file.find_module_name('jax')}.lax"

@@ -1,0 +1,87 @@
+"""The records of a fix: the cures that were tried on a case, and which of them is proved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ligerdiag.model.findings import Verdict
+
+
+class Proof(StrEnum):
+    """How sure it is that a changed program is right."""
+
+    PROVED = "proved"
+    """Every output is fresh, the replay agrees, no new finding appeared, and the program computes the same as before."""
+    LATENT = "right by luck"
+    """As PROVED, except that the order of an output is not forced."""
+    NOT_COMPARED = "not compared"
+    """Every output is fresh, but the numbers do not show that the program computes the same as before."""
+    REFUTED = "does not help"
+    NOT_APPLICABLE = "does not apply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """The difference that a cure makes on one target. Bytes are those of one device."""
+
+    reserved: int
+    """Additional bytes of arguments, outputs and temporaries."""
+    peak: int
+    copied: int
+    """Additional bytes that one call copies."""
+    milliseconds: float | None
+    """Estimated additional time: the copied bytes, read and written, at the bandwidth of the target's memory; None if that
+    is unknown.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One cure, tried on a case."""
+
+    cure: str
+    is_safe: bool
+    proof: Proof
+    reason: str = ""
+    """A clause that says why the cure does not apply, does not help or is not proved; empty if it is proved."""
+    files: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
+    """The new text of each changed file."""
+    diff: str = ""
+    changed_lines: int = 0
+    """Number of lines that the diff removes or adds."""
+    verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
+    """From target to output name to verdict."""
+    costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
+    """From target to the cost."""
+    is_compared: bool = False
+    """Whether the numbers show that the changed program computes the same."""
+    left: tuple[str, ...] = ()
+    """Ids of the rules with findings that the case keeps."""
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether a user may want to apply the cure, if only with `--unsafe`."""
+        return self.proof in (Proof.PROVED, Proof.LATENT, Proof.NOT_COMPARED)
+
+    @property
+    def needs_unsafe(self) -> bool:
+        return not self.is_safe or self.proof is not Proof.PROVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFix:
+    """The answer for one case."""
+
+    case_id: str
+    hazards: tuple[str, ...] = ()
+    """One line for each finding that a cure should remove; empty if there is nothing to fix."""
+    attempts: tuple[Attempt, ...] = ()
+    best: Attempt | None = None
+    """The attempt whose diff is offered; None if there is none, or nothing to fix."""
+    error: str = ""
+    """The reason why the case could not be analysed; empty if it could."""
+    exit_code: int = 0
+    """Exit code that the error calls for."""
+    verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
+    """Of the case as it is: from target to output name to verdict."""

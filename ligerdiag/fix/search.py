@@ -1,0 +1,308 @@
+"""Searches for a change of the source that makes every output of a case fresh.
+
+The cures are tried in the order of `CURES`, which is the one that people prefer. Each is applied to all calls that the
+case's findings name: first in the function of the call alone, then with its callers getting the new contents too. Of
+the proved ones the one that leaves the fewest rules to complain counts, of these the cheapest in memory, then the first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from pathlib import Path
+
+from ligerdiag.api.checking import check
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.compile_service import discover_cases
+from ligerdiag.errors import InputError
+from ligerdiag.fix.call_site import CallSite, Project, find_call_site
+from ligerdiag.fix.declared_writes import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
+from ligerdiag.fix.records import Attempt, CaseFix, Proof
+from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
+from ligerdiag.fix.trials import Texts, Trials, list_hazards
+from ligerdiag.model.findings import CallPlace, Finding
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.memory import SMALLEST_BYTES
+from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
+from ligerdiag.run_options import CheckOptions
+from ligerdiag.source_text import compute_near
+from ligerdiag.text import suggest
+from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.workers.pool import Pool
+
+_DEPTHS = 3
+"""Number of callers that may get the new contents."""
+_FIRST_WITHOUT_POINTERS = (0, 4)
+"""The first version of jax-triton that passes the kernel no pointer for an output that aliases an operand."""
+
+type Apply = Callable[[Project, Sequence[CallSite], Circumstances], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cure:
+    """One way to make a program right."""
+
+    name: str
+    about: str
+    """The change, in a few words."""
+    apply: Apply
+    is_safe: bool = True
+    """Whether the cure is right wherever the verdict says so; an unsafe one depends on code that no case shows."""
+    is_deep: bool = False
+    """Whether callers may have to use another value."""
+    same_as: str = ""
+    """Name of the cure that this one spells differently; empty if there is none."""
+
+
+CURES = (
+    Cure(name="declare", about="an output that aliases the operand", apply=declare, is_deep=True),
+    Cure(
+        name="call-in-place",
+        about="`ligerdiag.in_place.call_in_place`, which declares the alias with every jax-triton",
+        apply=call_in_place,
+        is_deep=True,
+        same_as="declare",
+    ),
+    Cure(
+        name="out-of-place",
+        about="the kernel stores into an output with bytes of its own",
+        apply=store_out_of_place,
+        is_deep=True,
+    ),
+    Cure(
+        name="barrier", about="an optimization barrier, at which later readers wait for the kernel", apply=tie_readers
+    ),
+    Cure(name="keep-apart", about="barriers around a call that XLA fuses with slices", apply=keep_apart),
+    Cure(name="ref", about="a Ref; silently wrong under `jax.checkpoint`", apply=pass_ref, is_safe=False),
+    Cure(name="copy", about="a copy of the operand, which XLA may drop again", apply=pass_copy, is_safe=False),
+)
+ZERO = Cure(
+    name="zero-outputs",
+    about="the launcher zeroes an output before the kernel runs",
+    apply=lambda project, sites, given: None,
+)
+CURE_NAMES = (*(one.name for one in CURES), ZERO.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixOptions:
+    """Options of `fix`."""
+
+    check: CheckOptions
+    cures: tuple[str, ...] = ()
+    """Names of the cures to try; () for all."""
+    is_unsafe: bool = False
+    """Whether to try unsafe cures as well, and to offer what is not proved."""
+
+
+def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tuple[CaseFix, ...]:
+    """Returns the answer for each selected case. Raises InputError for an unknown cure, and the errors of `check`."""
+    for name in options.cures:
+        if name not in CURE_NAMES:
+            raise InputError(f"expected a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}")
+    report = check(options.check, on_progress)
+    specs = _list_specs(options.check, report)
+    fixes: list[CaseFix] = []
+    for case_id, reports in _group(report.cases).items():
+        spec = specs.get(case_id)
+        faulty = next((one for one in reports if one.status in (Status.ERROR, Status.NOT_CHECKED)), None)
+        if faulty is not None or spec is None:
+            error = "no such case" if faulty is None else faulty.error
+            fixes.append(
+                CaseFix(case_id=case_id, error=error, exit_code=0 if faulty is None else faulty.error_exit_code)
+            )
+            continue
+        fixes.append(fix_case(spec, reports, options, report, on_progress))
+    return tuple(fixes)
+
+
+def _group(cases: Iterable[CaseReport]) -> dict[str, list[CaseReport]]:
+    groups: dict[str, list[CaseReport]] = {}
+    for one in cases:
+        groups.setdefault(one.id, []).append(one)
+    return groups
+
+
+def _list_specs(options: CheckOptions, report: CheckReport) -> dict[str, CaseSpec]:
+    cache = Cache(options.cache_directory)
+    toolchain = provide_toolchain(report.toolchain, cache, lambda _: None)
+    with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=options.timeout) as pool:
+        found = discover_cases(options.selectors, pool=pool, on_broken=lambda source, error: None)
+    return {one.id: one for one in found}
+
+
+def fix_case(
+    case: CaseSpec,
+    reports: Sequence[CaseReport],
+    options: FixOptions,
+    run: CheckReport,
+    on_progress: OnProgress | None = None,
+) -> CaseFix:
+    """Returns the answer for one case. reports: its reports, one for each target."""
+    hazards = [one for report in reports for one in list_hazards(report)]
+    answer = CaseFix(
+        case_id=case.id,
+        hazards=tuple(dict.fromkeys(f"{one.rule}: {one.message}" for one in hazards)),
+        verdicts={report.target: report.outputs for report in reports},
+    )
+    if not hazards:
+        return answer
+    search = _Search(case, reports, options, run, on_progress)
+    attempts = tuple(search.try_cures(hazards))
+    offered = [one for one in attempts if one.is_offered and (options.is_unsafe or not one.needs_unsafe)]
+    return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
+
+
+def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int]:
+    """Returns a key by which the best attempt is the smallest. Memory counts from 64 KiB on: smaller arrays are free."""
+    costs = [one.reserved + one.copied for one in attempt.costs.values()]
+    return (
+        attempt.proof is not Proof.PROVED,
+        not attempt.is_safe,
+        len(attempt.left),
+        max((max(cost, 0) // SMALLEST_BYTES for cost in costs), default=0),
+        CURE_NAMES.index(attempt.cure),
+    )
+
+
+def _is_proved(attempt: Attempt | None) -> bool:
+    return attempt is not None and attempt.proof is Proof.PROVED
+
+
+class _Search:
+    def __init__(
+        self,
+        case: CaseSpec,
+        reports: Sequence[CaseReport],
+        options: FixOptions,
+        run: CheckReport,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._case, self._options = case, options
+        self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
+        again = replace(options.check, toolchain=run.toolchain, baseline=None, known=None, view=False, record=False)
+        self._trials = Trials(case, reports, again, on_progress)
+        version = run.versions.get("jax-triton", "0.3").split(".")
+        numbers = tuple(int(part) for part in version[:2] if part.isdecimal())
+        self._is_old = numbers < _FIRST_WITHOUT_POINTERS
+
+    def try_cures(self, hazards: Sequence[Finding]) -> list[Attempt]:
+        """Returns one attempt for each cure, in the order of preference. A cure that only spells another one differently
+        is left out if that one is proved, unless the user asks for it.
+        """
+        cures = [one for one in (*CURES, ZERO) if not self._options.cures or one.name in self._options.cures]
+        cures = [one for one in cures if one.is_safe or self._options.is_unsafe or self._options.cures]
+        names = {one.name for one in cures}
+        attempts = self._try_together([one for one in cures if one.same_as not in names], hazards)
+        proved = {name for name, one in attempts.items() if one.proof is Proof.PROVED}
+        rest = [one for one in cures if one.same_as in names and one.same_as not in proved]
+        attempts |= self._try_together(rest, hazards)
+        return [attempts[one.name] for one in cures if one.name in attempts]
+
+    def _try_together(self, cures: Sequence[Cure], hazards: Sequence[Finding]) -> dict[str, Attempt]:
+        """Returns the attempt of each of these cures by its name: the one that changes the fewest callers and helps."""
+        places = _list_places(hazards)
+        attempts: dict[str, Attempt] = {}
+        for depth in range(_DEPTHS + 1):
+            open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
+            made: list[tuple[Cure, dict[Path, bytes]]] = []
+            for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
+                try:
+                    made.append((cure, self._apply(cure, places, hazards, depth)))
+                except CannotFixError as error:
+                    if isinstance(error, UnrelatedCureError) and not self._options.cures:
+                        continue
+                    attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
+            judgements = self._trials.judge(
+                [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
+            )
+            for (cure, texts), judgement in zip(made, judgements, strict=True):
+                diff = render_diff(texts)
+                attempts[cure.name] = Attempt(
+                    cure=cure.name,
+                    is_safe=cure.is_safe,
+                    proof=judgement.proof,
+                    reason=judgement.reason,
+                    files=texts,
+                    diff=diff,
+                    changed_lines=_count_changed(diff),
+                    verdicts={one.target: one.outputs for one in judgement.reports},
+                    costs=judgement.costs,
+                    is_compared=judgement.is_compared,
+                    left=judgement.left,
+                )
+            if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
+                break
+        return attempts
+
+    def _join(self, earlier: Attempt | None, cure: Cure, reason: str) -> Attempt:
+        """Returns the attempt of a cure that cannot be applied at all, or not to callers as well."""
+        if earlier is None:
+            return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason)
+        if earlier.proof is Proof.NOT_APPLICABLE or reason == NO_CALLER or reason in earlier.reason:
+            return earlier
+        return replace(earlier, reason=f"{earlier.reason}; and {reason}")
+
+    def _apply(
+        self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
+    ) -> dict[Path, bytes]:
+        """Returns the new text of each file that the cure changes. Raises CannotFixError."""
+        project = Project(root=Path(self._case.source.root), roots=self._roots)
+        if cure is ZERO:
+            zeroed = [one for one in hazards if read_zeroed(one.help) and one.source is not None]
+            if not zeroed:
+                raise UnrelatedCureError("no finding is about an output that a kernel leaves unwritten")
+            calls = {(one.source, read_zeroed(one.help)): None for one in zeroed}
+            sites = [find_call_site(project, CallPlace(line=line), needs_writes=False) for line, _ in calls]
+            zero_outputs(project, sites, [numbers for _, numbers in calls])
+        else:
+            if not places:
+                raise UnrelatedCureError("no finding is about a call that overwrites an operand")
+            sites = _find_sites(project, places)
+            cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth))
+        texts = {path: file.render() for path, file in project.files.items() if file.is_changed}
+        if not texts:
+            raise CannotFixError("there is nothing to change")
+        for text in texts.values():
+            compile(text, "patch", "exec", dont_inherit=True)
+        return texts
+
+
+def _list_places(hazards: Sequence[Finding]) -> list[CallPlace]:
+    """Returns the calls that the findings name, each once."""
+    found: dict[tuple[object, str], CallPlace] = {}
+    for one in hazards:
+        for finding in (one, *one.parts):
+            call = finding.call
+            if call is not None:
+                found.setdefault((call.line, call.kernel), call)
+    return list(found.values())
+
+
+def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]:
+    """Returns each call once, even if two findings name it by different lines."""
+    sites: dict[object, CallSite] = {}
+    for place in places:
+        site = find_call_site(project, place)
+        sites.setdefault(site.call, site)
+    return list(sites.values())
+
+
+def render_diff(texts: Texts) -> str:
+    """Returns a unified diff with paths relative to the working directory, as `git apply` reads it. texts: the new text of
+    each file; the old one is on the disk.
+    """
+    parts: list[str] = []
+    for path, text in sorted(texts.items()):
+        old, new = path.read_bytes().decode("utf-8"), text.decode("utf-8")
+        name = compute_near(str(path)).lstrip("/")
+        for line in unified_diff(
+            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=3
+        ):
+            parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    return "".join(parts)
+
+
+def _count_changed(diff: str) -> int:
+    lines = diff.splitlines()
+    return sum(one[:1] in "+-" and one[:3] not in ("+++", "---") for one in lines if one)

@@ -1,0 +1,226 @@
+"""Judges changed programs with the pipeline of `check`, and says whether each of them is proved right."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from ligerdiag.api.checking import check
+from ligerdiag.artifacts.artifact import Artifact, load_artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.errors import LigerdiagError
+from ligerdiag.fix.records import Cost, Proof
+from ligerdiag.inspection.compilation import open_readers
+from ligerdiag.model.findings import Finding, ReplayState, Severity, Verdict
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.model.report import CaseReport, OnProgress, Status
+from ligerdiag.replay.meaning_service import compare_meanings
+from ligerdiag.replay.meaning_worker import MeaningAnswer
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.run_options import CheckOptions
+from ligerdiag.text import count_of, join_words
+from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.workers.templates import Templates
+
+type Texts = Mapping[Path, bytes]
+"""From the real path of a changed file to its new text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The result of one changed program on all targets."""
+
+    proof: Proof
+    reason: str = ""
+    reports: tuple[CaseReport, ...] = ()
+    is_compared: bool = False
+    costs: Mapping[str, Cost]
+    left: tuple[str, ...] = ()
+
+
+def list_hazards(report: CaseReport) -> tuple[Finding, ...]:
+    """Returns the warnings and errors of a case that nothing allows."""
+    return tuple(one for one in report.findings if one.severity is not Severity.NOTE and one.suppressed is None)
+
+
+class Trials:
+    """Judges the changed programs of one case. `check` gets all of them at once, as cases of patched sources."""
+
+    def __init__(
+        self, case: CaseSpec, base: Sequence[CaseReport], options: CheckOptions, report_progress: OnProgress | None
+    ) -> None:
+        """case: the case as it is. base: its reports, one for each target."""
+        self._case, self._base = case, tuple(base)
+        self._options, self._report_progress = options, report_progress
+        self._cache = Cache(options.cache_directory)
+
+    def judge(self, changes: Sequence[Texts], *, defining: Sequence[Texts] = ()) -> list[Judgement]:
+        """Returns the judgement of each changed program. defining: those of `changes` that give outputs a value which have
+        no defined one in the case as it is; such outputs are not compared.
+        """
+        specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
+        found = self._check_together(specs)
+        needed = [
+            number
+            for number, reports in enumerate(found)
+            if not isinstance(reports, str) and not self._find_fault(reports)
+        ]
+        pairs = [
+            (load_artifact(Path(self._base[0].artifact)), load_artifact(Path(_get_reports(found[number])[0].artifact)))
+            for number in needed
+        ]
+        meanings = dict(zip(needed, self._compare(pairs), strict=True)) if pairs else {}
+        undefined = self._list_undefined()
+        return [
+            self._conclude(
+                reports, meanings.get(number), undefined if any(changes[number] is one for one in defining) else ()
+            )
+            for number, reports in enumerate(found)
+        ]
+
+    def _keep(self, texts: Texts) -> tuple[tuple[str, str], ...]:
+        folder = self._cache.root / "patches"
+        folder.mkdir(parents=True, exist_ok=True)
+        patches: list[tuple[str, str]] = []
+        for path, text in sorted(texts.items()):
+            kept = folder / f"{sha256(text).hexdigest()}.py"
+            if not kept.exists() or kept.read_bytes() != text:
+                kept.write_bytes(text)
+            patches.append((str(path), str(kept)))
+        return tuple(patches)
+
+    def _check_together(self, specs: Sequence[CaseSpec]) -> list[tuple[CaseReport, ...] | str]:
+        """Returns the reports of each case, one for each target, or the error because of which there are none."""
+        if not specs:
+            return []
+        count = len(self._base)
+        if len(specs) > 1:
+            try:
+                report = check(replace(self._options, selectors=tuple(specs)), self._report_progress)
+            except LigerdiagError:
+                pass
+            else:
+                cases = report.cases
+                if len(cases) == count * len(specs) and all(one.id == self._case.id for one in cases):
+                    return [cases[number * count : (number + 1) * count] for number in range(len(specs))]
+        return [self._check_alone(one) for one in specs]  # one of them does not import, and reports have no source
+
+    def _check_alone(self, spec: CaseSpec) -> tuple[CaseReport, ...] | str:
+        try:
+            return check(replace(self._options, selectors=(spec,)), self._report_progress).cases
+        except LigerdiagError as error:
+            return str(error)
+
+    def _compare(self, pairs: list[tuple[Artifact, Artifact]]) -> list[MeaningAnswer]:
+        toolchain = provide_toolchain(self._options.toolchain, self._cache, lambda _: None)
+        with Templates() as templates, open_readers(toolchain, self._cache, templates) as readers:
+            return compare_meanings(
+                self._case.source,
+                self._case.id,
+                pairs,
+                cache=self._cache,
+                templates=templates,
+                timeout=self._options.timeout,
+                find_readers=None if toolchain.is_own else lambda _: readers,
+            )
+
+    def _find_fault(self, reports: Sequence[CaseReport]) -> str:
+        """Returns the reason why the changed program is not right; empty if it is, perhaps by luck."""
+        for before, after in zip(self._base, reports, strict=True):
+            if after.status is Status.ERROR or after.error:
+                return (after.error or after.status.value).splitlines()[0]
+            if after.outputs.keys() != before.outputs.keys():
+                return "it changes the outputs of the program"
+            wrong = [f"`{name}` is {verdict.value}" for name, verdict in after.outputs.items() if not verdict.is_right]
+            if wrong:
+                return join_words(wrong[:3])
+            if after.disagreements:
+                return "verdict and numbers disagree about it"
+            old = {one.rule for one in before.findings if one.severity is not Severity.NOTE}
+            new = [one for one in list_hazards(after) if one.rule not in old and not _is_about_luck(one, after)]
+            if new:
+                return f"it causes {new[0].rule}: {new[0].message}"
+            if len(list_hazards(after)) >= len(list_hazards(before)) and before.outputs == after.outputs:
+                return f"{list_hazards(before)[0].rule} stays"
+        return ""
+
+    def _conclude(
+        self, reports: tuple[CaseReport, ...] | str, meaning: MeaningAnswer | None, undefined: Sequence[str]
+    ) -> Judgement:
+        if isinstance(reports, str):
+            return Judgement(proof=Proof.REFUTED, reason=reports, costs={})
+        fault = self._find_fault(reports)
+        costs = {
+            after.target: cost
+            for before, after in zip(self._base, reports, strict=True)
+            if (cost := _compute_cost(before, after)) is not None
+        }
+        rules = sorted({one.rule for report in reports for one in list_hazards(report)})
+        proof, reason, compared = Proof.PROVED, "", False
+        if fault:
+            proof, reason = Proof.REFUTED, fault
+        elif meaning is None or meaning.reason:
+            proof, reason = Proof.NOT_COMPARED, "" if meaning is None else meaning.reason
+        elif different := [name for name in meaning.different if name not in undefined]:
+            names = join_words([f"`{name}`" for name in different[:3]])
+            proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
+        elif not self._numbers_tell():
+            proof, reason = Proof.NOT_COMPARED, "stale and intended numbers are equal on the drawn inputs"
+        else:
+            compared = True
+            latent = [name for one in reports for name, verdict in one.outputs.items() if verdict is Verdict.LATENT]
+            undone = [one for one in reports if one.replay is None or one.replay.state is not ReplayState.DONE]
+            if latent:
+                words = join_words([f"`{name}`" for name in dict.fromkeys(latent)])
+                proof, reason = Proof.LATENT, f"nothing forces the order of {words}"
+            elif undone:
+                proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
+            elif undefined:
+                reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
+        return Judgement(
+            proof=proof, reason=reason, reports=reports, is_compared=compared, costs=costs, left=tuple(rules)
+        )
+
+    def _list_undefined(self) -> list[str]:
+        """Returns the outputs that have no defined value in the case as it is, because of memory that nothing writes."""
+        names: dict[str, None] = {}
+        for report in self._base:
+            if any(get_rule(one.rule).leaves_undefined for one in list_hazards(report)):
+                names |= {name: None for name, verdict in report.outputs.items() if verdict is Verdict.UNKNOWN}
+        return list(names)
+
+    def _numbers_tell(self) -> bool:
+        """Returns whether the numbers of each wrong output show a change of the program: the schedule's own ones, or the
+        stale ones, differ from the intended ones.
+        """
+        for report in self._base:
+            for name, verdict in report.outputs.items():
+                one = None if report.replay is None else report.replay.outputs.get(name)
+                tells = one is None or one.distance > one.tolerance or one.error > one.tolerance
+                if verdict.is_wrong and not tells:
+                    return False
+        return True
+
+
+def _is_about_luck(finding: Finding, report: CaseReport) -> bool:
+    """Returns whether a finding is only about outputs that are right by luck, which the proof says already."""
+    verdicts = {report.outputs.get(name) for name in finding.outputs}
+    return verdicts == {Verdict.LATENT}
+
+
+def _get_reports(found: tuple[CaseReport, ...] | str) -> tuple[CaseReport, ...]:
+    assert not isinstance(found, str)
+    return found
+
+
+def _compute_cost(before: CaseReport, after: CaseReport) -> Cost | None:
+    if before.memory is None or after.memory is None:
+        return None
+    copied = after.memory.copied - before.memory.copied
+    bandwidth = after.memory.bandwidth
+    return Cost(
+        reserved=after.memory.reserved - before.memory.reserved,
+        peak=after.memory.peak - before.memory.peak,
+        copied=copied,
+        milliseconds=2 * copied / bandwidth * 1e3 if bandwidth else None,
+    )

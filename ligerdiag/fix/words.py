@@ -1,0 +1,117 @@
+"""Says in words what `fix` found: the cures that were tried, the diff, and its cost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ligerdiag.fix.records import Attempt, CaseFix, Cost, Proof
+from ligerdiag.model.findings import Verdict
+from ligerdiag.text import compute_printable, count_of, join_words, render_bytes
+
+
+def render_fix(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> str:
+    """Returns the answer for one case as lines for a terminal, the diff included.
+
+    is_unsafe: whether unsafe cures are offered. is_written: whether the offered one has been written.
+    """
+    return "\n".join([*_list_lines(fix, is_unsafe=is_unsafe, is_written=is_written), ""])
+
+
+def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[str]:
+    name = compute_printable(fix.case_id)
+    if fix.error:
+        yield f"{name}: could not analyse: {compute_printable(fix.error)}"
+        return
+    if not fix.hazards:
+        yield f"{name}: nothing to fix{_describe_undecided(fix.verdicts)}"
+        return
+    yield f"{name}: {_render_verdicts(fix.verdicts)}"
+    for hazard in fix.hazards:
+        yield f"  {compute_printable(hazard)}"
+    yield ""
+    best = fix.best
+    if best is None:
+        yield from _explain_failure(fix, is_unsafe=is_unsafe)
+    else:
+        done = "written" if is_written else "cure"
+        yield f"{done}: `{best.cure}`, {describe_proof(best)}"
+        yield f"  cost: {describe_costs(best.costs)}"
+        if best.left:
+            yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
+        yield ""
+        yield best.diff.rstrip("\n") if not is_written else f"  changed: {join_words([str(p) for p in best.files])}"
+        yield ""
+    others = [one for one in fix.attempts if one is not best]
+    if others:
+        yield "also tried:" if best is not None else "tried:"
+        for one in others:
+            yield f"  {one.cure}: {describe_attempt(one)}"
+
+
+def describe_proof(attempt: Attempt) -> str:
+    """Returns what is known of a changed program, in one clause."""
+    if attempt.proof is Proof.PROVED:
+        unsafe = "" if attempt.is_safe else ", but unsafe: whether it stays right depends on code around the call"
+        more = f"; {compute_printable(attempt.reason)}" if attempt.reason else ""
+        return f"proved: every output is fresh, the replay agrees, and the program computes the same{more}{unsafe}"
+    return f"{attempt.proof.value}: {compute_printable(attempt.reason)}" if attempt.reason else attempt.proof.value
+
+
+def describe_attempt(attempt: Attempt) -> str:
+    """Returns the result of a cure that is not the offered one, in one clause."""
+    if attempt.proof is not Proof.PROVED:
+        return describe_proof(attempt)
+    parts = ["proved" if attempt.is_safe else "proved, but unsafe", count_of(attempt.changed_lines, "changed line")]
+    if attempt.left:
+        parts.append(f"leaves {join_words(attempt.left)}")
+    return f"{', '.join(parts)}; {describe_costs(attempt.costs)}"
+
+
+def describe_costs(costs: Mapping[str, Cost]) -> str:
+    """Returns the costs on each target; equal ones only once."""
+    if not costs:
+        return "unknown, as XLA's buffer assignment is missing"
+    found: dict[str, list[str]] = {}
+    for target, cost in costs.items():
+        found.setdefault(_describe_cost(cost), []).append(target)
+    return "; ".join(text if len(found) == 1 else f"{', '.join(targets)}: {text}" for text, targets in found.items())
+
+
+def _describe_cost(cost: Cost) -> str:
+    memory = f"{_signed(cost.reserved)} reserved, {_signed(cost.peak)} at the peak, {_signed(cost.copied)} copied"
+    if cost.milliseconds is None:
+        return f"{memory}; time unknown"
+    return f"{memory}; about {cost.milliseconds:+.2g} ms, estimated from the copied bytes"
+
+
+def _signed(size: int) -> str:
+    return f"{'-' if size < 0 else '+'}{render_bytes(abs(size))}"
+
+
+def _render_verdicts(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
+    texts: dict[str, list[str]] = {}
+    for target, outputs in verdicts.items():
+        text = " · ".join(
+            f"{compute_printable(name)} {one.value.upper() if one.is_wrong else one.value}"
+            for name, one in sorted(outputs.items())
+        )
+        texts.setdefault(text, []).append(target)
+    return "; ".join(f"{text} on {', '.join(targets)}" for text, targets in texts.items())
+
+
+def _describe_undecided(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
+    unknown = [n for outputs in verdicts.values() for n, one in outputs.items() if one is Verdict.UNKNOWN]
+    names: Sequence[str] = [f"`{compute_printable(one)}`" for one in dict.fromkeys(unknown)]
+    return f", but {join_words(names)} {'is' if len(names) == 1 else 'are'} unknown" if names else ""
+
+
+def _explain_failure(fix: CaseFix, *, is_unsafe: bool) -> Iterator[str]:
+    reasons = {one.reason for one in fix.attempts if one.proof is Proof.NOT_APPLICABLE}
+    withheld = [one.cure for one in fix.attempts if one.is_offered]
+    if withheld and not is_unsafe:
+        yield f"no cure is proved; `--unsafe` offers {join_words([f'`{one}`' for one in withheld])}"
+    elif len(reasons) == 1 and all(one.proof is Proof.NOT_APPLICABLE for one in fix.attempts):
+        yield f"no cure is known: {compute_printable(next(iter(reasons)))}"
+    elif fix.attempts:
+        yield "no cure is known"
+    else:
+        rules = dict.fromkeys(one.partition(":")[0] for one in fix.hazards)
+        yield f"no cure is known for {join_words(list(rules))}: `ligerdiag explain {next(iter(rules))}` says what to do"

@@ -1,0 +1,116 @@
+"""Compares two programs on numbers, both in program order: do they mean the same? A worker,
+`python -m ligerdiag.replay.meaning_worker`.
+
+A change that makes a schedule right may also change the program, and then the schedule is right for another program than
+the author's. So the outputs of both programs as written are computed on the arguments of the first one's case.
+"""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ligerdiag.codec import Json, read_record
+from ligerdiag.model.jobs import Job, Source, make_job, render_answer
+from ligerdiag.workers.loop import Answerer, serve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeaningRequest:
+    """Request to compare the programs of two artifacts."""
+
+    source: Source
+    """The cases of the first program, from which the arguments are drawn."""
+    case_id: str
+    artifact: str
+    """Directory of the first program's artifact."""
+    changed: str
+    """Directory of the changed program's artifact."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeaningAnswer:
+    """Whether two programs compute the same."""
+
+    errors: Mapping[str, float] = field(default_factory=dict[str, float])
+    """From output name to the relative difference of the changed program's output from the first one's; NaN if only one
+    of them is finite.
+    """
+    different: tuple[str, ...] = ()
+    """Names of the outputs that differ by more than rounding explains."""
+    reason: str = ""
+    """The reason why the programs were not compared; empty if they were."""
+
+
+def make_meaning_job(request: MeaningRequest, timeout: float) -> Job[MeaningAnswer]:
+    """Returns a job that makes a worker answer the request within `timeout` seconds."""
+    return make_job(request, MeaningAnswer, request.source, "the comparison with the changed program", timeout=timeout)
+
+
+def prepare() -> Answerer:
+    """Imports jax, triton and numpy before any file of the user's, and returns the function that answers requests."""
+    import numpy as np
+
+    from ligerdiag.artifacts.artifact import load_artifact
+    from ligerdiag.compile.cases.loader import CaseLoader
+    from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
+    from ligerdiag.errors import LigerdiagError, describe_fault
+    from ligerdiag.replay.ops.scope import NotCoveredError
+    from ligerdiag.replay.runs.attribution import compute_error
+    from ligerdiag.replay.runs.case_inputs import compute_case_inputs
+    from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs
+    from ligerdiag.replay.runs.kernel_memo import REMEMBERED_BYTES, RememberedKernels
+    from ligerdiag.replay.runs.kernels import KernelRunner
+    from ligerdiag.replay.runs.program import run_program
+
+    import_kernel_libraries()
+    loader = CaseLoader(once=True)
+
+    def compare(request: MeaningRequest) -> MeaningAnswer:
+        first, changed = (load_programs(load_artifact(Path(one))) for one in (request.artifact, request.changed))
+        if first.signature.outputs != changed.signature.outputs:
+            return MeaningAnswer(reason="the changed program has other outputs")
+        if len(first.signature.inputs) != len(changed.signature.inputs):
+            return MeaningAnswer(reason="the changed program has other arguments")
+        arguments = compute_case_inputs(loader.find_case(request.source, request.case_id)).arguments
+        results: list[dict[str, np.ndarray]] = []
+        for one in (first, changed):
+            kernels = RememberedKernels(KernelRunner(check_seconds=0.0, modules=request.modules), REMEMBERED_BYTES)
+            with np.errstate(all="ignore"):
+                outputs = run_program(one.program, arguments, kernels, devices=one.signature.devices)
+            results.append(dict(zip(one.signature.outputs, outputs, strict=True)))
+        old, new = results
+        tolerances = compute_tolerances(first, old)
+        shapes = [name for name in old if old[name].shape != new[name].shape or old[name].dtype != new[name].dtype]
+        if shapes:
+            return MeaningAnswer(different=tuple(shapes))
+        errors: dict[str, float] = {}
+        different: list[str] = []
+        for name, value in old.items():
+            if value.tobytes() == new[name].tobytes():
+                errors[name] = 0.0
+                continue
+            errors[name] = compute_error(new[name], value)
+            if not errors[name] <= tolerances[name]:
+                different.append(name)
+        return MeaningAnswer(errors=errors, different=tuple(different))
+
+    def answer(job: Json, log: Path) -> str:
+        del log
+        try:
+            return render_answer(compare(read_record(MeaningRequest, job, "request")))
+        except NotCoveredError as error:
+            return render_answer(MeaningAnswer(reason=f"the replay does not cover {error}"))
+        except (LigerdiagError, MemoryError):
+            raise
+        except Exception as fault:
+            traceback.print_exception(fault)
+            return render_answer(MeaningAnswer(reason=describe_fault(fault)))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,36 @@
+"""`ligerdiag fix` as a command."""
+
+import os
+import subprocess
+from pathlib import Path
+from shutil import copy
+
+from tools.warm_commands import run_warm_command
+
+PROGRAM = Path(__file__).parent / "programs" / "hidden.py"
+
+
+def test_the_diff_goes_through_git_apply_and_leaves_nothing_to_fix(shared_cache: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(shared_cache)}
+    path = Path(copy(PROGRAM, tmp_path / "mine.py"))
+    before = path.read_bytes()
+    words = ["fix", "mine.py", "--cure", "declare"]
+    shown = run_warm_command([*words, "--diff"], cwd=tmp_path, environment=environment)
+    assert (shown.code, path.read_bytes()) == (1, before)
+    subprocess.run(["git", "apply"], input=shown.out.encode(), check=True, cwd=tmp_path)
+    applied = path.read_bytes()
+    assert applied != before
+    path.write_bytes(before)
+    written = run_warm_command([*words, "--write"], cwd=tmp_path, environment=environment)
+    assert (written.code, path.read_bytes()) == (0, applied)
+    again = run_warm_command(words, cwd=tmp_path, environment=environment)
+    assert (again.code, again.out) == (0, "hidden: nothing to fix\n")
+
+
+def test_a_case_without_a_known_cure_exits_with_4(shared_cache: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(shared_cache)}
+    text = PROGRAM.read_text(encoding="utf-8").replace("        y,\n", "        *[y],\n")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    outcome = run_warm_command(["fix", "mine.py"], cwd=tmp_path, environment=environment)
+    assert outcome.code == 4
+    assert "no cure is known: the arguments of the call are unpacked with `*` (mine.py:22)" in outcome.out

@@ -1,0 +1,91 @@
+"""Cures of whole programs: each is compiled, judged and replayed."""
+
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from ligerdiag.api import CheckOptions, check
+from ligerdiag.errors import InputError
+from ligerdiag.fix.records import CaseFix, Proof
+from ligerdiag.fix.search import CURE_NAMES, FixOptions, find_fixes
+from ligerdiag.model.findings import Verdict
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def fix(path: Path, cache: Path, *cures: str, is_unsafe: bool = False) -> CaseFix:
+    """Returns the answer for the only case of a file."""
+    checked = CheckOptions(selectors=(str(path),), cache_directory=cache)
+    (answer,) = find_fixes(FixOptions(check=checked, cures=cures, is_unsafe=is_unsafe))
+    return answer
+
+
+def test_a_hidden_write_gets_a_declared_alias(shared_cache: Path, tmp_path: Path) -> None:
+    path = Path(copy(PROGRAMS / "hidden.py", tmp_path / "mine.py"))
+    before = path.read_bytes()
+    answer = fix(path, shared_cache, "declare", "copy")
+    assert answer.verdicts["h100"]["loss"] is Verdict.STALE
+    assert answer.best is not None
+    assert (answer.best.cure, answer.best.proof, answer.best.is_compared) == ("declare", Proof.PROVED, True)
+    assert "+    count, y = jax_triton.triton_call(" in answer.best.diff
+    assert answer.best.costs["h100"].copied == 0
+    assert path.read_bytes() == before
+    copied = next(one for one in answer.attempts if one.cure == "copy")
+    assert (copied.proof, copied.diff != "") == (Proof.REFUTED, True)  # the reader would read the unclipped array
+    assert "`loss` would change" in copied.reason
+    path.write_bytes(answer.best.files[path])
+    (report,) = check(CheckOptions(selectors=(str(path),), cache_directory=shared_cache)).cases
+    assert set(report.outputs.values()) == {Verdict.FRESH}
+    assert not report.findings
+
+
+def test_callers_of_a_helper_read_what_it_returns(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "helper.py", shared_cache, "declare")
+    assert answer.best is not None
+    assert answer.best.proof is Proof.PROVED
+    assert "+    sums, h = sum_and_double(h)" in answer.best.diff
+    assert "+    return result, x" in answer.best.diff
+
+
+def test_a_right_program_has_nothing_to_fix(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "cured.py", shared_cache)
+    assert (answer.hazards, answer.attempts, answer.best, answer.error) == ((), (), None, "")
+
+
+def test_a_call_with_unpacked_arguments_has_no_known_cure(shared_cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    text = (PROGRAMS / "hidden.py").read_text(encoding="utf-8").replace("        y,\n", "        *[y],\n")
+    path.write_text(text, encoding="utf-8")
+    answer = fix(path, shared_cache)
+    assert answer.best is None
+    assert {one.proof for one in answer.attempts} == {Proof.NOT_APPLICABLE}
+    assert answer.attempts[0].reason == "the arguments of the call are unpacked with `*` (mine.py:22)"
+
+
+def test_a_file_that_does_not_import_is_an_error(shared_cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("CASE = 1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="expected a Case"):
+        fix(path, shared_cache)
+
+
+def test_an_unknown_cure_is_refused_before_anything_compiles(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a cure"):
+        fix(tmp_path / "none.py", tmp_path, "barier")
+    assert "barrier" in CURE_NAMES
+
+
+def test_a_pallas_kernel_gets_a_reference_for_the_aliased_output(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "pallas.py", shared_cache, "declare")
+    assert answer.best is not None
+    assert answer.best.proof is Proof.PROVED
+    assert "+def double_kernel(x_ref, total_ref, spare_ref):" in answer.best.diff
+
+
+def test_an_output_that_is_updated_before_it_is_written_is_zeroed(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "unwritten.py", shared_cache)
+    assert [one.cure for one in answer.attempts] == ["zero-outputs"]
+    assert answer.best is not None
+    assert answer.best.reason == "`total` had no defined value before"
+    assert "+            zeroed_outputs=(0,)," in answer.best.diff or "zeroed_outputs=(0,), grid" in answer.best.diff
