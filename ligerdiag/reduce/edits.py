@@ -56,8 +56,7 @@ def _prune_body(body: Body, uses: Mapping[str, int]) -> Body:
         if not has_kernel and not any(uses.get(one.name) for one in equation.results):
             continue
         inner = tuple(_prune_body(one, uses) for one in equation.bodies)
-        equation = replace(equation, bodies=inner)
-        equations.append(_prune_results(equation, uses))
+        equations.append(_prune_results(replace(equation, bodies=inner), uses))
     return replace(body, equations=tuple(equations))
 
 
@@ -203,6 +202,21 @@ def _make_unique(name: str, taken: set[str]) -> str:
         name += "_"
     taken.add(name)
     return name
+
+
+def peel_output(program: Program, number: int) -> Iterator[Program]:
+    """Yields the programs that return, in place of one output, an operand of the operation that computes it, of whatever
+    type.
+    """
+    result = program.body.results[number]
+    makers = [one for one in program.body.equations if any(each.name == result.text for each in one.results)]
+    for equation in makers:
+        if equation.kind not in (Kind.PLAIN, Kind.UNPRINTABLE):
+            continue
+        for operand in dict.fromkeys(equation.operands):
+            if not operand.is_literal:
+                results = (*program.body.results[:number], operand, *program.body.results[number + 1 :])
+                yield prune(replace(program, body=replace(program.body, results=results)))
 
 
 def replace_by_argument(program: Program) -> Program:

@@ -8,7 +8,7 @@ wrapper of `jnp`), because a program is judged as it is printed.
 import enum
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jax import lax
@@ -45,7 +45,7 @@ _OF_JNP = {
 }
 """The function of `jnp` that is this one operation for floating-point numbers."""
 _OF_LAX = frozenset(
-    [
+    (
         "rsqrt",
         "logistic",
         "erf",
@@ -56,6 +56,7 @@ _OF_LAX = frozenset(
         "rem",
         "nextafter",
         "shift_left",
+        "complex",
         "shift_right_logical",
         "shift_right_arithmetic",
         "population_count",
@@ -68,8 +69,7 @@ _OF_LAX = frozenset(
         "asinh",
         "acosh",
         "atanh",
-        "complex",
-    ]
+    )
 )
 _REDUCTIONS = {"reduce_sum": "sum", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod"}
 _LOGICAL = {"reduce_and": "all", "reduce_or": "any"}
@@ -116,29 +116,42 @@ def _write_axes(axes: Any, operand: Any) -> str:
 
 def write_value(value: Any) -> str | None:
     """Returns a parameter of an operation as Python; None if it cannot be written."""
-    if isinstance(value, enum.Enum):
-        return f"lax.{type(value).__name__}.{value.name}" if hasattr(lax, type(value).__name__) else None
-    if value is None or isinstance(value, bool | str):
-        return repr(value)
-    if isinstance(value, int | np.integer):
-        return str(int(value))
-    if isinstance(value, float | np.floating):
-        return write_number(float(value))
-    if isinstance(value, np.dtype):
-        return f"jnp.dtype({value.name!r})"
-    if isinstance(value, tuple) and hasattr(lax, type(value).__name__):  # GatherDimensionNumbers and the like
-        parts = {name: write_value(getattr(value, name)) for name in getattr(value, "_fields", ())}
-        return _call(f"lax.{type(value).__name__}", parts)
-    if isinstance(value, tuple | list):
-        parts = [write_value(one) for one in value]
-        if None in parts:
+    kind = _name_type(value)
+    match value:
+        case enum.Enum():
+            return f"lax.{kind}.{value.name}" if hasattr(lax, kind) else None
+        case None | bool() | str():
+            return repr(value)
+        case int() | np.integer():
+            return str(int(cast("int", value)))
+        case float() | np.floating():
+            return write_number(float(cast("float", value)))
+        case np.dtype():
+            return f"jnp.dtype({cast('Any', value).name!r})"
+        case _ if kind.endswith("DimensionNumbers"):
+            described: Any = value
+            named = getattr(described, "_fields", None) or getattr(described, "__annotations__", {})
+            return _call(f"lax.{kind}", {name: write_value(getattr(described, name)) for name in named})
+        case tuple() | list():
+            parts = [write_value(one) for one in cast("list[Any]", value)]
+            if None in parts:
+                return None
+            text = ", ".join(str(part) for part in parts)
+            if isinstance(value, list):
+                return f"[{text}]"
+            return f"({text},)" if len(parts) == 1 else f"({text})"
+        case _:
             return None
-        text = ", ".join(str(part) for part in parts)
-        return f"[{text}]" if isinstance(value, list) else f"({text},)" if len(parts) == 1 else f"({text})"
-    if type(value).__name__ in ("GatherDimensionNumbers", "ScatterDimensionNumbers", "ConvDimensionNumbers"):
-        names = [name for name in getattr(type(value), "__annotations__", {}) if not name.startswith("_")]
-        return _call(f"lax.{type(value).__name__}", {name: write_value(getattr(value, name)) for name in names})
-    return None
+
+
+def _name_type(value: object) -> str:
+    return type(value).__name__
+
+
+def _unpack_axis(axis: Any) -> Any:
+    """Returns the name of a mesh axis, which JAX may give as a tuple of one."""
+    names: Any = axis
+    return names[0] if isinstance(axis, tuple) and len(names) == 1 else names
 
 
 def _call(function: str, parts: Mapping[str, str | None]) -> str | None:
@@ -246,13 +259,14 @@ def _write_slice(params: Mapping[str, Any], inputs: list[Any], outputs: list[Any
 def _write_dynamic_slice(params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
     del outputs
     starts = ", ".join(f"{{{number}}}" for number in range(1, len(inputs)))
-    return f"lax.dynamic_slice({{0}}, ({starts},), {write_value(tuple(params['slice_sizes']))})"
+    starts += "," if len(inputs) == 2 else ""
+    return f"lax.dynamic_slice({{0}}, ({starts}), {write_value(tuple(params['slice_sizes']))})"
 
 
 def _write_dynamic_update(params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
     del params, outputs
     starts = ", ".join(f"{{{number}}}" for number in range(2, len(inputs)))
-    return f"lax.dynamic_update_slice({{0}}, {{1}}, ({starts},))"
+    return f"lax.dynamic_update_slice({{0}}, {{1}}, ({starts}{',' if len(inputs) == 3 else ''}))"
 
 
 def _write_concatenate(params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
@@ -313,7 +327,7 @@ def _write_collective(name: str) -> _Writer:
         axes = params["axes"] if "axes" in params else params["axis_name"]
         if params.get("axis_index_groups") is not None or len(inputs) != 1:
             return ""
-        axes = axes[0] if isinstance(axes, tuple) and len(axes) == 1 else axes
+        axes = _unpack_axis(axes)
         words = ""
         if name == "all_gather":
             words = f", axis={params['all_gather_dimension']}, tiled={params['tiled']}"
@@ -331,8 +345,7 @@ def _write_axis_index(params: Mapping[str, Any], inputs: list[Any], outputs: lis
 
 def _write_permute(params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
     del inputs, outputs
-    axis = params["axis_name"]
-    axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
+    axis = _unpack_axis(params["axis_name"])
     return f"lax.ppermute({{0}}, {write_value(axis)}, {write_value([tuple(pair) for pair in params['perm']])})"
 
 

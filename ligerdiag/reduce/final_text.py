@@ -2,6 +2,7 @@
 same operations in program order.
 """
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,10 +46,8 @@ def print_file(program: Program, origin: Origin) -> str:
 
 def _describe(origin: Origin) -> str:
     said = origin.symptom.describe()
-    return (
-        f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}.\n\n"
-        f"Compiled for {origin.target} with {origin.versions}."
-    )
+    text = f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}."
+    return "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
 
 
 _PREFIX = {

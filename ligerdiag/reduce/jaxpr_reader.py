@@ -39,7 +39,7 @@ _CALLS = {
 _LARGEST_CONSTANT = 64
 """Elements of the largest constant array that is written as Python."""
 _OF_TRITON_CALL = frozenset(
-    [
+    (
         "fn",
         "scalar_args",
         "name",
@@ -54,9 +54,9 @@ _OF_TRITON_CALL = frozenset(
         "input_output_aliases",
         "zeroed_outputs",
         "debug",
-        "serialized_metadata",
         "backend_init_func",
-    ]
+        "serialized_metadata",
+    )
 )
 
 

@@ -16,10 +16,17 @@ from ligerdiag.compile.compile_service import compute_compile_fingerprint
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.reduce.candidate_text import CASE_NAME, print_case
-from ligerdiag.reduce.program import Kind, Program, iterate_equations
+from ligerdiag.reduce.program import Equation, Kind, Program, iterate_equations
 from ligerdiag.reduce.symptom import Symptom, SymptomKind, shows
 from ligerdiag.replay.replay_service import ReplayOptions
 from ligerdiag.toolchains.gpu_targets import Target
+
+
+def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
+    """Returns whether the program computes this operand of a kernel call, so that it is no argument and no constant."""
+    if operand is None or operand >= len(call.operands) or call.operands[operand].is_literal:
+        return False
+    return call.operands[operand].text not in {one.name for one in program.body.parameters}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +110,12 @@ class Judge:
         if any(one.kind is Kind.UNPRINTABLE for one in equations) or not program.body.results:
             return False
         kernel = self.symptom.kernel if self.symptom.kind is SymptomKind.FINDING else ""
-        return not kernel or any(one.kernel == kernel for one in equations)
+        if not kernel:
+            return True
+        calls = [one for one in equations if one.kernel == kernel]
+        if not self.symptom.is_computed:
+            return bool(calls)
+        return any(is_computed(program, one, self.symptom.operand) for one in calls)
 
     def _ask(self, programs: Sequence[Program]) -> list[bool]:
         compiled = self.compile(programs)

@@ -8,7 +8,7 @@ import inspect
 import textwrap
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ligerdiag.reduce.expressions import write_value
 
@@ -70,9 +70,10 @@ def _copy_global(name: str, value: Any, imports: list[str], definitions: dict[st
         )
         return
     inner = unwrap(value)
-    module = str(getattr(value, "__module__", "") or getattr(type(value), "__module__", ""))
+    kind = cast("type[Any]", type(value))
+    module = str(getattr(value, "__module__", "") or kind.__module__)
     if module.split(".", maxsplit=1)[0] in ("triton", "jax", "numpy", "math"):
-        if type(value).__name__ == "constexpr":
+        if kind.__name__ == "constexpr":
             imports.append("import triton.language as tl")
             definitions[name] = f"{name} = tl.constexpr({write_value(value.value)})\n"
         else:

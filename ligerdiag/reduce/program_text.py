@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.reduce.program import (
@@ -18,9 +18,17 @@ from ligerdiag.reduce.program import (
 
 WIDTH = 110
 _OPERATOR = re.compile(r"^(-|~)?\{\d\}( (\*\*|[-+*/@&|^]|[=!<>]=|[<>]) \{\d\})?$")
-_SUFFIX = re.compile(r"^\{0\}[.\[]")
 _INDENT = "    "
-_SHORT = re.compile(r"^\{0\}(\.T|\[[^\]]*\])$")
+_TAKES_NUMBERS = (
+    "jnp.full(",
+    "jnp.where(",
+    "jnp.maximum(",
+    "jnp.minimum(",
+    "lax.dynamic_slice(",
+    "lax.dynamic_update_slice(",
+)
+"""Functions whose result has the dtype of their arrays, or a dtype of its own, if they get Python's numbers."""
+_SHORT = re.compile(r"^\{0\}(\.T|\[[^\]]*\]|\.reshape\([^\[\]]*\)|\.astype\([\w.]*\))$")
 
 
 @dataclass(slots=True)
@@ -106,7 +114,7 @@ class _Printer:
         is_operator = bool(_OPERATOR.match(equation.text))
         has_variable = any(not one.is_literal for one in equation.operands)
         is_typed = equation.kind is Kind.KERNEL or not (is_operator and has_variable)
-        if equation.text.startswith("jnp.full("):
+        if equation.text.startswith(_TAKES_NUMBERS):
             is_typed = False
         texts: list[str] = []
         for operand in equation.operands:
@@ -116,7 +124,7 @@ class _Printer:
 
     def _print_function(
         self, body: Body, indent: str, *, loop: Equation | None = None, is_state: bool = False
-    ) -> Iterator[str]:
+    ) -> Generator[str, None, str]:
         """Yields the lines of a nested function; returns its name."""
         self.bodies += 1
         name = f"body{self.bodies}"

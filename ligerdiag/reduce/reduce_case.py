@@ -11,7 +11,7 @@ from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.reduce.edits import replace_by_argument
 from ligerdiag.reduce.final_text import Origin, print_file
-from ligerdiag.reduce.judge import Judge
+from ligerdiag.reduce.judge import Judge, is_computed
 from ligerdiag.reduce.program import Kind, Program, Size, compute_size, iterate_equations
 from ligerdiag.reduce.program_text import print_function
 from ligerdiag.reduce.search import Reduction
@@ -76,6 +76,9 @@ class CaseReducer:
         with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
             original = pool.submit(make_trace_job(self.case, self.target)).result().program
             self._before = compute_size(original)
+            calls = [one for one in iterate_equations(original.body) if symptom.kernel and one.kernel == symptom.kernel]
+            computed = bool(calls) and all(is_computed(original, one, symptom.operand) for one in calls)
+            symptom = replace(symptom, is_computed=computed)
             self._judge = Judge(
                 runner=self.runner,
                 case=self.case,

@@ -12,6 +12,7 @@ from ligerdiag.reduce.edits import (
     keep_outputs,
     list_names,
     merge_arguments,
+    peel_output,
     remove_equations,
     resize,
     run_once,
@@ -40,9 +41,10 @@ class Reduction:
     def run(self) -> None:
         """Makes `best` smaller until nothing helps."""
         self._shrink_arguments()
-        self._drop_outputs()
         while True:
             before = self.best
+            self._drop_outputs()
+            self._peel_outputs()
             self._run_loops_once()
             self._remove_equations()
             self._remove_single_equations()
@@ -86,6 +88,12 @@ class Reduction:
             while number < len(self.best.body.results) > 1:
                 others = [one for one in range(len(self.best.body.results)) if one != number]
                 number += not self._try("fewer outputs", [keep_outputs(self.best, others)])
+
+    def _peel_outputs(self) -> None:
+        """Returns an operand in place of the last operation before an output."""
+        number = 0
+        while number < len(self.best.body.results):
+            number += not self._try("an earlier value", list(peel_output(self.best, number)))
 
     def _run_loops_once(self) -> None:
         kinds = (Kind.SCAN, Kind.WHILE, Kind.SWITCH)

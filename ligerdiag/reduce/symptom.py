@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from ligerdiag.bisect.trials import Outcome, has_disagreement
 from ligerdiag.errors import InputError
-from ligerdiag.model.findings import Finding, Replay
+from ligerdiag.model.findings import Finding, Replay, Severity
 from ligerdiag.rules.registry import get_rule
 
 _ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
@@ -41,6 +41,10 @@ class Symptom:
     """The error without names of cases, numbers and addresses."""
     verdicts: tuple[str, str] = ("", "")
     """The verdicts of the two toolchains on one output."""
+    errors: tuple[str, ...] = ()
+    """The rules of all errors of the user's program; a candidate with an error of another rule shows something else."""
+    is_computed: bool = False
+    """Whether the program computes the overwritten operand; a candidate in which it is an argument shows something else."""
     needs_numbers: bool = False
     """Whether the replayed numbers of an output must be wrong, too."""
     message: str = ""
@@ -75,10 +79,14 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
         case SymptomKind.DISAGREEMENT:
             return not first.error and replay is not None and has_disagreement(first, replay)
         case SymptomKind.FINDING:
-            return any(
+            return set(_list_errors(first)) <= set(symptom.errors) and any(
                 _matches(symptom, one) and (not symptom.needs_numbers or _has_wrong_numbers(one, first, replay))
                 for one in first.findings
             )
+
+
+def _list_errors(outcome: Outcome) -> tuple[str, ...]:
+    return tuple(sorted({one.rule for one in outcome.findings if one.severity is Severity.ERROR}))
 
 
 def _matches(symptom: Symptom, finding: Finding) -> bool:
@@ -145,6 +153,7 @@ def choose_symptom(
         kernel=found.kernel,
         operand=found.operand,
         cause=found.help if found.rule in _ABOUT_COPIES else "",
+        errors=_list_errors(first),
         needs_numbers=needs_numbers,
         message=found.message,
     )

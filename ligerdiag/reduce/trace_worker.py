@@ -108,13 +108,13 @@ def _trace(request: TraceRequest, loader: Any) -> TraceAnswer:
 
 def _print_module(path: Path) -> str:
     """Returns the text of an artifact's optimized module."""
-    from jaxlib import _jax
+    import importlib
 
     from ligerdiag.hlo.xla_pb2 import HloProto
 
     proto = HloProto()
     proto.ParseFromString(path.read_bytes())
-    library: Any = _jax
+    library: Any = importlib.import_module("jaxlib._hlo")
     module = library.HloModule.from_serialized_hlo_module_proto(proto.hlo_module.SerializeToString())
     return str(module.to_string())
 
