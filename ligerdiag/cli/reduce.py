@@ -44,7 +44,7 @@ MEANINGS = {
 EPILOG = f"""\b
 Examples:
   ligerdiag reduce 'seed_flce[False-float32-True-1-4-32-16]' --output stale.py
-  ligerdiag reduce mine.py --rule LD027 --output copy.py
+  ligerdiag reduce mine.py --rule LD027 --output copied.py
   ligerdiag reduce mine.py --toolchains 0.6,default
   ligerdiag reduce mine.py --numbers --time-limit 600
 

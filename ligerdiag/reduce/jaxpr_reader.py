@@ -229,15 +229,15 @@ class JaxprReader:
 
 
 def _find_alias(primitive: str, operands: Sequence[Operand], outvars: Sequence[Any]) -> Operand | None:
-    """Returns the operand that the result of an operation equals, with the result's type: a scalar that only gets another
-    sharding, or a constant that only gets another dtype.
+    """Returns the operand that the result of an operation equals, with the result's type: a value that only loses its weak
+    type, a scalar that only gets another sharding, or a constant that only gets another dtype.
     """
-    if primitive not in ("reshard", "convert_element_type", "stop_gradient") or operands[0].type.shape:
+    if primitive not in ("reshard", "convert_element_type", "stop_gradient"):
         return None
     kind = read_type(outvars[0].aval)
     if primitive == "convert_element_type" and operands[0].type.dtype == kind.dtype:
-        return operands[0]
-    if primitive == "convert_element_type" and not operands[0].is_literal:
+        return replace(operands[0], type=kind)
+    if operands[0].type.shape or (primitive == "convert_element_type" and not operands[0].is_literal):
         return None
     return replace(operands[0], type=kind)
 

@@ -16,7 +16,7 @@ from ligerdiag.reduce.program import (
     iterate_operands,
 )
 
-WIDTH = 110
+WIDTH = 120
 _OPERATOR = re.compile(r"^(-|~)?\{\d\}( (\*\*|[-+*/@&|^]|[=!<>]=|[<>]) \{\d\})?$")
 _INDENT = "    "
 _TAKES_NUMBERS = (
