@@ -1,5 +1,5 @@
-"""The options of `check`, `record-tuning`, `inspect`, `bisect`, `diff` and `compare`, each declared once, with its words
-on the command line.
+"""The options of `check`, `record-tuning`, `inspect`, `bisect`, `reduce`, `diff` and `compare`, each declared once, with
+its words on the command line.
 
 `cli.options.make_command` turns the fields that have an `Option` into options for typer. The other fields are filled in
 by the command: from [tool.ligerdiag], or from options of the command line alone.
@@ -316,6 +316,49 @@ class BisectOptions:
     device: Annotated[
         bool, Option("--device", help="With --over mitigation: time each mitigation on this machine's GPUs.")
     ] = False
+    effects: tuple[DeclaredEffects, ...] = ()
+    """Effects that the user declares for operands whose effects are unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceOptions:
+    """Options of `reduce`: the case, the property to keep, and where the result goes."""
+
+    selector: Annotated[
+        str, Option(metavar="CASE", help="A case, as an id, a file, or module:name.", show_default=False)
+    ]
+    """The case to reduce; it must be one."""
+    output: Annotated[
+        Path,
+        Option(
+            "--output",
+            metavar="FILE",
+            help="Python file to write; FILE.hlo and FILE.steps get the same name with these suffixes.",
+        ),
+    ] = Path("reduced.py")
+    rule: Annotated[
+        str, Option("--rule", metavar="RULE", help="Keep a finding of this rule. [default: the gravest finding]")
+    ] = ""
+    numbers: Annotated[
+        bool, Option("--numbers", help="Replay each candidate, too: the numbers of the output must stay wrong.")
+    ] = False
+    target: Annotated[str, Option("--target", metavar="NAME", help="GPU to compile for.")] = "h100"
+    toolchains: Annotated[
+        tuple[str, ...],
+        Option(
+            "--toolchains",
+            metavar="NAMES",
+            help="A toolchain to compile with, or two, such as 0.6,default: keep a difference between their verdicts.",
+        ),
+    ] = ()
+    """Names of one or two toolchains; () means the default one."""
+    jobs: Jobs = None
+    timeout: Annotated[
+        float, Option("--timeout", min=0.001, metavar="SECONDS", help="Time limit for compiling one candidate.")
+    ] = 300.0
+    """Seconds that compiling one candidate may take, and that its replay may take."""
+    cache_directory: Cache = None
+    bounds: Bounds = field(default_factory=Bounds)
     effects: tuple[DeclaredEffects, ...] = ()
     """Effects that the user declares for operands whose effects are unknown."""
 

@@ -13,6 +13,7 @@ from ligerdiag.api.catalogue import (
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_known_findings, render_record
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
+from ligerdiag.api.reducing import reduce
 from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.api.tuning_recorder import RecordedTuning, record_tuning
 from ligerdiag.model.report import OnProgress, Progress
@@ -27,6 +28,7 @@ from ligerdiag.run_options import (
     CompareOptions,
     DiffOptions,
     InspectOptions,
+    ReduceOptions,
     TuningOptions,
 )
 from ligerdiag.toolchains.gpu_targets import list_targets, load_target
@@ -40,6 +42,7 @@ __all__ = [
     "OnProgress",
     "Progress",
     "RecordedTuning",
+    "ReduceOptions",
     "TuningOptions",
     "bisect",
     "check",
@@ -62,6 +65,7 @@ __all__ = [
     "load_known",
     "load_target",
     "record_tuning",
+    "reduce",
     "render_known_findings",
     "render_record",
 ]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ligerdiag.cli import bisect, check, compare, diff, fix, init, inspect, record_tuning, sweep
+from ligerdiag.cli import bisect, check, compare, diff, fix, init, inspect, record_tuning, reduce, sweep
 from ligerdiag.cli.exit_codes import ExitCode
 from ligerdiag.cli.inspect import REPORT_EPILOG, REPORT_HELP, report
 from ligerdiag.cli.listings import (
@@ -81,6 +81,9 @@ app.command("bisect", short_help="what makes a case right or wrong?", help=bisec
     bisect.bisect
 )
 app.command("fix", short_help="which change makes a case right?", help=fix.HELP, epilog=fix.EPILOG)(fix.fix)
+app.command("reduce", short_help="what is the smallest program that shows it?", help=reduce.HELP, epilog=reduce.EPILOG)(
+    reduce.reduce
+)
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
 app.command(
     "compare", short_help="what became better or worse between two reports?", help=compare.HELP, epilog=compare.EPILOG

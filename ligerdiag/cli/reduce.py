@@ -1,0 +1,114 @@
+"""`ligerdiag reduce`: finds the smallest program that still shows a finding, an error of XLA, a disagreement or a
+difference between two toolchains.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
+from ligerdiag.cli.options import (
+    Config,
+    ReplayBounds,
+    TimeLimit,
+    fill_options,
+    make_command,
+    parse_targets,
+    read_settings,
+)
+from ligerdiag.cli.output import require_writable, write_atomically
+from ligerdiag.ending import RunEnded, watch_for_end
+from ligerdiag.run_options import Option, ReduceOptions
+
+HELP = """What is the smallest program that still shows it? Removes outputs, operations, loops,
+arguments and sizes of a case as long as the case still shows the same: the same finding
+on the same operand of the same kernel, the same copy, the same error of XLA, the same
+disagreement, or the same difference between two toolchains.
+
+Writes one Python file without ligerdiag: the kernel, the program, and an assertion that
+fails on a GPU; beside it the optimized HLO. Each candidate is compiled and judged as
+`ligerdiag check` does it. A second call with the same --output goes on where the first
+one ended.
+"""
+
+MEANINGS = {
+    ExitCode.AS_EXPECTED: "reduced as far as it knows how, even if nothing could be removed",
+    ExitCode.INPUT: "usage or input error; the case shows nothing, or cannot be printed",
+    ExitCode.NOT_ANALYSED: "the --time-limit was reached; the smallest program so far is written",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the smallest program so far is written",
+    ExitCode.TERMINATED: "ended by SIGTERM; the smallest program so far is written",
+}
+
+EPILOG = f"""\b
+Examples:
+  ligerdiag reduce 'seed_flce[False-float32-True-1-4-32-16]' --output stale.py
+  ligerdiag reduce mine.py --rule LD027 --output copied.py
+  ligerdiag reduce mine.py --toolchains 0.6,default
+  ligerdiag reduce mine.py --numbers --time-limit 600
+
+\b
+Exit codes:
+{render_table(MEANINGS)}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceLine(ReplayBounds, ReduceOptions):
+    """The options of `reduce`: what to keep, and where the program goes."""
+
+    time_limit: TimeLimit = None
+    config: Config = None
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Show no progress, only the result.")] = False
+
+
+def run_reduce(line: ReduceLine) -> None:
+    """Runs the reduction and ends the process with the exit code."""
+    from ligerdiag import api
+    from ligerdiag.ending import Ending
+
+    require_writable(line.output)
+    settings = read_settings(line.config, fail_on=None, strict=None)
+    options = fill_options(
+        ReduceOptions,
+        line,
+        toolchains=parse_targets(line.toolchains),
+        bounds=line.make_bounds(),
+        effects=settings.config.effects,
+    )
+
+    def show(text: str) -> None:
+        sys.stderr.write(text + "\n")
+
+    code = ExitCode.AS_EXPECTED
+    try:
+        with watch_for_end(line.time_limit):
+            reduced, ending = api.reduce(options, None if line.quiet else show)
+    except RunEnded as end:
+        sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
+        raise typer.Exit(find_ending_code(end.ending)) from end
+    if ending is not None:
+        code = ExitCode.NOT_ANALYSED if ending is Ending.TIME_LIMIT else find_ending_code(ending)
+    hlo = line.output.with_suffix(".hlo")
+    write_atomically(line.output, reduced.text)
+    written = [f"`{line.output}`"]
+    if reduced.hlo:
+        write_atomically(hlo, reduced.hlo)
+        written.append(f"`{hlo}`")
+    sys.stdout.write(
+        f"kept:    {reduced.symptom.describe()}\n"
+        f"before:  {reduced.before}\n"
+        f"after:   {reduced.after}; {reduced.lines} lines of program\n"
+        f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
+        + ("ended:   " + f"by {ending.value}; call it again to go on\n" if ending is not None else "")
+    )
+    raise typer.Exit(code)
+
+
+reduce = make_command(
+    ReduceLine,
+    run_reduce,
+    "selector output rule numbers target toolchains jobs timeout time_limit cache_directory replay_seconds replay_memory"
+    " full config quiet",
+)

@@ -1,0 +1,157 @@
+"""Prints a reduced program as a file of its own, without ligerdiag: it runs the program, and compares the result with the
+same operations in program order.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ligerdiag.reduce.program import Argument, Program, Variable
+from ligerdiag.reduce.program_text import print_function, print_head
+from ligerdiag.reduce.symptom import Symptom, SymptomKind
+
+_TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a reduced program comes from, for the first lines of its file."""
+
+    case: str
+    target: str
+    toolchain: str
+    versions: str
+    symptom: Symptom
+
+
+def print_file(program: Program, origin: Origin) -> str:
+    """Returns the text of the file."""
+    is_sharded = bool(program.mesh)
+    extra = ["import numpy as np"]
+    extra += (
+        ["from jax.sharding import NamedSharding", "from jax.sharding import PartitionSpec as P"] if is_sharded else []
+    )
+    return (
+        f'"""{_describe(origin)}\n"""\n\n'
+        + print_head(program, extra)
+        + "\n\n"
+        + "\n".join(print_function(program))
+        + "\n\n\n"
+        + "\n".join(_print_arguments(program))
+        + "\n\n\n"
+        + "\n".join(_print_main(program, origin))
+        + "\n"
+    )
+
+
+def _describe(origin: Origin) -> str:
+    said = origin.symptom.describe()
+    text = f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}."
+    return "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
+
+
+_PREFIX = {
+    SymptomKind.FINDING: "a static analysis of XLA's schedule reports ",
+    SymptomKind.ERROR: "XLA ends with ",
+    SymptomKind.DISAGREEMENT: "",
+    SymptomKind.TOOLCHAINS: "",
+}
+
+
+def _print_arguments(program: Program) -> Sequence[str]:
+    lines = ["def make_arguments():", '    """Returns the arguments as NumPy arrays, always the same ones."""']
+    lines.append("    random = np.random.default_rng(0)")
+    lines.append("    return (")
+    for variable, argument in zip(program.body.parameters, program.arguments, strict=True):
+        lines.append(f"        {_draw(variable, argument)},  # {variable.name}")
+    lines.append("    )")
+    return lines
+
+
+def _draw(variable: Variable, argument: Argument) -> str:
+    kind, values = variable.type, argument.values
+    dtype = "jnp.bool_" if kind.dtype == "bool" else f"jnp.{kind.dtype}"
+    if kind.dtype == "bool":
+        share = values.scale if values.kind == "bernoulli" else 0.5
+        return f"random.random({kind.shape}) < {share}"
+    if "int" in kind.dtype:
+        low, high = (int(values.low), int(values.high)) if values.kind == "randint" else (0, 2)
+        return f"random.integers({low}, {high}, {kind.shape}).astype({dtype})"
+    draw = f"random.standard_normal({kind.shape})"
+    if values.kind == "uniform":
+        draw = f"random.uniform({values.low}, {values.high}, {kind.shape})"
+    if values.kind == "zeros":
+        draw = f"np.zeros({kind.shape})"
+    if values.kind == "squares":
+        draw = f"random.standard_normal({kind.shape}) ** 2"
+    if values.scale != 1 and values.kind in ("normal", "squares"):
+        draw = f"({values.scale} * {draw})"
+    return f"np.asarray({draw}, {dtype})"
+
+
+def _print_main(program: Program, origin: Origin) -> Sequence[str]:
+    donated = tuple(number for number, one in enumerate(program.arguments) if one.donated)
+    jit = f"jax.jit({program.name}, keep_unused=True{f', donate_argnums={donated}' if donated else ''})"
+    lines = ["def main():"]
+    place = "[jnp.asarray(one) for one in make_arguments()]"
+    if program.mesh:
+        sizes, names = tuple(program.mesh.values()), tuple(program.mesh)
+        kinds = ", ".join(
+            f"jax.sharding.AxisType.{'Explicit' if name in program.explicit_axes else 'Auto'}" for name in names
+        )
+        lines.append(f"    mesh = jax.make_mesh({sizes}, {names}, axis_types=({kinds},))".replace("'", '"'))
+        specs = ", ".join(_print_spec(one.partition) for one in program.arguments)
+        lines.append(f"    specs = [{specs}]")
+        place = "[jax.device_put(one, NamedSharding(mesh, spec)) for one, spec in zip(make_arguments(), specs)]"
+    if origin.symptom.kind is SymptomKind.ERROR:
+        lines += _in_mesh(program, [f"{jit}.lower(*{place}).compile()"])
+        return [*lines, *_END]
+    if not origin.symptom.kernel and origin.symptom.cause:
+        lines += _in_mesh(program, [f"compiled = {jit}.lower(*{place}).compile()"])
+        lines += [
+            "    copies = [line.strip() for line in compiled.as_text().splitlines() if _is_copy(line)]",
+            '    assert not copies, "XLA copies:\\n" + "\\n".join(copies)',
+        ]
+        return [*_IS_COPY, *lines, *_END]
+    lines.append("    with jax.disable_jit():  # one operation after the other: program order")
+    if _needs_mesh(program):
+        lines[-1] = "    with jax.disable_jit(), jax.set_mesh(mesh):  # one operation after the other: program order"
+    lines.append(f"        intended = jax.device_get({program.name}(*[jnp.asarray(one) for one in make_arguments()]))")
+    lines += _in_mesh(program, [f"actual = jax.device_get({jit}(*{place}))"])
+    lines += [
+        "    for number, (got, wanted) in enumerate(zip(jax.tree.leaves(actual), jax.tree.leaves(intended))):",
+        "        got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)",
+        "        error = np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30)",
+        f'        assert error < {_find_tolerance(program)}, f"output {{number}} has a relative error of {{error:.2g}}"',
+    ]
+    return [*lines, *_END]
+
+
+_END = ("", "", 'if __name__ == "__main__":', "    main()")
+_IS_COPY = (
+    "def _is_copy(line):",
+    '    """Whether a line of the optimized HLO copies a value."""',
+    '    return " copy(" in line or " copy-start(" in line',
+    "",
+    "",
+)
+
+
+def _needs_mesh(program: Program) -> bool:
+    text = "\n".join(print_function(program))
+    return bool(program.mesh) and ("shard_map" in text or "P(" in text)
+
+
+def _in_mesh(program: Program, lines: Sequence[str]) -> Sequence[str]:
+    if not program.mesh:
+        return [f"    {line}" for line in lines]
+    return ["    with jax.set_mesh(mesh):", *[f"        {line}" for line in lines]]
+
+
+def _print_spec(partition: str) -> str:
+    return f"P{partition.replace(',)', ')')}" if partition else "P()"
+
+
+def _find_tolerance(program: Program) -> float:
+    dtypes = {one.type.dtype for one in (*program.body.parameters, *program.body.results)}
+    return max((_TOLERANCE.get(one, 0.0) for one in dtypes), default=1e-3) or 1e-3

@@ -1,0 +1,273 @@
+"""Reads a traced function, a jaxpr, as a `Program`. Runs in a worker.
+
+Calls of functions (`jax.jit`, `custom_vjp`, `jax.checkpoint` and the like) are replaced by their bodies. Loops, branches
+and `shard_map` keep theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.compile.lowering.traced_calls import compute_kernel_name
+from ligerdiag.reduce.expressions import (
+    GIVES_TUPLE,
+    write_expression,
+    write_number,
+    write_spec,
+    write_value,
+    write_value_dtype,
+)
+from ligerdiag.reduce.kernel_source import copy_source
+from ligerdiag.reduce.program import ArrayType, Body, Equation, Kind, Operand, Variable
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
+"""From the name of an operation that calls a function to the parameter that holds the function."""
+_LARGEST_CONSTANT = 64
+"""Elements of the largest constant array that is written as Python."""
+_OF_TRITON_CALL = frozenset(
+    (
+        "fn",
+        "scalar_args",
+        "name",
+        "custom_call_target_name",
+        "out_shapes",
+        "grid",
+        "num_warps",
+        "num_stages",
+        "num_ctas",
+        "compute_capability",
+        "enable_fp_fusion",
+        "input_output_aliases",
+        "zeroed_outputs",
+        "debug",
+        "backend_init_func",
+        "serialized_metadata",
+    )
+)
+
+
+@dataclass(slots=True)
+class JaxprReader:
+    """Reads one jaxpr; collects the definitions of its kernels."""
+
+    definitions: dict[str, str] = field(default_factory=dict[str, str])
+    imports: list[str] = field(default_factory=list[str])
+    count: int = 0
+
+    def read(self, closed: Any, names: Sequence[str]) -> Body:
+        """Returns the body of the whole program. names: of its arguments."""
+        jaxpr = closed.jaxpr
+        parameters = tuple(
+            Variable(name=name, type=read_type(var.aval)) for name, var in zip(names, jaxpr.invars, strict=True)
+        )
+        operands = [Operand(text=one.name, type=one.type) for one in parameters]
+        equations: list[Equation] = []
+        results = self._read_call(closed, operands, equations)
+        return Body(parameters=parameters, equations=tuple(equations), results=tuple(results))
+
+    def _read_call(self, closed: Any, operands: Sequence[Operand], equations: list[Equation]) -> list[Operand]:
+        """Appends the equations of a jaxpr whose parameters are these operands; returns its results."""
+        jaxpr = getattr(closed, "jaxpr", closed)
+        scope: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
+        for var, value in zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=False):
+            scope[var] = self._read_constant(value, read_type(var.aval))
+        for eqn in jaxpr.eqns:
+            read = [self._read_atom(atom, scope) for atom in eqn.invars]
+            name = str(eqn.primitive.name)
+            inner = eqn.params.get(_CALLS.get(name, ""))
+            if inner is not None:
+                results = self._read_call(inner, read, equations)
+                scope.update(zip(eqn.outvars, results, strict=True))
+                continue
+            if alias := _find_alias(name, read, eqn.outvars):
+                scope[eqn.outvars[0]] = alias
+                continue
+            variables = tuple(self._define(var.aval) for var in eqn.outvars)
+            equations.append(self._read_equation(eqn, read, variables))
+            scope.update(
+                (var, Operand(text=one.name, type=one.type)) for var, one in zip(eqn.outvars, variables, strict=True)
+            )
+        return [self._read_atom(atom, scope) for atom in jaxpr.outvars]
+
+    def _define(self, aval: Any) -> Variable:
+        self.count += 1
+        return Variable(name=f"t{self.count}", type=read_type(aval))
+
+    def _read_atom(self, atom: Any, scope: Mapping[Any, Operand]) -> Operand:
+        if hasattr(atom, "val"):
+            return self._read_constant(atom.val, read_type(atom.aval))
+        return scope[atom]
+
+    def _read_constant(self, value: Any, kind: ArrayType) -> Operand:
+        return Operand(text=write_constant(value, kind), type=kind, is_literal=True)
+
+    def _read_equation(self, eqn: Any, operands: list[Operand], variables: tuple[Variable, ...]) -> Equation:
+        name, params = str(eqn.primitive.name), eqn.params
+        plain = Equation(primitive=name, results=variables, operands=tuple(operands))
+        match name:
+            case "scan":
+                return self._read_scan(params, plain)
+            case "while":
+                return self._read_while(params, plain)
+            case "cond":
+                bodies = [self._read_body(branch, operands[1:], ()) for branch in params["branches"]]
+                return replace(plain, kind=Kind.SWITCH, operands=plain.operands[:1], bodies=tuple(bodies))
+            case "shard_map":
+                return self._read_shard_map(params, plain)
+            case "triton_kernel_call":
+                return self._read_triton_call(params, plain)
+            case _:
+                text = write_expression(
+                    eqn.primitive, params, [var.aval for var in eqn.invars], [var.aval for var in eqn.outvars]
+                )
+        kernel = _find_kernel_name(name, params)
+        if not text or kernel:
+            return replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel)
+        return replace(plain, text=text, gives_tuple=name in GIVES_TUPLE)
+
+    def _read_body(self, closed: Any, free: Sequence[Operand], own: Sequence[Any]) -> Body:
+        """Returns a body whose first parameters are operands of its surroundings; the others, given by their abstract
+        values, are its own.
+        """
+        parameters = tuple(self._define(aval) for aval in own)
+        operands = [*free, *(Operand(text=one.name, type=one.type) for one in parameters)]
+        equations: list[Equation] = []
+        results = self._read_call(closed, operands, equations)
+        return Body(parameters=parameters, equations=tuple(equations), results=tuple(results))
+
+    def _read_scan(self, params: Any, plain: Equation) -> Equation:
+        if "num_consts" in params:
+            constants, carried = int(params["num_consts"]), int(params["num_carry"])
+        else:
+            constants, carried, _ = (len(part) for part in params["ft_in"].unpack())
+        closed = params["jaxpr"]
+        own = [var.aval for var in getattr(closed, "jaxpr", closed).invars[constants:]]
+        return replace(
+            plain,
+            kind=Kind.SCAN,
+            bodies=(self._read_body(closed, plain.operands[:constants], own),),
+            operands=plain.operands[constants:],
+            carried=carried,
+            length=int(params["length"]),
+            reverse=bool(params["reverse"]),
+        )
+
+    def _read_while(self, params: Any, plain: Equation) -> Equation:
+        first, second = int(params["cond_nconsts"]), int(params["body_nconsts"])
+        free, state = plain.operands, plain.operands[first + second :]
+        kinds = [var.aval for var in params["body_jaxpr"].jaxpr.invars[second:]]
+        condition = self._read_body(params["cond_jaxpr"], free[:first], kinds)
+        body = self._read_body(params["body_jaxpr"], free[first : first + second], kinds)
+        return replace(plain, kind=Kind.WHILE, operands=state, bodies=(condition, body), carried=len(state))
+
+    def _read_shard_map(self, params: Any, plain: Equation) -> Equation:
+        closed = params["jaxpr"]
+        inner = getattr(closed, "jaxpr", closed)
+        inputs = tuple(write_spec(spec) for spec in params.get("in_specs", ()))
+        outputs = tuple(write_spec(spec) for spec in params.get("out_specs", ()))
+        mesh = params["mesh"]
+        manual = params.get("newly_manual_axes", params.get("manual_axes", frozenset(mesh.axis_names)))
+        if len(inputs) != len(plain.operands) or len(outputs) != len(plain.results) or "" in inputs + outputs:
+            return replace(plain, kind=Kind.UNPRINTABLE)
+        options = "" if set(manual) == set(mesh.axis_names) else f", axis_names={sorted(manual)!r}".replace("[", "{")
+        options = options.replace("]", "}") + ("" if params.get("check_vma", True) else ", check_vma=False")
+        body = self._read_body(closed, (), [var.aval for var in inner.invars])
+        return replace(
+            plain, kind=Kind.SHARD_MAP, bodies=(body,), input_specs=inputs, output_specs=outputs, options=options
+        )
+
+    def _read_triton_call(self, params: Any, plain: Equation) -> Equation:
+        kernel = compute_kernel_name(params)
+        unprintable = replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel)
+        try:
+            source = copy_source(params["fn"])
+        except (OSError, TypeError):
+            return unprintable
+        metaparams = {name: value for name, value in params.items() if name not in _OF_TRITON_CALL}
+        grid = params["grid"](metaparams) if callable(params["grid"]) else params["grid"]
+        scalars = {int(place): value for place, _, value in params["scalar_args"]}
+        order = [
+            repr(scalars[place]) if place in scalars else "" for place in range(len(plain.operands) + len(scalars))
+        ]
+        arrays = iter(range(len(plain.operands)))
+        arguments = [text or f"{{{next(arrays)}}}" for text in order]
+        shapes = [
+            f"jax.ShapeDtypeStruct({write_value(tuple(one.shape))}, {write_value_dtype(np.dtype(one.dtype).name)})"
+            for one in params["out_shapes"]
+        ]
+        aliases = dict(params["input_output_aliases"])
+        words: dict[str, Any] = {"grid": grid}
+        words |= {name: params[name] for name in ("num_warps", "num_stages") if params.get(name) is not None}
+        words |= {"num_ctas": params["num_ctas"]} if params.get("num_ctas", 1) != 1 else {}
+        words |= {"zeroed_outputs": params["zeroed_outputs"]} if params.get("zeroed_outputs") else {}
+        words |= {} if params.get("enable_fp_fusion", True) else {"enable_fp_fusion": False}
+        written = {name: write_value(value) for name, value in (words | metaparams).items()}
+        if aliases:
+            written["input_output_aliases"] = "{{" + ", ".join(f"{a}: {b}" for a, b in aliases.items()) + "}}"
+        if None in written.values():
+            return unprintable
+        self.definitions.update(source.definitions)
+        self.imports.extend((*source.imports, "import jax_triton as jt"))
+        outputs = shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]"
+        parts = [*arguments, f"kernel={source.name}", f"out_shape={outputs}"]
+        parts += [f"{name}={text}" for name, text in written.items()]
+        return replace(plain, kind=Kind.KERNEL, kernel=kernel, text=f"jt.triton_call({', '.join(parts)})")
+
+
+def _find_alias(primitive: str, operands: Sequence[Operand], outvars: Sequence[Any]) -> Operand | None:
+    """Returns the operand that the result of an operation equals, with the result's type: a value that only loses its weak
+    type, a scalar that only gets another sharding, or a constant that only gets another dtype.
+    """
+    if primitive not in ("reshard", "convert_element_type", "stop_gradient"):
+        return None
+    kind = read_type(outvars[0].aval)
+    if primitive == "convert_element_type" and operands[0].type.dtype == kind.dtype:
+        return replace(operands[0], type=kind)
+    if operands[0].type.shape or (primitive == "convert_element_type" and not operands[0].is_literal):
+        return None
+    return replace(operands[0], type=kind)
+
+
+def _find_kernel_name(primitive: str, params: Any) -> str:
+    """Returns the name of the kernel that an operation calls; empty if it calls none that may overwrite operands."""
+    if primitive in ("pallas_call", "mgpu_call", "cuda_tile_call"):
+        return compute_kernel_name(params) or primitive
+    return primitive if primitive in ("ffi_call", "custom_partitioning", "pure_callback", "io_callback") else ""
+
+
+def read_type(aval: Any) -> ArrayType:
+    """Returns the shape and dtype of an abstract value; the dtype is empty for what is no array."""
+    shape = tuple(int(size) for size in getattr(aval, "shape", ()))
+    return ArrayType(shape=shape, dtype=str(getattr(aval, "dtype", "")), weak=bool(getattr(aval, "weak_type", False)))
+
+
+def write_constant(value: Any, kind: ArrayType) -> str:
+    """Returns a constant as Python: a number, or an array of `jnp`. A large array gets other numbers."""
+    array = np.asarray(value)
+    if not array.shape:
+        number = array.item()
+        if isinstance(number, bool | int):
+            text = repr(number)
+        elif isinstance(number, float):
+            short = float(str(array)) if array.dtype.kind == "f" and array.dtype.itemsize <= 8 else number
+            text = write_number(short)
+        else:
+            text = repr(number)
+        return text
+    if prod(array.shape) <= _LARGEST_CONSTANT:
+        return f"jnp.array({array.tolist()!r}, {write_value_dtype(kind.dtype)})".replace("nan", "jnp.nan")
+    return f"jnp.asarray(np.random.default_rng(0).integers(0, 2, {array.shape}), {write_value_dtype(kind.dtype)})"

@@ -1,0 +1,166 @@
+"""Reduces one case: traces it, finds the symptom, searches, and prints the result."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from ligerdiag.bisect.trials import Outcome, Trial, TrialRunner
+from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.findings import Replay
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.reduce.edits import replace_by_argument
+from ligerdiag.reduce.final_text import Origin, print_file
+from ligerdiag.reduce.judge import Judge, is_computed
+from ligerdiag.reduce.program import Kind, Program, Size, compute_size, iterate_equations
+from ligerdiag.reduce.program_text import print_function
+from ligerdiag.reduce.search import Reduction
+from ligerdiag.reduce.symptom import Symptom, choose_symptom
+from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job, make_trace_job
+from ligerdiag.replay.replay_service import ReplayOptions
+from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.workers.pool import Pool
+
+type OnStep = Callable[[Program, str, int], None]
+"""Called with the smallest program so far, the name of the step, and the number of candidates so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduced:
+    """The result of a reduction."""
+
+    case_id: str
+    symptom: Symptom
+    before: Size
+    after: Size
+    steps: tuple[tuple[str, Size], ...]
+    candidates: int
+    lines: int
+    """Lines of the function that is traced, its `def` and `return` included."""
+    text: str
+    """The file with the reduced program."""
+    hlo: str
+    """The optimized module of the reduced program as HLO text; empty if it does not compile."""
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseReducer:
+    """Reduces one case for one target."""
+
+    runner: TrialRunner
+    case: CaseSpec
+    target: Target
+    toolchains: tuple[str, ...]
+    """One toolchain; two to keep a difference between their verdicts."""
+    replay: ReplayOptions
+    steps: Path
+    rule: str = ""
+    numbers: bool = False
+    report: OnStep
+    _judge: Judge | None = None
+    _reduction: Reduction | None = None
+    _before: Size | None = None
+    _started: float = 0.0
+
+    def run(self) -> None:
+        """Searches for the smallest program. After an interrupt, `finish` has the smallest so far.
+
+        Raises InputError if the case shows nothing, or if the program that is printed from its trace does not show it.
+        """
+        self._started = perf_counter()
+        trials = [Trial(case=self.case, target=self.target, toolchain=name) for name in self.toolchains]
+        outcomes = self.runner.try_all(trials)
+        symptom = choose_symptom(outcomes, self._replay(outcomes), rule=self.rule, needs_numbers=self.numbers)
+        toolchain = self.runner.find_toolchain(self.toolchains[0])
+        with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
+            original = pool.submit(make_trace_job(self.case, self.target)).result().program
+            self._before = compute_size(original)
+            calls = [one for one in iterate_equations(original.body) if symptom.kernel and one.kernel == symptom.kernel]
+            computed = bool(calls) and all(is_computed(original, one, symptom.operand) for one in calls)
+            symptom = replace(symptom, is_computed=computed)
+            self._judge = Judge(
+                runner=self.runner,
+                case=self.case,
+                target=self.target,
+                toolchains=self.toolchains,
+                replay=self.replay,
+                folder=self.runner.cache.root / "reduce",
+                steps=self.steps,
+                symptom=symptom,
+            )
+            program = replace_by_argument(original)
+            if not self._judge.judge([program])[0]:
+                raise InputError(
+                    f"the program as printed from the trace of `{self.case.id}` does not show {symptom.describe()}, so it"
+                    f" cannot be reduced{_name_missing(original)}"
+                )
+            self._reduction = Reduction(
+                best=program,
+                find_first=self._judge.find_first,
+                retrace=lambda sizes: [self._trace(pool, one) for one in sizes],
+                report=self._report,
+            )
+            self._report(program, "start")
+            self._reduction.run()
+
+    def _replay(self, outcomes: Sequence[Outcome]) -> Replay | None:
+        if outcomes[0].error or len(outcomes) > 1 or self.rule:
+            return None
+        return self.runner.replay(outcomes[:1], self.replay)[0]
+
+    def _trace(self, pool: Pool, sizes: tuple[tuple[int, int], ...]) -> Program | None:
+        try:
+            return replace_by_argument(pool.submit(make_trace_job(self.case, self.target, sizes)).result().program)
+        except LigerdiagError:
+            return None
+
+    def _report(self, program: Program, step: str) -> None:
+        self.report(program, step, 0 if self._judge is None else self._judge.asked)
+
+    def finish(self) -> Reduced | None:
+        """Returns the smallest program so far; None if there is none yet."""
+        if self._reduction is None or self._judge is None or self._before is None:
+            return None
+        best, judge = self._reduction.best, self._judge
+        (outcomes,) = judge.compile([best])
+        first = outcomes[0]
+        toolchain = self.runner.find_toolchain(self.toolchains[0])
+        versions = ", ".join(
+            f"{name} {version}" for name, version in toolchain.versions.items() if name in ("jax", "jaxlib", "triton")
+        )
+        origin = Origin(
+            case=self.case.id,
+            target=self.target.name,
+            toolchain=toolchain.name,
+            versions=versions,
+            symptom=judge.symptom,
+        )
+        return Reduced(
+            case_id=self.case.id,
+            symptom=judge.symptom,
+            before=self._before,
+            after=compute_size(best),
+            steps=tuple(self._reduction.steps),
+            candidates=judge.asked,
+            lines=len(print_function(best)),
+            text=print_file(replace(best, name="program"), origin),
+            hlo=self._print_module(first),
+            seconds=perf_counter() - self._started,
+        )
+
+    def _print_module(self, outcome: Outcome) -> str:
+        if outcome.artifact is None:
+            return ""
+        toolchain = self.runner.find_toolchain(self.toolchains[0])
+        job = make_hlo_text_job(str(outcome.artifact.optimized), outcome.trial.case)
+        with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
+            try:
+                return pool.submit(job).result().text
+            except LigerdiagError:
+                return ""
+
+
+def _name_missing(program: Program) -> str:
+    names = sorted({one.primitive for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE})
+    return f": {', '.join(f'`{name}`' for name in names)} cannot be printed" if names else ""

@@ -1,0 +1,163 @@
+"""The property that a reduction keeps: a finding, an error of XLA, a disagreement, or verdicts that differ between two
+toolchains.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ligerdiag.bisect.trials import Outcome, has_disagreement
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Finding, Replay, Severity
+from ligerdiag.rules.registry import get_rule
+
+_ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
+
+
+class SymptomKind(StrEnum):
+    """The kind of property that a reduction keeps."""
+
+    FINDING = "finding"
+    ERROR = "error"
+    """XLA or its worker fails."""
+    DISAGREEMENT = "disagreement"
+    """The verdicts and the replayed numbers contradict each other."""
+    TOOLCHAINS = "toolchains"
+    """Two toolchains give one output different verdicts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """What every step of a reduction has to show."""
+
+    kind: SymptomKind
+    rule: str = ""
+    kernel: str = ""
+    operand: int | None = None
+    cause: str = ""
+    """For a finding about a copy: the remedy, which there is one of for each cause."""
+    error: str = ""
+    """The error without names of cases, numbers and addresses."""
+    verdicts: tuple[str, str] = ("", "")
+    """The verdicts of the two toolchains on one output."""
+    errors: tuple[str, ...] = ()
+    """The rules of all errors of the user's program; a candidate with an error of another rule shows something else."""
+    is_computed: bool = False
+    """Whether the program computes the overwritten operand; a candidate in which it is an argument shows something else."""
+    needs_numbers: bool = False
+    """Whether the replayed numbers of an output must be wrong, too."""
+    message: str = ""
+    """One line for the user on the first occurrence."""
+
+    def describe(self) -> str:
+        """Returns the symptom in a few words, such as "LD001 on operand 0 of `cross_entropy_kernel`"."""
+        match self.kind:
+            case SymptomKind.FINDING:
+                place = f" on operand {self.operand} of `{self.kernel}`" if self.kernel else ""
+                return f"{self.rule}{place}"
+            case SymptomKind.ERROR:
+                return f"the error `{self.message}`"
+            case SymptomKind.DISAGREEMENT:
+                return "the verdicts and the replayed numbers disagree"
+            case SymptomKind.TOOLCHAINS:
+                return (
+                    f"an output is {self.verdicts[0]} with the first toolchain and {self.verdicts[1]} with the second"
+                )
+
+
+def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) -> bool:
+    """Returns whether the compiles of one program show the symptom. outcomes: one for each toolchain. replay: of the
+    first one; None if the symptom does not need numbers.
+    """
+    first = outcomes[0]
+    match symptom.kind:
+        case SymptomKind.ERROR:
+            return first.exit_code == 3 and _strip(first.error) == symptom.error
+        case SymptomKind.TOOLCHAINS:
+            return symptom.verdicts in list_differences(outcomes)
+        case SymptomKind.DISAGREEMENT:
+            return not first.error and replay is not None and has_disagreement(first, replay)
+        case SymptomKind.FINDING:
+            return set(_list_errors(first)) <= set(symptom.errors) and any(
+                _matches(symptom, one) and (not symptom.needs_numbers or _has_wrong_numbers(one, first, replay))
+                for one in first.findings
+            )
+
+
+def _list_errors(outcome: Outcome) -> tuple[str, ...]:
+    return tuple(sorted({one.rule for one in outcome.findings if one.severity is Severity.ERROR}))
+
+
+def _matches(symptom: Symptom, finding: Finding) -> bool:
+    place = (finding.rule, finding.kernel, finding.operand)
+    if place != (symptom.rule, symptom.kernel, symptom.operand):
+        return False
+    return finding.rule not in _ABOUT_COPIES or finding.help == symptom.cause
+
+
+def _has_wrong_numbers(finding: Finding, outcome: Outcome, replay: Replay | None) -> bool:
+    names = finding.outputs or tuple(outcome.outputs)
+    return replay is not None and any(
+        name in replay.outputs and replay.outputs[name].attribution.is_wrong for name in names
+    )
+
+
+def list_differences(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Returns the pairs of different verdicts that two compiles of one program have on an output."""
+    if len(outcomes) < 2 or any(one.error for one in outcomes):
+        return []
+    first, second = outcomes[0].outputs, outcomes[1].outputs
+    pairs = [(verdict.value, second[name].value) for name, verdict in first.items() if name in second]
+    return [pair for pair in pairs if pair[0] != pair[1]]
+
+
+def _strip(error: str) -> str:
+    """Returns an error without what differs from one compile to the next."""
+    text = re.sub(r"`[^`]*`", "``", error)
+    return re.sub(r"0x[0-9a-f]+|\d+", "0", text)
+
+
+def choose_symptom(
+    outcomes: Sequence[Outcome], replay: Replay | None, *, rule: str = "", needs_numbers: bool = False
+) -> Symptom:
+    """Returns the symptom of the user's program: an error, a difference between two toolchains, a disagreement, or else
+    the gravest finding. rule: the id or name of the rule whose finding is to be kept; empty for the gravest.
+
+    Raises InputError if the program shows nothing.
+    """
+    first = outcomes[0]
+    if first.exit_code == 2:
+        raise InputError(f"`{first.trial.case.id}` cannot be analysed: {first.error}")
+    if first.error:
+        return Symptom(kind=SymptomKind.ERROR, error=_strip(first.error), message=first.error)
+    if len(outcomes) > 1:
+        differences = list_differences(outcomes)
+        if not differences:
+            raise InputError(
+                f"the two toolchains give `{first.trial.case.id}` the same verdicts: there is nothing to keep"
+            )
+        return Symptom(kind=SymptomKind.TOOLCHAINS, verdicts=differences[0])
+    if not rule and replay is not None and has_disagreement(first, replay):
+        return Symptom(kind=SymptomKind.DISAGREEMENT)
+    wanted = get_rule(rule).id if rule else ""
+    findings = [one for one in first.findings if not wanted or one.rule == wanted]
+    if not findings:
+        named = f" of {wanted}" if wanted else ""
+        raise InputError(f"`{first.trial.case.id}` has no finding{named}: there is nothing to keep")
+    ranked = sorted(findings, key=lambda one: (-one.severity.weight, one.rule))
+    found = next((one for one in ranked if one.severity is ranked[0].severity and _is_wrong(one, first)), ranked[0])
+    return Symptom(
+        kind=SymptomKind.FINDING,
+        rule=found.rule,
+        kernel=found.kernel,
+        operand=found.operand,
+        cause=found.help if found.rule in _ABOUT_COPIES else "",
+        errors=_list_errors(first),
+        needs_numbers=needs_numbers,
+        message=found.message,
+    )
+
+
+def _is_wrong(finding: Finding, outcome: Outcome) -> bool:
+    return any(outcome.outputs[name].is_wrong for name in finding.outputs if name in outcome.outputs)

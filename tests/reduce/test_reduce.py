@@ -1,0 +1,146 @@
+"""`ligerdiag reduce` on real cases: compiles every candidate."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ligerdiag import api
+from ligerdiag.api import ReduceOptions
+from ligerdiag.errors import InputError
+from tests.reduce.test_printing import read_program
+
+KERNEL = """\
+import jax
+import jax.numpy as jnp
+import jax_triton as jt
+import triton
+import triton.language as tl
+
+from ligerdiag import Arg, Case
+
+FACTOR = tl.constexpr(2)
+
+
+@triton.jit
+def double(x):
+    return FACTOR * x
+
+
+@triton.jit
+def double_kernel(x_ptr, sum_ptr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0)
+    at = row * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + at)
+    tl.store(sum_ptr + row, tl.sum(x))
+    tl.store(x_ptr + at, double(x))  # overwrites its operand
+
+
+def step(x, w):
+    h = (jnp.sin(x) @ w).astype(jnp.float32)
+    sums = jt.triton_call(
+        h, kernel=double_kernel, out_shape=jax.ShapeDtypeStruct((2,), h.dtype), grid=(2,), COLUMNS=2
+    )
+    return {"sums": sums * 3.0, "back": h.astype(jnp.bfloat16) @ w.T}
+
+
+CASE = Case(name="folded", function=step, args=(Arg(shape=(2, 2), dtype="bfloat16"), Arg(shape=(2, 2), dtype="bfloat16")))
+"""
+COPY = """\
+import jax
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+
+def write(cache, row):
+    new = jax.lax.dynamic_update_slice(cache, row * 2.0, (3, 0))
+    return new, jnp.abs(new - cache).sum(), jnp.cumsum(cache, axis=0)
+
+
+CASE = Case(name="read_after", function=write, args=(Arg(shape=(128, 128), donate=True), Arg(shape=(1, 128))))
+"""
+
+
+def reduce_text(tmp_path, text, **options):
+    """Returns the result for the only case of a file with this text, and the lines of progress."""
+    file, lines = tmp_path / "mine.py", []
+    file.write_text(text)
+    reduced, ending = api.reduce(
+        ReduceOptions(selector=str(file), output=tmp_path / "out.py", cache_directory=tmp_path / "cache", **options),
+        lines.append,
+    )
+    assert ending is None
+    return reduced, lines
+
+
+def get_program(text):
+    """Returns the lines of the traced function."""
+    return re.search(r"^def program.*?(?=\n\n\n)", text, re.M | re.S)[0].splitlines()
+
+
+def test_a_folded_cast_is_left_with_the_kernel_and_its_helpers(tmp_path):
+    reduced, lines = reduce_text(tmp_path, KERNEL)
+    program = get_program(reduced.text)
+    assert reduced.symptom.describe() == "LD002 on operand 0 of `double_kernel`"
+    assert reduced.lines == len(program) <= 12
+    assert "astype(jnp.float32)" in "\n".join(program)
+    assert "jt.triton_call(" in "\n".join(program)
+    assert "FACTOR = tl.constexpr(2)\n" in reduced.text
+    assert "tl.store(x_ptr + at, double(x))  # overwrites its operand\n" in reduced.text
+    assert "ligerdiag" not in reduced.text
+    assert reduced.after < reduced.before
+    assert reduced.hlo.startswith("HloModule")
+    assert lines[0].startswith("start: ")
+    compile(reduced.text, "out.py", "exec")
+
+
+@pytest.mark.nightly
+def test_a_second_call_asks_nothing_again(tmp_path):
+    first, _ = reduce_text(tmp_path, KERNEL)
+    known = (tmp_path / "out.steps").read_text()
+    second, _ = reduce_text(tmp_path, KERNEL)
+    assert second.text == first.text
+    assert (tmp_path / "out.steps").read_text() == known
+
+
+@pytest.mark.nightly
+def test_a_copy_is_left_and_its_file_fails_where_xla_copies(tmp_path):
+    reduced, _ = reduce_text(tmp_path, COPY, rule="LD027")
+    assert reduced.after.equations == 2
+    assert "donate_argnums=(0,)" in reduced.text
+    assert "assert not copies" in reduced.text
+    file = tmp_path / "copied.py"
+    file.write_text(reduced.text)
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, env=environment, check=False)
+    assert "AssertionError: XLA copies" in ran.stderr
+
+
+def test_a_right_program_has_nothing_to_keep(tmp_path):
+    right = "def write(x, y):\n    return x @ y\n"
+    text = (
+        COPY.split("def write", maxsplit=1)[0]
+        + right
+        + '\n\nCASE = Case(name="right", function=write, args=(Arg(shape=(2, 2)),) * 2)\n'
+    )
+    with pytest.raises(InputError, match="`right` has no finding: there is nothing to keep"):
+        reduce_text(tmp_path, text)
+
+
+def test_a_rule_without_a_finding_is_refused(tmp_path):
+    with pytest.raises(InputError, match="`read_after` has no finding of LD001: there is nothing to keep"):
+        reduce_text(tmp_path, COPY, rule="LD001")
+
+
+def test_an_operation_that_cannot_be_printed_is_named_in_the_program():
+    import jax
+    import jax.numpy as jnp
+
+    def call(x):
+        return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((2,), jnp.float32), x)
+
+    (equation,) = read_program(call, jnp.ones(2)).body.equations
+    assert (equation.primitive, equation.kind.value) == ("pure_callback", "unprintable")
