@@ -31,13 +31,14 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.model.findings import SuppressionKind
+from ligerdiag.model.findings import Replay, ReplayState, SuppressionKind, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.model.memory_limits import compute_figures
-from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, Judged, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.replay.replay_service import FindReaders, ReplayTask, replay_artifacts
+from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.allowed.known_findings import KnownFindings, identify_finding, load_known, render_known
 from ligerdiag.report.allowed.suppressions import SeenScope, Suppressions, compute_scope
 from ligerdiag.report.baseline import Baseline, EntryKey, load_baseline, render_baseline
@@ -441,7 +442,11 @@ def _replay_opaquely(
         task
         for task in run.list_tasks()
         if (replay := run.replays.get((task.case.source, task.case.id, task.target))) is not None
-        and (options.opaque or replay.is_open)
+        and (
+            options.opaque
+            or replay.is_open
+            or _is_undecided(run.judged[task.case.source, task.case.id, task.target], replay)
+        )
     ]
     if not tasks:
         return
@@ -465,6 +470,15 @@ def _replay_opaquely(
             run.replays[key] = replace(run.replays[key], opaque=opaque)
             if course.is_last(key):
                 return
+
+
+def _is_undecided(judged: Judged, replay: Replay) -> bool:
+    """Returns whether the numbers of a replay that was done say nothing about any output that has a verdict."""
+    if replay.state is not ReplayState.DONE or not isinstance(judged.result, Inspection):
+        return False
+    outputs = {name: one for name, one in judged.result.outputs.items() if one is not Verdict.UNKNOWN}
+    agreements = compute_replay_agreements(outputs, replay, judged.result.findings)
+    return bool(outputs) and all(one is Agreement.SILENT for one in agreements.values())
 
 
 def _list_roots(source: Source, usual: str) -> tuple[str, ...]:

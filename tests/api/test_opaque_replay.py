@@ -13,6 +13,7 @@ from ligerdiag.model.findings import Attribution, OpaqueReplay, ReplayState, Ver
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.replay.replay_worker import Bounds
 from ligerdiag.report.json import render_json
+from ligerdiag.rules.schedules.ld001_stale_read import RULE
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
 
@@ -151,3 +152,17 @@ def test_an_opaque_replay_above_the_bounds_is_too_large_and_costs_no_other_numbe
     assert found.replay is not None
     assert found.replay.outputs == whole.replay.outputs
     assert get_opaque(found).state is ReplayState.TOO_LARGE
+
+
+def test_a_program_of_which_the_numbers_say_nothing_is_replayed_so(folder: Path, cache: Path) -> None:
+    """Doubling keeps signs, so the sign of the stale contents is that of the intended ones."""
+    code = RULE.bad[0].code.replace('{"total": total, "back": back}', '{"back": back}')
+    (folder / "signs.py").write_text(
+        code.replace("return total + sums.sum(), h @ w.T", "return total + sums.sum(), jnp.sign(h)")
+    )
+    (case,) = check(folder / "signs.py", cache).cases
+    assert case.replay is not None
+    assert case.outputs == {"back": Verdict.STALE}
+    assert case.replay.outputs["back"].attribution is Attribution.FRESH
+    assert case.replay.outputs["back"].distance == 0
+    assert get_opaque(case).outputs["back"].attribution.is_wrong
