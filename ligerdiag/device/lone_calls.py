@@ -33,7 +33,7 @@ from ligerdiag.compile.lowering.jax_versions import (
     is_reference,
     translate_to_hlo,
 )
-from ligerdiag.compile.lowering.kernel_calls import find_traced_calls
+from ligerdiag.compile.lowering.kernel_calls import find_traced_calls, make_function, make_shape
 from ligerdiag.compile.lowering.other_kernels import assume_gpu_of_other_kernels, find_other_primitives
 from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.traced_calls import Bind, TracedCall, compute_kernel_name, read_traceback, record_binds
@@ -214,7 +214,7 @@ class _Lowering:
         library: Any = jax
         try:
             jitted = library.jit(make_function(primitive, params, avals), keep_unused=True)
-            lowered = jitted.trace(*map(_make_shape, avals)).lower(lowering_platforms=(self.platform,))
+            lowered = jitted.trace(*map(make_shape, avals)).lower(lowering_platforms=(self.platform,))
             module = lowered.compiler_ir("stablehlo")
             hlo = translate_to_hlo(str(module))
         except Exception as fault:
@@ -224,28 +224,6 @@ class _Lowering:
             for kernel in find_library_kernels(module, self.compute_capability):
                 self.kernels.setdefault(kernel.target, kernel)
         return base64.b64encode(hlo).decode(), ""
-
-
-def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """Returns the call of a primitive as a function of arrays, which returns the call's results, followed by the new
-    contents of each Ref.
-    """
-    library: Any = jax
-
-    def function(*arrays: Any) -> tuple[Any, ...]:
-        held = [
-            library.new_ref(array) if is_reference(aval) else array for array, aval in zip(arrays, avals, strict=True)
-        ]
-        results = primitive.bind(*held, **params)
-        contents = [one[...] for one, aval in zip(held, avals, strict=True) if is_reference(aval)]
-        return (*(results if primitive.multiple_results else (results,)), *contents)
-
-    return function
-
-
-def _make_shape(aval: Any) -> Any:
-    inner = getattr(aval, "inner_aval", aval)
-    return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
 
 
 @dataclass(slots=True, eq=False)
@@ -267,8 +245,8 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
         results = [*(one.aval for one in equation.outvars), *(aval for aval in avals if is_reference(aval))]
         kernel = LoneKernel(
             function=make_function(equation.primitive, equation.params, avals),
-            operands=tuple(map(_make_shape, avals)),
-            results=tuple(map(_make_shape, results)),
+            operands=tuple(map(make_shape, avals)),
+            results=tuple(map(make_shape, results)),
         )
         try:
             contents = [  # of copies, because JAX remembers what it has read of an array

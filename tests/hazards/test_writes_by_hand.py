@@ -83,6 +83,22 @@ def test_merged_calls_matter_if_one_value_should_be_overwritten_twice(
     assert findings_of(context, "LD007") == []  # the call runs, merged with its twin
 
 
+def test_three_merged_calls_are_counted_as_three() -> None:
+    program, schedule = Program(), Program()
+    entry = program.computation("entry")
+    h = program.op(entry, "negate", program.op(entry, "parameter"), tag=1)
+    calls = [program.kernel(entry, h, tag=tag) for tag in (2, 3, 4)]
+    program.op(entry, "tuple", *calls, shape=tuple_of(array(4), array(4), array(4)))
+    entry = schedule.computation("entry")
+    x = schedule.op(entry, "parameter")
+    h = schedule.op(entry, "negate", x, tag=1)
+    call = schedule.kernel(entry, h, tag=2)
+    schedule.place(x, h, call)
+    schedule.op(entry, "tuple", call, call, call, shape=tuple_of(array(4), array(4), array(4)))
+    messages = {one.message for one in findings_of(judge(program, schedule, "one", "two", "three"), "LD008")}
+    assert messages == {"`double` is called 3 times on one value and runs once: XLA merged the 3 equal calls"}
+
+
 def judge_write_to_parameter(*, target: str = "double", donated: bool = False, constant: bool = False) -> Context:
     """The kernel directly on the entry parameter, or on a constant."""
     programs = Program(), Program()

@@ -24,7 +24,7 @@ import base64
 import re
 import traceback
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -320,8 +320,8 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
     """
     try:
         library: Any = jax
-        module = library.jit(_make_function(primitive, params, avals), keep_unused=True).trace(
-            *(_make_shape(aval) for aval in avals)
+        module = library.jit(make_function(primitive, params, avals), keep_unused=True).trace(
+            *(make_shape(aval) for aval in avals)
         )
         operations = walk_operations(
             module.lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo").operation
@@ -333,17 +333,25 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
         return None
 
 
-def _make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Any:
-    def function(*arrays: Any) -> Any:
-        library: Any = jax
-        pairs = zip(arrays, avals, strict=True)
-        operands = [library.new_ref(array) if is_reference(aval) else array for array, aval in pairs]
-        return primitive.bind(*operands, **params)
+def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
+    """Returns the call of a primitive as a function of arrays, which returns the call's results, followed by the new
+    contents of each Ref.
+    """
+    library: Any = jax
+
+    def function(*arrays: Any) -> tuple[Any, ...]:
+        held = [
+            library.new_ref(array) if is_reference(aval) else array for array, aval in zip(arrays, avals, strict=True)
+        ]
+        results = primitive.bind(*held, **params)
+        contents = [one[...] for one, aval in zip(held, avals, strict=True) if is_reference(aval)]
+        return (*(results if primitive.multiple_results else (results,)), *contents)
 
     return function
 
 
-def _make_shape(aval: Any) -> jax.ShapeDtypeStruct:
+def make_shape(aval: Any) -> jax.ShapeDtypeStruct:
+    """Returns the shape and element type of an array, or of the contents of a Ref."""
     inner = getattr(aval, "inner_aval", aval)
     return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
 

@@ -148,7 +148,7 @@ def other_kernel(x_ptr, y_ptr, sum_ptr, spare_ptr, COLUMNS: tl.constexpr):
 def step(x):
     h, y = x + 1, x * 3
     sums = jax.ShapeDtypeStruct((h.shape[0],), h.dtype)
-    sums, y = call_in_place(h, y, kernel=other_kernel, written=1, outputs=(sums,), grid=(h.shape[0],), COLUMNS=h.shape[1])
+    sums, y = call_in_place(h, y, kernel=other_kernel, written=1, outputs=(sums,), grid=(8,), COLUMNS=32)
     return {"sums": sums, "rows": y, "columns": h.sum(0)}
 
 

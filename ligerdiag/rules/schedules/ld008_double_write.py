@@ -52,16 +52,19 @@ def _find_shared(context: Context) -> Iterator[Finding]:
 
 def _find_merged(context: Context) -> Iterator[Finding]:
     """Yields a finding for each pair of calls in the program that get the same value and that XLA merged into one call."""
-    for late, early in context.matching.merged_into.items():
+    merged = context.matching.merged_into
+    for late, early in merged.items():
         gone, kept = context.writes[late], context.writes[early]
         if gone.unknown or not _is_one_value(gone, kept):
             continue
         call = context.optimized_call(kept)
+        equal = [one for one, other in merged.items() if other == early and _is_one_value(context.writes[one], kept)]
+        times, calls = ("twice", "two") if len(equal) == 1 else (f"{len(equal) + 1} times", f"{len(equal) + 1}")
         found = report_write(
             context,
             RULE,
             gone,
-            f"`{gone.kernel}` is called twice on one value and runs once: XLA merged the two equal calls",
+            f"`{gone.kernel}` is called {times} on one value and runs once: XLA merged the {calls} equal calls",
             remedy=_HELP,
             instructions=() if call is None else (call.name,),
             evidence=(
