@@ -13,7 +13,7 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureE
 
 
 def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Puts a barrier behind each call, through which its results and the overwritten arrays go: whoever reads an array
+    """Puts a barrier after each call, through which its results and the overwritten arrays go: whoever reads an array
     afterwards waits for the kernel.
     """
     del project, given

@@ -84,4 +84,4 @@ class CaseFix:
     exit_code: int = 0
     """Exit code that the error calls for."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
-    """Of the case as it is: from target to output name to verdict."""
+    """Of the unchanged case: from target to output name to verdict."""

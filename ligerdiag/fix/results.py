@@ -17,7 +17,7 @@ type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
 
 class Returned(Enum):
-    """What a call returns before it is changed."""
+    """The form of the results of a call before it is changed."""
 
     NOTHING = auto()
     ONE = auto()
@@ -38,7 +38,7 @@ def bind_results(
     source texts of the names that get the results of the call, the additional ones included.
 
     make: returns the changed call. names: for each additional result the variable that gets it. before, after: source
-    lines to put in front of the statement and behind the call; `after` gets the source text of all names.
+    lines to put in front of the statement and after the call; `after` gets the source text of all names.
     """
     statement = file.find_statement(call)
     file.require_unchanged(statement)

@@ -49,14 +49,14 @@ class Trials:
     def __init__(
         self, case: CaseSpec, base: Sequence[CaseReport], options: CheckOptions, report_progress: OnProgress | None
     ) -> None:
-        """case: the case as it is. base: its reports, one for each target."""
+        """case: the unchanged case. base: its reports, one for each target."""
         self._case, self._base = case, tuple(base)
         self._options, self._report_progress = options, report_progress
         self._cache = Cache(options.cache_directory)
 
     def judge(self, changes: Sequence[Texts], *, defining: Sequence[Texts] = ()) -> list[Judgement]:
         """Returns the judgement of each changed program. defining: those of `changes` that give outputs a value which have
-        no defined one in the case as it is; such outputs are not compared.
+        no defined one in the unchanged case; such outputs are not compared.
         """
         specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
         found = self._check_together(specs)
@@ -182,7 +182,7 @@ class Trials:
         )
 
     def _list_undefined(self) -> list[str]:
-        """Returns the outputs that have no defined value in the case as it is, because of memory that nothing writes."""
+        """Returns the outputs that have no defined value in the unchanged case, because of memory that nothing writes."""
         names: dict[str, None] = {}
         for report in self._base:
             if any(get_rule(one.rule).leaves_undefined for one in list_hazards(report)):

@@ -27,7 +27,7 @@ SHORT = "jt.triton_call(y, kernel=double_kernel, out_shape=s, N=8)"
 def find_site(
     folder: Path, program: str, *, written: tuple[int, ...] = (0,), outputs: int = 1
 ) -> tuple[Project, CallSite]:
-    """Returns the only kernel call of a program, which stands behind the kernel in a file."""
+    """Returns the only kernel call of a program, which follows the kernel in a file."""
     path = folder / "mine.py"
     path.write_text(f"import jax\n\n\n{KERNEL}{program}", encoding="utf-8")
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What `fix` prints."""
+"""The text that `fix` prints."""
 
 from dataclasses import replace
 from pathlib import Path
