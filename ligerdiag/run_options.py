@@ -337,7 +337,12 @@ class ReduceOptions:
         ),
     ] = Path("reduced.py")
     rule: Annotated[
-        str, Option("--rule", metavar="RULE", help="Keep a finding of this rule. [default: the gravest finding]")
+        str,
+        Option(
+            "--rule",
+            metavar="RULE",
+            help="The reduced program must still have a finding of this rule. [default: the most severe finding]",
+        ),
     ] = ""
     numbers: Annotated[
         bool, Option("--numbers", help="Replay each candidate, too: the numbers of the output must stay wrong.")

@@ -56,7 +56,7 @@ def select_modules(
     it, matches that glob.
 
     count: function that returns the number of modules in a text file, which may hold several. Raises InputError for a
-    path that does not exist or holds no module, and for a pattern that matches none.
+    path that does not exist or holds no module, and for a pattern that matches nothing.
     """
     counter = ModuleCounter(count)
     dumps = [find_modules(path, counter) for path in dict.fromkeys(paths)]

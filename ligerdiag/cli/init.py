@@ -121,4 +121,4 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder `{folder}`: {error.strerror or error}") from None
+        raise InputError(f"cannot create the folder `{folder}`: {error.strerror or error}") from None

@@ -329,7 +329,10 @@ class CallEffectsReader:
         return self._apply(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
-        """Returns the user's declarations that contradict a custom call of a module passed to `read`."""
+        """Returns the user's declarations of effects that disagree with the code or the operands of a custom call.
+
+        call: of a module passed to `read`.
+        """
         return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 
     def _apply(

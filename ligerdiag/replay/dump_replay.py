@@ -252,7 +252,7 @@ def _require_one_device(program: HloModule, optimized: HloModule) -> None:
 
 def _describe(shape: ShapeProto) -> tuple[int, tuple[int, ...]]:
     if is_tuple(shape) or shape.element_type == TOKEN:
-        raise NotCoveredError(f"an argument or output that is no array but {render_shape(shape)}")
+        raise NotCoveredError(f"an argument or output that is not an array but {render_shape(shape)}")
     return shape.element_type, get_dimensions(shape)
 
 

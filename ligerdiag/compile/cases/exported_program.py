@@ -66,20 +66,18 @@ def is_exported(value: Any) -> bool:
 
 
 def refuse_other_gpu(targets: Sequence[str], kind: str, origin: str) -> None:
-    """Raises InputError if one of the targets is no GPU of NVIDIA.
+    """Raises InputError if one of the targets is not an NVIDIA GPU.
 
-    kind: words for the program, such as "an exported program". origin: words for where it comes from, after "the
-    function".
+    kind: words for the program, such as "an exported program". origin: the relative
+    clause after "check the function" in the message, such as "that `step` was exported from".
     """
     other = _find_other_gpu(targets)
     if other:
-        raise InputError(
-            f"{kind} is checked for GPUs of NVIDIA alone: for target `{other}`, check the function {origin}"
-        )
+        raise InputError(f"{kind} is checked for NVIDIA GPUs only: for target `{other}`, check the function {origin}")
 
 
 def _find_other_gpu(targets: Sequence[str]) -> str:
-    """Returns the name of the first target that is no GPU of NVIDIA; empty if all are."""
+    """Returns the name of the first target that is not an NVIDIA GPU; empty if all are."""
     gpus = load_targets(targets)
     return next((gpu.name for gpu in gpus if gpu.platform is not Platform.CUDA), "")
 

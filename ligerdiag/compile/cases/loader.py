@@ -321,7 +321,7 @@ def _import(source: Source, name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as fault:
         if source.module and fault.name is not None and (name == fault.name or name.startswith(f"{fault.name}.")):
-            raise InputError(f"no module `{name}` is found from the folder `{source.root}`") from fault
+            raise InputError(f"cannot find the module `{name}` from the folder `{source.root}`") from fault
         raise _explain(source, fault) from fault
     except (Exception, SystemExit) as fault:
         raise _explain(source, fault) from fault

@@ -246,7 +246,9 @@ def _require_known(module: Any) -> None:
     attributes = module.operation.attributes
     replicas = _read_number(attributes, "mhlo.num_replicas")
     if replicas > 1:
-        raise CompileError(f"a module for {replicas} replicas, as of `jax.pmap`, which ligerdiag does not compile")
+        raise CompileError(
+            f"a module for {replicas} replicas, such as `jax.pmap` makes, which ligerdiag does not compile"
+        )
     if any(_is_call_of(operation, PARTITIONED) for operation in _walk(module.operation)):
         raise CompileError("a module with a `custom_partitioning`, whose function only the process that made it has")
 

@@ -144,7 +144,7 @@ class HloEvaluator:
         if opcode == "get-tuple-element":
             whole = operands[0]
             if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                raise ArtifactError(f"`{instruction.name}` takes an element that its operand does not have")
+                raise ArtifactError(f"`{instruction.name}` reads a tuple element that its operand does not have")
             return whole[instruction.proto.tuple_index]
         if opcode in PASSED_ON:
             return operands[0]

@@ -72,7 +72,9 @@ class Watch:
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the numbers of the kernel's arguments that are watched outputs and that the kernel may read."""
+        """Returns the positions of the kernel's outputs whose unwritten elements the replay watches and the kernel may
+        read.
+        """
         watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)

@@ -53,8 +53,8 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a custom call that may run as an opaque function: it is in the program as well
-    as in the schedule, and replay does not compute it from its target alone.
+    """Returns whether the instruction is a custom call that an opaque function may replace: one with a target that replay
+    cannot compute by itself, such as a kernel, unlike XLA's own calls for products or sorts.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False

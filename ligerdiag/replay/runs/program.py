@@ -294,7 +294,7 @@ class _Run:
             case "get-tuple-element":
                 whole = operands[0]
                 if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                    raise ArtifactError(f"`{instruction.name}` takes an element that its operand does not have")
+                    raise ArtifactError(f"`{instruction.name}` reads a tuple element that its operand does not have")
                 return whole[instruction.proto.tuple_index]
             case "call":
                 return self.run(called[0], operands)
