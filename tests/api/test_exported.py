@@ -51,7 +51,7 @@ def test_an_exported_program_that_cannot_be_checked_is_an_input_error() -> None:
         (make_exported(double, X), "mi300"),
         (make_exported(double, X, platforms=("rocm",)), "h100,mi300"),
     ):
-        with pytest.raises(InputError, match="for GPUs of NVIDIA alone: for target `mi300`, check the function that"):
+        with pytest.raises(InputError, match="for NVIDIA GPUs only: for target `mi300`, check the function that"):
             ligerdiag.check(program, target=target)
     with pytest.raises(InputError, match="expected no others"):
         ligerdiag.check(make_exported(double, X), X)

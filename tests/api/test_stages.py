@@ -82,7 +82,7 @@ def test_a_lowered_program_that_cannot_be_checked_is_an_input_error() -> None:
         ligerdiag.check(lower(double, X, platforms=("cpu",)))
     with pytest.raises(InputError, match="lowered for several platforms"):
         ligerdiag.check(lower(double, X, platforms=("cpu", "cuda")))
-    with pytest.raises(InputError, match="for GPUs of NVIDIA alone: for target `mi300`, check the function that"):
+    with pytest.raises(InputError, match="for NVIDIA GPUs only: for target `mi300`, check the function that"):
         ligerdiag.check(lower(double, X), target="mi300")
     with pytest.raises(InputError, match="expected no others"):
         ligerdiag.check(lower(double, X), X)
