@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import MEANINGS_OF_FIX, ExitCode, choose_exit_code, render_table
+from ligerdiag.cli.exit_codes import MEANINGS_OF_FIX, ExitCode, choose_exit_code, find_ending_code, render_table
 from ligerdiag.cli.options import (
     Config,
     ReplayBounds,
@@ -16,6 +16,7 @@ from ligerdiag.cli.options import (
 )
 from ligerdiag.cli.output import Format, Outputs, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
+from ligerdiag.ending import RunEnded
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, ToolchainName
 from ligerdiag.toolchains.toolchain_table import DEFAULT
@@ -114,8 +115,12 @@ def print_fixes(options: CheckOptions, verbosity: Verbosity) -> None:
     from ligerdiag.fix.search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
 
-    with show_progress(verbosity) as show:
-        fixes = find_fixes(FixOptions(check=replace(options, record=False, view=False)), show)
+    try:
+        with show_progress(verbosity) as show:
+            fixes = find_fixes(FixOptions(check=replace(options, record=False, view=False)), show)
+    except RunEnded as end:
+        sys.stderr.write(f"the search for cures was ended by {end.ending.value}\n")
+        return
     for one in fixes:
         if one.hazards:
             sys.stdout.write("\n" + render_fix(one, is_unsafe=False, is_written=False))
@@ -142,8 +147,12 @@ def run_fix(line: FixLine) -> None:
         effects=settings.config.effects,
     )
     options = FixOptions(check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe)
-    with show_progress(Verbosity.USUAL) as show:
-        fixes = find_fixes(options, show)
+    try:
+        with show_progress(Verbosity.USUAL) as show:
+            fixes = find_fixes(options, show)
+    except RunEnded as end:
+        sys.stderr.write(f"ended by {end.ending.value}; nothing is written\n")
+        raise typer.Exit(find_ending_code(end.ending)) from end
     written = _write(fixes) if line.write else set[str]()
     for fix in fixes:
         if line.diff:
