@@ -16,6 +16,7 @@ from ligerdiag.cli.exit_codes import (
     compute_exit_code,
     render_table,
 )
+from ligerdiag.cli.fix import print_fixes, require_fixable
 from ligerdiag.cli.options import (
     BudgetOptions,
     CommandSettings,
@@ -116,6 +117,7 @@ Examples:
   ligerdiag check --baseline schedules.json     after it: what moved?
   ligerdiag check --record-known known.json     on the first day: writes all findings
   ligerdiag check --known known.json            from then on: only new ones fail
+  ligerdiag check mine.py --fix                 and the diffs that make it right
   ligerdiag check --autotune-results h100.pbtxt
                                                 as a tuned H100 would compile them
   ligerdiag check --memory-budget 60G --copy-budget 1M
@@ -194,6 +196,10 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
             help="Print the N slowest cases, after the report, with the seconds of each phase; 0 prints all.",
         ),
     ] = None
+    fix: Annotated[
+        bool,
+        Option("--fix", help="After the report, print the diffs that make the cases right; see `ligerdiag fix`."),
+    ] = False
     quiet: Quiet = False
     verbose: Annotated[
         bool,
@@ -219,6 +225,8 @@ def run_check(line: CheckLine) -> None:
         _run_comparison(line, toolchains)
         return
     outputs = parse_outputs(line.output, line.format)
+    if line.fix:
+        require_fixable(outputs)
     if line.html is not None:
         require_html_directory(line.html)
     if line.record_file is not None:
@@ -249,6 +257,8 @@ def run_check(line: CheckLine) -> None:
             write_record(report, options, line.record_file)
         if line.known_file is not None:
             write_known(report, line.known_file)
+        if line.fix:
+            print_fixes(options, verbosity)
     raise typer.Exit(code)
 
 
@@ -278,6 +288,7 @@ def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
     alone |= {"--record-known": line.known_file, "--known": line.known}
     alone |= {"--scheduler": line.scheduler, "--durations": line.durations}
+    alone |= {"--fix": line.fix or None}
     alone |= {"-x": line.exit_first or None, "--last-failed": line.last_failed or None, "-q": line.quiet or None}
     for option, value in alone.items():
         if value is not None:
@@ -337,5 +348,5 @@ check = make_command(
     "selectors targets exit_first last_failed format output jobs timeout time_limit select ignore fail_on strict "
     "cache_directory refresh replay replay_seconds replay_memory full rows orders opaque device config source_roots "
     "record_file baseline known_file known memory_budget copy_budget autotune_results toolchain scheduler quiet verbose "
-    "statistics durations html data",
+    "statistics durations fix html data",
 )

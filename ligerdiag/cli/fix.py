@@ -1,12 +1,12 @@
 """`ligerdiag fix`: changes the source so that every output is fresh, and proves it."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ligerdiag.cli.exit_codes import MEANINGS_OF_FIX, ExitCode, choose_exit_code, render_table
+from ligerdiag.cli.exit_codes import MEANINGS_OF_FIX, ExitCode, choose_exit_code, find_ending_code, render_table
 from ligerdiag.cli.options import (
     Config,
     ReplayBounds,
@@ -14,9 +14,10 @@ from ligerdiag.cli.options import (
     parse_targets,
     read_settings,
 )
-from ligerdiag.cli.output import write_atomically
+from ligerdiag.cli.output import Format, Outputs, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.ending import RunEnded
+from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, ToolchainName
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
@@ -91,12 +92,43 @@ class FixLine(ReplayBounds):
     config: Config = None
 
 
-def run_fix(line: FixLine) -> None:
-    """Searches for cures, prints or writes them, and ends the process with the exit code."""
+def _require_libcst() -> None:
     from ligerdiag.missing_packages import describe_missing, is_missing
 
     if is_missing("libcst"):
         raise LigerdiagError(describe_missing("changing your source", "libcst"))
+
+
+def require_fixable(outputs: Outputs) -> None:
+    """Raises InputError if `check --fix` would print diffs into a report that a program reads, and LigerdiagError if a
+    package is missing.
+    """
+    if outputs.shown is not Format.TERMINAL:
+        raise InputError(
+            f"`--fix` prints diffs after the terminal's report: leave out `--format {outputs.shown.value}`"
+        )
+    _require_libcst()
+
+
+def print_fixes(options: CheckOptions, verbosity: Verbosity) -> None:
+    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's."""
+    from ligerdiag.fix.search import FixOptions, find_fixes
+    from ligerdiag.fix.words import render_fix
+
+    try:
+        with show_progress(verbosity) as show:
+            fixes = find_fixes(FixOptions(check=replace(options, record=False, view=False)), show)
+    except RunEnded as end:
+        sys.stderr.write(f"the search for cures was ended by {end.ending.value}\n")
+        return
+    for one in fixes:
+        if one.hazards:
+            sys.stdout.write("\n" + render_fix(one, is_unsafe=False, is_written=False))
+
+
+def run_fix(line: FixLine) -> None:
+    """Searches for cures, prints or writes them, and ends the process with the exit code."""
+    _require_libcst()
     from ligerdiag.fix.search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
 
@@ -115,8 +147,12 @@ def run_fix(line: FixLine) -> None:
         effects=settings.config.effects,
     )
     options = FixOptions(check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe)
-    with show_progress(Verbosity.USUAL) as show:
-        fixes = find_fixes(options, show)
+    try:
+        with show_progress(Verbosity.USUAL) as show:
+            fixes = find_fixes(options, show)
+    except RunEnded as end:
+        sys.stderr.write(f"ended by {end.ending.value}; nothing is written\n")
+        raise typer.Exit(find_ending_code(end.ending)) from end
     written = _write(fixes) if line.write else set[str]()
     for fix in fixes:
         if line.diff:

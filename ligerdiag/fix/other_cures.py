@@ -130,6 +130,7 @@ def read_zeroed(help_text: str) -> tuple[int, ...]:
 def _require_variables(site: CallSite) -> list[str]:
     names = [one.name for one in site.written]
     if not all(names):
+        site.require_arguments()
         raise CannotFixError(f"what the kernel overwrites has no name in the source{site.file.render_place(site.call)}")
     return names
 

@@ -19,7 +19,7 @@ from ligerdiag.fix.declared_writes import NO_CALLER, Circumstances, call_in_plac
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.records import Attempt, CaseFix, Proof
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.trials import Texts, Trials, list_hazards
+from ligerdiag.fix.trials import Texts, Trials, list_hazards, require_complete
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.memory import SMALLEST_BYTES
@@ -96,11 +96,14 @@ class FixOptions:
 
 
 def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tuple[CaseFix, ...]:
-    """Returns the answer for each selected case. Raises InputError for an unknown cure, and the errors of `check`."""
+    """Returns the answer for each selected case. Raises InputError for an unknown cure, RunEnded if the run is ended
+    early, and the errors of `check`.
+    """
     for name in options.cures:
         if name not in CURE_NAMES:
             raise InputError(f"expected a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}")
     report = check(options.check, on_progress)
+    require_complete(report)
     specs = _list_specs(options.check, report)
     fixes: list[CaseFix] = []
     for case_id, reports in _group(report.cases).items():

@@ -8,12 +8,13 @@ from pathlib import Path
 from ligerdiag.api.checking import check
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.ending import RunEnded
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.fix.records import Cost, Proof
 from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.findings import Finding, ReplayState, Severity, Verdict
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.model.report import CaseReport, OnProgress, Status
+from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.replay.meaning_service import compare_meanings
 from ligerdiag.replay.meaning_worker import MeaningAnswer
 from ligerdiag.rules.registry import get_rule
@@ -41,6 +42,12 @@ class Judgement:
 def list_hazards(report: CaseReport) -> tuple[Finding, ...]:
     """Returns the warnings and errors of a case that nothing allows."""
     return tuple(one for one in report.findings if one.severity is not Severity.NOTE and one.suppressed is None)
+
+
+def require_complete(report: CheckReport) -> None:
+    """Raises RunEnded if a run was ended early, as by Ctrl-C: nothing is concluded from a part of its cases."""
+    if report.interrupted:
+        raise RunEnded(report.ended_by)
 
 
 class Trials:
@@ -100,6 +107,7 @@ class Trials:
             except LigerdiagError:
                 pass
             else:
+                require_complete(report)
                 cases = report.cases
                 if len(cases) == count * len(specs) and all(one.id == self._case.id for one in cases):
                     return [cases[number * count : (number + 1) * count] for number in range(len(specs))]
@@ -107,9 +115,11 @@ class Trials:
 
     def _check_alone(self, spec: CaseSpec) -> tuple[CaseReport, ...] | str:
         try:
-            return check(replace(self._options, selectors=(spec,)), self._report_progress).cases
+            report = check(replace(self._options, selectors=(spec,)), self._report_progress)
         except LigerdiagError as error:
             return str(error)
+        require_complete(report)
+        return report.cases
 
     def _compare(self, pairs: list[tuple[Artifact, Artifact]]) -> list[MeaningAnswer]:
         toolchain = provide_toolchain(self._options.toolchain, self._cache, lambda _: None)

@@ -51,3 +51,15 @@ def test_a_module_inside_of_a_package_is_patched_and_the_package_is_not(folder: 
 def test_a_patch_that_is_gone_is_an_error(folder: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read the patch of `a\.py`"):
         PATCHED_FILES.use(Source(root=str(folder), file="a.py", patches=(("a.py", str(folder / "gone")),)))
+
+
+def test_a_module_behind_a_link_has_the_other_text_for_inspect_as_well(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    real, text = tmp_path_factory.mktemp("real") / "patched_one.py", folder / "text"
+    real.write_text("def f():\n    return 1\n", encoding="utf-8")
+    text.write_text("\n\ndef f():\n    return 22\n", encoding="utf-8")
+    (folder / "patched_one.py").symlink_to(real)
+    PATCHED_FILES.use(Source(root=str(folder), patches=((str(real), str(text)),)))
+    module = importlib.import_module("patched_one")
+    assert (module.f(), inspect.getsource(module.f)) == (22, "def f():\n    return 22\n")

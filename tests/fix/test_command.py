@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from shutil import copy
 
@@ -34,3 +35,21 @@ def test_a_case_without_a_known_cure_exits_with_4(shared_cache: Path, tmp_path: 
     outcome = run_warm_command(["fix", "mine.py"], cwd=tmp_path, environment=environment)
     assert outcome.code == 4
     assert "no cure is known: the arguments of the call are unpacked with `*` (mine.py:22)" in outcome.out
+
+
+def test_check_prints_the_diff_after_its_report(shared_cache: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(shared_cache)}
+    path = Path(copy(PROGRAM, tmp_path / "mine.py"))
+    before = path.read_bytes()
+    outcome = run_warm_command(["check", "mine.py", "--fix"], cwd=tmp_path, environment=environment)
+    assert (outcome.code, path.read_bytes()) == (1, before)
+    report, _, diff = outcome.out.partition("\ncure: `declare`, proved")
+    assert "error[LD001]" in report
+    assert "+    count, y = jax_triton.triton_call(" in diff
+    refused = run_warm_command(["check", "mine.py", "--fix", "--format", "json"], cwd=tmp_path, environment=environment)
+    assert refused.code == 2
+
+
+def test_the_command_line_starts_without_libcst() -> None:
+    code = "import sys, ligerdiag.cli.main; sys.exit('libcst' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -37,18 +37,18 @@ class PatchedFiles(MetaPathFinder):
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
+        self._shown: set[str] = set()
+        """Paths, as modules have them, of the files whose lines `linecache` has from a patch."""
 
     def use(self, source: Source) -> None:
         """Makes imports read the patches of this source, and no others. Raises InputError if a patch cannot be read."""
-        for file in self._texts:
+        for file in self._shown:
             linecache.cache.pop(file, None)
+        self._shown.clear()
         try:
             self._texts = {file: Path(text).read_bytes() for file, text in source.patches}
         except OSError as error:
             raise InputError(f"cannot read the patch of `{source}`: {error.strerror}") from error
-        for file, text in self._texts.items():
-            lines = text.decode("utf-8", "replace").splitlines(keepends=True)
-            linecache.cache[file] = (len(text), None, lines, file)  # None: a file that cannot be checked for changes
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         if self._texts:
@@ -68,6 +68,10 @@ class PatchedFiles(MetaPathFinder):
         the folders of a package.
         """
         text = self._texts.get(os.path.realpath(file))
+        if text is not None:
+            lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+            linecache.cache[str(file)] = (len(text), None, lines, str(file))  # None: not compared with the file on disk
+            self._shown.add(str(file))
         loader = None if text is None else _TextLoader(name, str(file), text)
         return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=locations)
 
