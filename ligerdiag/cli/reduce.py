@@ -101,6 +101,7 @@ def run_reduce(line: ReduceLine) -> None:
         f"before:  {reduced.before}\n"
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
         f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
+        + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
         + ("ended:   " + f"by {ending.value}; call it again to go on\n" if ending is not None else "")
     )
     raise typer.Exit(code)
