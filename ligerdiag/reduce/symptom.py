@@ -38,7 +38,7 @@ class Symptom:
     cause: str = ""
     """For a finding about a copy: the remedy, which there is one of for each cause."""
     error: str = ""
-    """The error without names of cases, numbers and addresses."""
+    """The error without names of cases, places, numbers and addresses."""
     verdicts: tuple[str, str] = ("", "")
     """The verdicts of the two toolchains on one output."""
     errors: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ def list_differences(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
 
 def _strip(error: str) -> str:
     """Returns an error without what differs from one compile to the next."""
-    text = re.sub(r"`[^`]*`", "``", error)
+    text = re.sub(r"\S+\.py:\d+", "", re.sub(r"`[^`]*`", "``", error))
     return re.sub(r"0x[0-9a-f]+|\d+", "0", text)
 
 

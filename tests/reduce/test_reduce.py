@@ -119,6 +119,39 @@ def test_a_copy_is_left_and_its_file_fails_where_xla_copies(tmp_path):
     assert "AssertionError: XLA copies" in ran.stderr
 
 
+ODD = """\
+import jax
+import jax.numpy as jnp
+import jax_triton as jt
+import triton
+import triton.language as tl
+
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def odd_kernel(x_ptr, sum_ptr):
+    tl.store(sum_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, 3))))
+
+
+def step(x, w):
+    h = jnp.sin(x) @ w
+    total = jt.triton_call(h, kernel=odd_kernel, out_shape=jax.ShapeDtypeStruct((), h.dtype), grid=(1,))
+    return total * 2.0, h + 1.0
+
+
+CASE = Case(name="odd", function=step, args=(Arg(shape=(2, 2)), Arg(shape=(2, 2))))
+"""
+
+
+def test_an_error_of_the_compile_is_kept(tmp_path):
+    reduced, _ = reduce_text(tmp_path, ODD)
+    assert "arange's range must be a power of 2" in reduced.symptom.describe()
+    assert reduced.after.equations == 1
+    assert reduced.hlo == ""
+    assert "compiled.lower(*arrays).compile()" in reduced.text
+
+
 def test_a_right_program_has_nothing_to_keep(tmp_path):
     right = "def write(x, y):\n    return x @ y\n"
     text = (
