@@ -1,6 +1,6 @@
 """Judges candidates by the ordinary pipeline: compiles them as cases, and asks whether they show the symptom.
 
-Every answer is appended to a file. The search is deterministic, so a second call with that file goes on where the first
+Every answer is appended to a file. The search is deterministic, so a second call with that file continues where the first
 one ended.
 """
 

@@ -29,7 +29,7 @@ class SymptomKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """What every step of a reduction has to show."""
+    """The property that every step of a reduction has to show."""
 
     kind: SymptomKind
     rule: str = ""
