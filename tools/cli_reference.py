@@ -11,6 +11,7 @@ COMMANDS = (
     "inspect",
     "report",
     "bisect",
+    "reduce",
     "diff",
     "compare",
     "sweep",

@@ -41,7 +41,7 @@ def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduc
             on_line(f"{step}: {compute_size(program)} ({candidates} candidates)")
 
     with runner:
-        reducers: list[CaseReducer] = []
+        started: list[CaseReducer] = []
         with work_until_ended() as work:
             cases = runner.discover([options.selector])
             if len(cases) != 1:
@@ -57,9 +57,9 @@ def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduc
                 numbers=options.numbers,
                 report=report,
             )
-            reducers.append(reducer)
+            started.append(reducer)
             reducer.run()
-        reduced = reducers[0].finish() if reducers else None
+        reduced = started[0].finish() if started else None
     if reduced is None:
         assert work.ending is not None
         raise RunEnded(work.ending)

@@ -29,7 +29,7 @@ disagreement, or the same difference between two toolchains.
 
 Writes one Python file without ligerdiag: the kernel, the program, and an assertion that
 fails on a GPU; beside it the optimized HLO. Each candidate is compiled and judged as
-`ligerdiag check` does it. A second call with the same --output goes on where the first
+`ligerdiag check` does it. A second call with the same --output continues where the first
 one ended.
 """
 
@@ -101,7 +101,8 @@ def run_reduce(line: ReduceLine) -> None:
         f"before:  {reduced.before}\n"
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
         f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
-        + ("ended:   " + f"by {ending.value}; call it again to go on\n" if ending is not None else "")
+        + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
+        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
     )
     raise typer.Exit(code)
 

@@ -1,7 +1,7 @@
 """Writes one operation of a jaxpr as a Python expression: an operator, a function of `jnp` or `lax`, or at last the
 `bind` of the primitive. Runs in a worker.
 
-An expression has `{0}`, `{1}` in the place of its operands. It may differ a little from the operation (a weak type, a
+An expression has `{0}`, `{1}` for its operands. It may differ a little from the operation (a weak type, a
 wrapper of `jnp`), because a program is judged as it is printed.
 """
 

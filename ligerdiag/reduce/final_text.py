@@ -22,12 +22,14 @@ class Origin:
     toolchain: str
     versions: str
     symptom: Symptom
+    errors: tuple[float, ...] = ()
+    """The relative error of each output in a replay of the schedule on the CPU; empty if it was not replayed."""
 
 
 def print_file(program: Program, origin: Origin) -> str:
     """Returns the text of the file."""
     is_sharded = bool(program.mesh)
-    extra = ["import numpy as np"]
+    extra = ["import jax.numpy as jnp", "import numpy as np"]
     extra += (
         ["from jax.sharding import NamedSharding", "from jax.sharding import PartitionSpec as P"] if is_sharded else []
     )
@@ -47,7 +49,11 @@ def print_file(program: Program, origin: Origin) -> str:
 def _describe(origin: Origin) -> str:
     said = origin.symptom.describe()
     text = f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}."
-    return "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
+    text = "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
+    if origin.errors:
+        errors = ", ".join(f"{error:.2g}" for error in origin.errors)
+        text += f"\nRelative error of each output when this schedule is computed on the CPU: {errors}."
+    return text
 
 
 _PREFIX = {
@@ -93,7 +99,8 @@ def _print_main(program: Program, origin: Origin) -> Sequence[str]:
     donated = tuple(number for number, one in enumerate(program.arguments) if one.donated)
     jit = f"jax.jit({program.name}, keep_unused=True{f', donate_argnums={donated}' if donated else ''})"
     lines = ["def main():"]
-    place = "[jnp.asarray(one) for one in make_arguments()]"
+    fresh = "[jnp.asarray(one) for one in make_arguments()]"
+    place = fresh
     if program.mesh:
         sizes, names = tuple(program.mesh.values()), tuple(program.mesh)
         kinds = ", ".join(
@@ -103,21 +110,22 @@ def _print_main(program: Program, origin: Origin) -> Sequence[str]:
         specs = ", ".join(_print_spec(one.partition) for one in program.arguments)
         lines.append(f"    specs = [{specs}]")
         place = "[jax.device_put(one, NamedSharding(mesh, spec)) for one, spec in zip(make_arguments(), specs)]"
+    lines += [f"    compiled = {jit}", f"    arrays = {place}"]
     if origin.symptom.kind is SymptomKind.ERROR:
-        lines += _in_mesh(program, [f"{jit}.lower(*{place}).compile()"])
+        lines += _in_mesh(program, ["compiled.lower(*arrays).compile()"])
         return [*lines, *_END]
     if not origin.symptom.kernel and origin.symptom.cause:
-        lines += _in_mesh(program, [f"compiled = {jit}.lower(*{place}).compile()"])
+        lines += _in_mesh(program, ["text = compiled.lower(*arrays).compile().as_text()"])
         lines += [
-            "    copies = [line.strip() for line in compiled.as_text().splitlines() if _is_copy(line)]",
+            "    copies = [line.strip() for line in text.splitlines() if _is_copy(line)]",
             '    assert not copies, "XLA copies:\\n" + "\\n".join(copies)',
         ]
         return [*_IS_COPY, *lines, *_END]
     lines.append("    with jax.disable_jit():  # one operation after the other: program order")
     if _needs_mesh(program):
         lines[-1] = "    with jax.disable_jit(), jax.set_mesh(mesh):  # one operation after the other: program order"
-    lines.append(f"        intended = jax.device_get({program.name}(*[jnp.asarray(one) for one in make_arguments()]))")
-    lines += _in_mesh(program, [f"actual = jax.device_get({jit}(*{place}))"])
+    lines.append(f"        intended = jax.device_get({program.name}(*{fresh}))")
+    lines += _in_mesh(program, ["actual = jax.device_get(compiled(*arrays))"])
     lines += [
         "    for number, (got, wanted) in enumerate(zip(jax.tree.leaves(actual), jax.tree.leaves(intended))):",
         "        got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)",

@@ -1,6 +1,6 @@
 """Judges candidates by the ordinary pipeline: compiles them as cases, and asks whether they show the symptom.
 
-Every answer is appended to a file. The search is deterministic, so a second call with that file goes on where the first
+Every answer is appended to a file. The search is deterministic, so a second call with that file continues where the first
 one ended.
 """
 
@@ -48,9 +48,8 @@ class Judge:
     """Number of candidates that were judged, in this run or an earlier one."""
     _answers: dict[str, bool] = field(default_factory=dict[str, bool])
 
-    def __post_init__(self) -> None:
+    def read_steps(self) -> None:
         """Reads the answers of an earlier run about the same symptom, with the same ligerdiag."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         lines = self.steps.read_text().splitlines() if self.steps.is_file() else []
         if not lines or lines[0] != self._describe_search():
             self.steps.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +83,10 @@ class Judge:
                 if answer:
                     return program
         return None
+
+    def shows(self, program: Program) -> bool:
+        """Returns whether one program shows the symptom, without a look at the answers of earlier runs."""
+        return self._is_possible(program) and self._ask([program])[0]
 
     def judge(self, programs: Sequence[Program]) -> list[bool]:
         """Returns whether each of the programs shows the symptom."""
@@ -141,6 +144,7 @@ class Judge:
         """Writes the program as a case file, and returns its case."""
         text = print_case(program)
         digest = sha256(text.encode()).hexdigest()
+        self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"candidate_{digest[:20]}.py"
         if not file.is_file():
             file.write_text(text)

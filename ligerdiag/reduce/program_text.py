@@ -183,8 +183,7 @@ def _wrap(line: str, indent: str) -> Iterator[str]:
             yield part.rstrip()
             part = inner
         part += f"{piece}, "
-    yield part.rstrip().removesuffix(",")
-    yield f"{indent})"
+    yield part.rstrip().removesuffix(",") + ")"
 
 
 def _split(text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import NoReturn
 
 from ligerdiag.bisect.trials import Outcome, Trial, TrialRunner
 from ligerdiag.errors import InputError, LigerdiagError
@@ -15,7 +16,7 @@ from ligerdiag.reduce.judge import Judge, is_computed
 from ligerdiag.reduce.program import Kind, Program, Size, compute_size, iterate_equations
 from ligerdiag.reduce.program_text import print_function
 from ligerdiag.reduce.search import Reduction
-from ligerdiag.reduce.symptom import Symptom, choose_symptom
+from ligerdiag.reduce.symptom import Symptom, choose_symptom, list_differences
 from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job, make_trace_job
 from ligerdiag.replay.replay_service import ReplayOptions
 from ligerdiag.toolchains.gpu_targets import Target
@@ -41,6 +42,8 @@ class Reduced:
     """The file with the reduced program."""
     hlo: str
     """The optimized module of the reduced program as HLO text; empty if it does not compile."""
+    errors: tuple[float, ...]
+    """The relative error of each output of the reduced schedule when it is replayed on the CPU; empty if it was not."""
     seconds: float
 
 
@@ -72,37 +75,62 @@ class CaseReducer:
         trials = [Trial(case=self.case, target=self.target, toolchain=name) for name in self.toolchains]
         outcomes = self.runner.try_all(trials)
         symptom = choose_symptom(outcomes, self._replay(outcomes), rule=self.rule, needs_numbers=self.numbers)
-        toolchain = self.runner.find_toolchain(self.toolchains[0])
-        with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
-            original = pool.submit(make_trace_job(self.case, self.target)).result().program
-            self._before = compute_size(original)
-            calls = [one for one in iterate_equations(original.body) if symptom.kernel and one.kernel == symptom.kernel]
-            computed = bool(calls) and all(is_computed(original, one, symptom.operand) for one in calls)
-            symptom = replace(symptom, is_computed=computed)
-            self._judge = Judge(
-                runner=self.runner,
-                case=self.case,
-                target=self.target,
-                toolchains=self.toolchains,
-                replay=self.replay,
-                folder=self.runner.cache.root / "reduce",
-                steps=self.steps,
-                symptom=symptom,
-            )
-            program = replace_by_argument(original)
-            if not self._judge.judge([program])[0]:
-                raise InputError(
-                    f"the program as printed from the trace of `{self.case.id}` does not show {symptom.describe()}, so it"
-                    f" cannot be reduced{_name_missing(original)}"
-                )
-            self._reduction = Reduction(
-                best=program,
-                find_first=self._judge.find_first,
-                retrace=lambda sizes: [self._trace(pool, one) for one in sizes],
-                report=self._report,
-            )
-            self._report(program, "start")
-            self._reduction.run()
+        self._judge = Judge(
+            runner=self.runner,
+            case=self.case,
+            target=self.target,
+            toolchains=self.toolchains,
+            replay=self.replay,
+            folder=self.runner.cache.root / "reduce",
+            steps=self.steps,
+            symptom=symptom,
+        )
+        for number, name in enumerate(reversed(self.toolchains), 1):
+            toolchain = self.runner.find_toolchain(name)
+            with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
+                original = pool.submit(make_trace_job(self.case, self.target)).result().program
+                if not self._is_shown(original, list_differences(outcomes)):
+                    if number == len(self.toolchains):
+                        self._refuse(original)
+                    continue
+                self._before = compute_size(original)
+                self._judge.read_steps()
+                self._search(replace_by_argument(original), pool)
+                return
+
+    def _search(self, program: Program, pool: Pool) -> None:
+        assert self._judge is not None
+        self._reduction = Reduction(
+            best=program,
+            find_first=self._judge.find_first,
+            retrace=lambda sizes: [self._trace(pool, one) for one in sizes],
+            report=self._report,
+        )
+        self._report(program, "start")
+        self._reduction.run()
+
+    def _is_shown(self, original: Program, differences: Sequence[tuple[str, str]]) -> bool:
+        """Returns whether the program, printed from its trace, shows the symptom. Of several differences between two
+        toolchains, the first one that it shows becomes the symptom.
+        """
+        assert self._judge is not None
+        symptom = self._judge.symptom
+        calls = [one for one in iterate_equations(original.body) if symptom.kernel and one.kernel == symptom.kernel]
+        computed = bool(calls) and all(is_computed(original, one, symptom.operand) for one in calls)
+        program = replace_by_argument(original)
+        for verdicts in differences or [symptom.verdicts]:
+            self._judge.symptom = replace(symptom, is_computed=computed, verdicts=verdicts)
+            if self._judge.shows(program):
+                return True
+        self._judge.symptom = symptom
+        return False
+
+    def _refuse(self, original: Program) -> NoReturn:
+        assert self._judge is not None
+        raise InputError(
+            f"the program as printed from the trace of `{self.case.id}` does not show the same "
+            f"({self._judge.symptom.describe()}), so it cannot be reduced{_name_missing(original)}"
+        )
 
     def _replay(self, outcomes: Sequence[Outcome]) -> Replay | None:
         if outcomes[0].error or len(outcomes) > 1 or self.rule:
@@ -124,8 +152,8 @@ class CaseReducer:
             return None
         best, judge = self._reduction.best, self._judge
         (outcomes,) = judge.compile([best])
-        first = outcomes[0]
-        toolchain = self.runner.find_toolchain(self.toolchains[0])
+        first = outcomes[-1]
+        toolchain = self.runner.find_toolchain(self.toolchains[-1])
         versions = ", ".join(
             f"{name} {version}" for name, version in toolchain.versions.items() if name in ("jax", "jaxlib", "triton")
         )
@@ -135,6 +163,7 @@ class CaseReducer:
             toolchain=toolchain.name,
             versions=versions,
             symptom=judge.symptom,
+            errors=self._replay_result(first),
         )
         return Reduced(
             case_id=self.case.id,
@@ -146,13 +175,21 @@ class CaseReducer:
             lines=len(print_function(best)),
             text=print_file(replace(best, name="program"), origin),
             hlo=self._print_module(first),
+            errors=origin.errors,
             seconds=perf_counter() - self._started,
         )
+
+    def _replay_result(self, outcome: Outcome) -> tuple[float, ...]:
+        """Returns the relative error of each output of the reduced schedule; empty if it cannot be replayed."""
+        if outcome.artifact is None or outcome.error:
+            return ()
+        (replay,) = self.runner.replay([outcome], self.replay)
+        return tuple(one.error for one in replay.outputs.values())
 
     def _print_module(self, outcome: Outcome) -> str:
         if outcome.artifact is None:
             return ""
-        toolchain = self.runner.find_toolchain(self.toolchains[0])
+        toolchain = self.runner.find_toolchain(self.toolchains[-1])
         job = make_hlo_text_job(str(outcome.artifact.optimized), outcome.trial.case)
         with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
             try:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from ligerdiag.bisect.trials import Outcome, has_disagreement
 from ligerdiag.errors import InputError
-from ligerdiag.model.findings import Finding, Replay, Severity
+from ligerdiag.model.findings import Finding, Replay, Severity, Verdict
 from ligerdiag.rules.registry import get_rule
 
 _ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
@@ -29,7 +29,7 @@ class SymptomKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """What every step of a reduction has to show."""
+    """The property that every step of a reduction has to show."""
 
     kind: SymptomKind
     rule: str = ""
@@ -38,7 +38,7 @@ class Symptom:
     cause: str = ""
     """For a finding about a copy: the remedy, which there is one of for each cause."""
     error: str = ""
-    """The error without names of cases, numbers and addresses."""
+    """The error without names of cases, places, numbers and addresses."""
     verdicts: tuple[str, str] = ("", "")
     """The verdicts of the two toolchains on one output."""
     errors: tuple[str, ...] = ()
@@ -104,17 +104,19 @@ def _has_wrong_numbers(finding: Finding, outcome: Outcome, replay: Replay | None
 
 
 def list_differences(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """Returns the pairs of different verdicts that two compiles of one program have on an output."""
+    """Returns the pairs of different verdicts that two compiles of one program have on an output, wrong ones
+    first."""
     if len(outcomes) < 2 or any(one.error for one in outcomes):
         return []
     first, second = outcomes[0].outputs, outcomes[1].outputs
     pairs = [(verdict.value, second[name].value) for name, verdict in first.items() if name in second]
-    return [pair for pair in pairs if pair[0] != pair[1]]
+    different = [pair for pair in pairs if pair[0] != pair[1]]
+    return sorted(different, key=lambda pair: not any(Verdict(one).is_wrong for one in pair))
 
 
 def _strip(error: str) -> str:
     """Returns an error without what differs from one compile to the next."""
-    text = re.sub(r"`[^`]*`", "``", error)
+    text = re.sub(r"\S+\.py:\d+", "", re.sub(r"`[^`]*`", "``", error))
     return re.sub(r"0x[0-9a-f]+|\d+", "0", text)
 
 

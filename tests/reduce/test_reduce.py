@@ -9,6 +9,7 @@ import pytest
 
 from ligerdiag import api
 from ligerdiag.api import ReduceOptions
+from ligerdiag.ending import Ending, RunEnded
 from ligerdiag.errors import InputError
 from tests.reduce.test_printing import read_program
 
@@ -106,6 +107,25 @@ def test_a_second_call_asks_nothing_again(tmp_path):
     assert (tmp_path / "out.steps").read_text() == known
 
 
+def test_an_ended_search_has_the_smallest_program_so_far(tmp_path):
+    file, seen = tmp_path / "mine.py", []
+    file.write_text(ODD)
+    options = ReduceOptions(selector=str(file), output=tmp_path / "out.py", cache_directory=tmp_path / "cache")
+
+    def end_after_the_first_step(line):
+        seen.append(line)
+        if len(seen) == 2:
+            raise RunEnded(Ending.INTERRUPT)
+
+    reduced, ending = api.reduce(options, end_after_the_first_step)
+    assert ending is Ending.INTERRUPT
+    assert len(reduced.steps) == 1
+    assert 1 < reduced.after.equations < reduced.before.equations
+    whole, ending = api.reduce(options)
+    assert ending is None
+    assert whole.after.equations == 1
+
+
 @pytest.mark.nightly
 def test_a_copy_is_left_and_its_file_fails_where_xla_copies(tmp_path):
     reduced, _ = reduce_text(tmp_path, COPY, rule="LD027")
@@ -117,6 +137,52 @@ def test_a_copy_is_left_and_its_file_fails_where_xla_copies(tmp_path):
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, env=environment, check=False)
     assert "AssertionError: XLA copies" in ran.stderr
+
+
+ODD = """\
+import jax
+import jax.numpy as jnp
+import jax_triton as jt
+import triton
+import triton.language as tl
+
+from ligerdiag import Arg, Case
+
+
+@triton.jit
+def odd_kernel(x_ptr, sum_ptr):
+    tl.store(sum_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, 3))))
+
+
+def step(x, w):
+    h = jnp.sin(x) @ w
+    total = jt.triton_call(h, kernel=odd_kernel, out_shape=jax.ShapeDtypeStruct((), h.dtype), grid=(1,))
+    return total * 2.0, h + 1.0
+
+
+CASE = Case(name="odd", function=step, args=(Arg(shape=(2, 2)), Arg(shape=(2, 2))))
+"""
+
+
+def test_an_error_of_the_compile_is_kept(tmp_path):
+    reduced, _ = reduce_text(tmp_path, ODD)
+    assert "arange's range must be a power of 2" in reduced.symptom.describe()
+    assert reduced.after.equations == 1
+    assert reduced.hlo == ""
+    assert "compiled.lower(*arrays).compile()" in reduced.text
+
+
+def test_the_command_writes_the_file_and_says_what_it_kept(tmp_path):
+    (tmp_path / "mine.py").write_text(ODD)
+    words = ["reduce", "mine.py", "--output", "small.py", "--cache-dir", "cache", "--quiet"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "ligerdiag", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "after:   1 operations" in ran.stdout
+    assert ran.stdout.splitlines()[0].startswith("kept:    the error `a kernel of case `odd` does not compile")
+    assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
+    assert not (tmp_path / "small.hlo").exists()
 
 
 def test_a_right_program_has_nothing_to_keep(tmp_path):
