@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import jax_triton as jt
 import triton
 import triton.language as tl
