@@ -234,6 +234,18 @@ def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> No
     _bind(project, site, given, outputs, make, is_tuple=True)
 
 
+def _is_read_later(site: CallSite, written: Written) -> bool:
+    """Returns whether the function of the call may read the overwritten variable after the call."""
+    if not written.name:
+        return False
+    file, function = site.file, site.file.find_function(site.call)
+    looped = any(isinstance(one, cst.For | cst.While) for one in file.list_parents(site.call))
+    first, _ = file.get_lines(site.statement)
+    inside = set(file.find(cst.Name, site.call))
+    places = [one for one in file.find(cst.Name, function) if one.value == written.name and one not in inside]
+    return looped or any(file.get_lines(one)[0] >= first for one in places)
+
+
 def _bind(
     project: Project,
     site: CallSite,
@@ -243,7 +255,7 @@ def _bind(
     *,
     is_tuple: bool = False,
 ) -> None:
-    names = [one.name or NOWHERE for one in site.written]
+    names = [one.name if given.depth or _is_read_later(site, one) else NOWHERE for one in site.written]
     if outputs is Returned.NOTHING and len(names) == 1 and is_tuple:
         names = [f"({names[0]},)"]
     bind_results(site.file, site.call, make, outputs, names)

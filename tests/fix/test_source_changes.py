@@ -155,7 +155,7 @@ def test_another_call_of_the_kernel_gets_the_new_pointer_too(tmp_path: Path) -> 
     other = "def g(z, s):\n    total = jt.triton_call(z, kernel=double_kernel, out_shape=s, N=8)\n    return total\n"
     program = f"def f(y, s):\n    t = {SHORT}\n    return t, y\n\n\n{other}"
     changes = list_changes(tmp_path, declare, program)
-    assert "+    total, z = jt.triton_call(" in changes
+    assert "+    total, _ = jt.triton_call(" in changes
 
 
 def test_a_barrier_ties_the_array_to_the_results(tmp_path: Path) -> None:
@@ -226,3 +226,10 @@ def test_arguments_that_are_unpacked_are_tied_as_a_whole_and_not_declared(tmp_pa
     for cure in (declare, call_in_place, store_out_of_place):
         with pytest.raises(CannotFixError, match=r"unpacked with `\*` \(mine.py:12\)"):
             list_changes(tmp_path, cure, program)
+
+
+def test_new_contents_that_nobody_reads_get_no_name(tmp_path: Path) -> None:
+    program = f"def f(y, s):\n    return {SHORT}\n"
+    assert "+    result, _ = jt.triton_call(" in list_changes(tmp_path, declare, program, NEW)
+    loop = f"def f(y, s):\n    for _ in s:\n        z = y + 1\n        t = {SHORT}\n    return t\n"
+    assert "+        t, y = jt.triton_call(" in list_changes(tmp_path, declare, loop, NEW)
