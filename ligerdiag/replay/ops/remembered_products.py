@@ -73,7 +73,7 @@ class RememberedProducts:
     """The worth of the product that was forgotten last."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
-        """Returns the product of two stacks of matrices, computed in this dtype or remembered; see `Multiply`."""
+        """Returns the product of two stacks of matrices, computed in this dtype or remembered."""
         times = left.size * right.shape[2]
         if times < WORTHWHILE or times < WORTHWHILE_PER_BYTE * (left.nbytes + right.nbytes):
             return multiply(left, right, dtype)
