@@ -117,6 +117,9 @@ COVERED = {
     "zero": READ + "ROOT r = pred[] compare(zero, p), direction=EQ",
     "both zeros": READ + "d = s32[] and(p, max)\nROOT r = pred[] compare(d, zero), direction=NE",
     "equal floats": READ + "ROOT r = pred[] compare(p, q), direction=EQ",
+    "a sign without one": """p = u32[] bitcast(a)
+high = u32[] constant(2147483648)
+ROOT r = pred[] compare(p, high), direction=GE""",
     "magnitudes": READ + "d = s32[] and(p, max)\ne = s32[] and(q, max)\nROOT r = pred[] compare(d, e), direction=GT",
     "a shifted sign": READ + SMEAR + MASKED + "ROOT r = pred[] compare(kp, kq), direction=LE",
     "the other branch": READ
@@ -163,7 +166,7 @@ REFUSED = {
     "the bits of two floats": READ + "d = s32[] xor(p, q)\nROOT r = pred[] compare(d, zero), direction=LT",
     "a sign of another float": READ
     + "s = pred[] compare(q, zero), direction=LT\nx = s32[] xor(p, max)\nk = s32[] select(s, x, p)\n"
-    + "ROOT r = pred[] compare(k, p), direction=LT",
+    + "ROOT r = pred[] compare(k, zero), direction=LT",
     "a choice that no sign makes": READ
     + "s = pred[] compare(p, q), direction=LT\nk = s32[] select(s, p, q)\nROOT r = pred[] compare(k, q), direction=LT",
     "the bits as a number": READ + "f = f32[] convert(p)\nROOT r = pred[] compare(f, b), direction=LT",
