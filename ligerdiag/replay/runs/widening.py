@@ -112,17 +112,17 @@ class _Widening:
     def _widen_bits(self, one: HloInstruction) -> HloInstruction:
         """Widens an instruction that may read the bytes of a value as another element type."""
         (operand,) = one.operands
-        if operand.shape.element_type == one.shape.element_type or one.id in self._keys:
-            if self._in_memory and one.id in self._keys:
+        if operand.shape.element_type == one.shape.element_type:
+            return self._widen(one)
+        if one.id in self._keys:
+            if self._in_memory:
                 raise refuse(one)
             return self._widen(one)
+        if self._in_memory and one.opcode == "bitcast" and not keeps_width(one):
+            raise refuse(one)
         if not is_float(one.shape):
-            if self._in_memory and one.opcode == "bitcast" and not keeps_width(one):
-                raise refuse(one)
             return self._widen(one)
         if self._in_memory:
-            if one.opcode == "bitcast":
-                raise refuse(one)
             raise NotCoveredError(f"`{one.name}`: a bitcast-convert outside of a fusion, in f64")
         bits = self._add(one, (self._made[operand.id],), one.proto)
         return _make(one, one.id, (bits,), _widen_proto(one, "convert"))
@@ -174,7 +174,7 @@ def _is_word(one: HloInstruction) -> bool:
 
 
 def _widen_integer(shape: ShapeProto) -> None:
-    """Makes an integer one of 64 bits; leaves any other type as it is."""
+    """Makes an integer one of 64 bits; leaves any other type unchanged."""
     shape.element_type = {"i": _S64, "u": _U64}.get(get_dtype(shape).kind, shape.element_type)
 
 
